@@ -1,0 +1,62 @@
+"""A GPU (or another accelerator with its own memory): data/gpus/<id>.yaml."""
+
+from datetime import date
+from typing import Literal
+
+from sim.catalog.value import Value
+from sim.spec import Spec
+
+
+class Gpu(Spec):
+    """Datasheet and driver facts of one device. FLOPS and int8 operations are dense; sparse figures have their own fields."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    """Other names under which benchmarks and articles know it."""
+    vendor: Literal["nvidia", "amd", "intel", "apple"]
+    architecture: str
+    form_factor: str = ""
+    release_date: date | None = None
+    geforce: bool = False
+    """A consumer card: no peer-to-peer over PCIe, fp16 with fp32 accumulate at half rate."""
+    link: str
+    """Id in data/links of the link between such GPUs when no server says otherwise."""
+    memory_bytes: Value
+    """What the driver reports as total, before the CUDA context."""
+    memory_nominal_gib: Value
+    memory_bytes_per_s: Value
+    """Datasheet bandwidth of the device memory."""
+    tdp_w: Value | None = None
+    idle_w: Value | None = None
+    """Card powered, no work, nothing loaded."""
+    loaded_idle_w: Value | None = None
+    """Weights resident, no work."""
+    fp16_flops: Value
+    """Dense fp16/bf16 tensor rate with fp32 accumulate."""
+    fp16_fp16acc_flops: Value | None = None
+    fp32_flops: Value | None = None
+    fp64_flops: Value | None = None
+    tf32_flops: Value | None = None
+    fp8_flops: Value | None = None
+    """Dense fp8 with fp32 accumulate; absent where the tensor cores have no fp8."""
+    fp8_fp16acc_flops: Value | None = None
+    int8_ops_per_s: Value | None = None
+    fp4_flops: Value | None = None
+    fp16_sparse_flops: Value | None = None
+    fp16_fp16acc_sparse_flops: Value | None = None
+    fp8_sparse_flops: Value | None = None
+    fp8_fp16acc_sparse_flops: Value | None = None
+    int8_sparse_ops_per_s: Value | None = None
+    fp4_sparse_flops: Value | None = None
+    sm_count: Value | None = None
+    cuda_cores: Value | None = None
+    boost_clock_hz: Value | None = None
+    l2_bytes: Value | None = None
+    pcie_gen: Value | None = None
+    pcie_lanes: Value | None = None
+    nvlink_total_bytes_per_s: Value | None = None
+    """Both directions together, as vendors print it; absent: no NVLink."""
+    slots: Value | None = None
+    usable_memory_fraction: Value | None = None
+    """Unified memory only: the share that the GPU may use."""

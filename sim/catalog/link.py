@@ -1,0 +1,33 @@
+"""The link between the GPUs of one server (or between servers): data/links/<id>.yaml."""
+
+from sim.catalog.value import Sourced, Value
+from sim.spec import Spec
+
+
+class AllReduceTable(Sourced):
+    """Measured all-reduce times for one number of GPUs: the curve of one link, host and library."""
+
+    gpus: int
+    bytes: tuple[float, ...]
+    """Message size per GPU, rising."""
+    time_s: tuple[float, ...]
+
+
+class Link(Spec):
+    """How GPUs talk to each other. All-reduce time is interpolated (log-log) in the measured tables where there are any, else
+    latency + 2(n-1)/n * bytes / bus bandwidth."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    peer_to_peer: bool
+    """False: traffic is staged through host memory."""
+    theoretical_bytes_per_s: Value
+    """Per direction."""
+    measured_bytes_per_s: Value | None = None
+    """Point to point, per direction."""
+    allreduce_latency_s: dict[int, Value]
+    """By number of GPUs: time of a very small all-reduce."""
+    allreduce_bus_bytes_per_s: dict[int, Value]
+    """By number of GPUs: bus bandwidth of a very large all-reduce."""
+    allreduce_tables: tuple[AllReduceTable, ...] = ()

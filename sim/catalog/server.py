@@ -1,0 +1,24 @@
+"""A server chassis: data/servers/<id>.yaml."""
+
+from sim.catalog.value import Value
+from sim.spec import Spec
+
+
+class Server(Spec):
+    """Slots, the link between its GPUs, base power, rack units. Its price is in data/prices/<id>.yaml."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    gpu: str | None = None
+    """The GPU it is built for (id), None: any."""
+    gpu_slots: Value
+    link: str
+    """Id in data/links."""
+    base_power_w: Value
+    """Host without GPUs, drawn from the supply's output whenever the server is on."""
+    max_power_w: Value | None = None
+    """Nameplate at the wall with all GPUs, where the maker states it."""
+    psu_efficiency: Value
+    rack_units: Value | None = None
+    host_memory_bytes: Value | None = None

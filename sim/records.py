@@ -1,0 +1,170 @@
+"""What flows between the layers: plain slots dataclasses, no behaviour beyond a derived date."""
+
+from dataclasses import dataclass, field
+from math import inf, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class RequestTable:
+    """The requests that a workload offers, one array entry each, in arrival order.
+
+    `arrived_s` is empty for a closed loop: there a request arrives when a client is free.
+    `block_hashes[i]` are the ids of the leading prompt blocks of request i, `hash_block_tokens` tokens each; equal ids mean
+    equal prefixes (an id stands for its block and all blocks before it). The last id may stand for a partial block.
+    """
+
+    arrived_s: NDArray[np.float64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    priority: NDArray[np.int64] | None = None
+    block_hashes: list[tuple[int, ...]] | None = None
+    hash_block_tokens: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request and its dates, each stamped once; nan until it has happened [s]."""
+
+    index: int
+    arrived_s: float
+    prompt_tokens: int
+    output_tokens: int
+    priority: int = 0
+    block_hashes: tuple[int, ...] = ()
+    service: str = "default"
+    replica: int = -1
+    started_s: float = nan
+    first_token_s: float = nan
+    finished_s: float = nan
+    cached_tokens: int = 0
+    preemptions: int = 0
+    rejected: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """One engine step in aggregates: all that a step-time model may know. Token counts are of one rank.
+
+    Contexts are tokens computed before the step, cached ones included.
+    """
+
+    decode_seqs: int = 0
+    """Sequences that get one new token."""
+    kv_tokens: int = 0
+    """Sum of the contexts of the decoding sequences."""
+    windowed_kv_tokens: int = 0
+    """The same sum with every context capped at the model's sliding window."""
+    windowed_growing_seqs: int = 0
+    """Decoding sequences whose context is still below the window."""
+    prefill_seqs: int = 0
+    """Prompt chunks in the step."""
+    prefill_tokens: int = 0
+    """New prompt tokens in the step."""
+    prefill_context_tokens: int = 0
+    """Sum over chunks of the tokens computed before the chunk."""
+    prefill_attention_pairs: int = 0
+    """Sum over chunks of c*k + c(c+1)/2: query-key pairs of c new tokens after k earlier ones."""
+    sampled_seqs: int = 0
+    """Sequences that yield a token: decodes and last prompt chunks."""
+
+
+@dataclass(slots=True)
+class Leap:
+    """How long the next steps of an unchanging decode batch take.
+
+    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `compute_s` is the time per step that the arithmetic
+    alone would keep the tensor cores busy at their peak (it drives power), at most the step itself.
+    """
+
+    first_s: float
+    growth_s: float = 0.0
+    valid_steps: float = inf
+    compute_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Meters:
+    """Running totals of one replica since its start. Steps are split by tokens into prefill, recompute and decode."""
+
+    busy_s: float = 0.0
+    prefill_s: float = 0.0
+    recompute_s: float = 0.0
+    compute_s: float = 0.0
+    sequence_s: float = 0.0
+    """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
+    prompt_tokens: int = 0
+    """Prompt tokens computed for the first time (cache hits excluded)."""
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    recomputed_tokens: int = 0
+    preemptions: int = 0
+    kv_peak_blocks: int = 0
+    seats_blocked_s: float = 0.0
+    """Busy time with a request waiting for a seat (max_num_seqs)."""
+    kv_blocked_s: float = 0.0
+    """Busy time with a request waiting for KV blocks."""
+    budget_blocked_s: float = 0.0
+    """Busy time with a request waiting for token budget (max_num_batched_tokens)."""
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class Interval:
+    """What one replica did between two meter readings: quantities, no money."""
+
+    pool: str
+    server: str
+    replica: int
+    state: str
+    """off, booting, loading, serving, draining or failed."""
+    start_s: float
+    end_s: float
+    gpu_s: float
+    busy_s: float = 0.0
+    prefill_s: float = 0.0
+    recompute_s: float = 0.0
+    gpu_energy_j: float = 0.0
+    server_energy_j: float = 0.0
+    """At the wall: GPUs, server base load and power-supply loss."""
+    peak_w: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    recomputed_tokens: int = 0
+    service: str = "default"
+
+
+@dataclass(slots=True)
+class LedgerRow:
+    """One amount of money, traceable to its quantity, price and source."""
+
+    start_s: float
+    end_s: float
+    pool: str
+    server: str
+    component: str
+    phase: str
+    quantity: float
+    unit: str
+    unit_price_usd: float
+    amount_nano_usd: int
+    currency: str
+    amount_in_currency: float
+    fx_rate: float
+    source: str
+
+
+@dataclass(slots=True)
+class FleetLog:
+    """What a simulated fleet leaves behind."""
+
+    requests: list[Request]
+    intervals: list[Interval]
+    meters: list[Meters]
+    """Totals inside the window, one per replica."""
+    end_s: float
+    overload_queue: list[tuple[float, int]] = field(default_factory=list)
+    """(time, requests waiting) at every meter reading."""

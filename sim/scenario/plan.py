@@ -1,0 +1,86 @@
+"""What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sim.batching import Batching
+from sim.catalog.value import Value
+from sim.cost import CostPlan
+from sim.memory import MemoryFit
+from sim.power import PoolPower
+from sim.records import Batch, Leap
+from sim.routing import Routing
+from sim.scenario.schema import Slo
+from sim.workload import Workload
+
+
+class StepTime(Protocol):
+    """The only thing that an engine knows about the hardware."""
+
+    window: int | None
+    """Sliding window of the model [tokens], None without one."""
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
+        ...
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sourced value that the case rests on: where it is used and where it comes from."""
+
+    path: str
+    """For example `fleets.4x RTX 4090.pools.0.gpu.memory_bytes_per_s`."""
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """Identical replicas of one model on one kind of GPU."""
+
+    name: str
+    gpu: str
+    """Catalogue id, or an empty string where the step time is given and there is no GPU."""
+    server: str
+    replicas: int
+    gpus_per_replica: int
+    batching: Batching
+    """With num_gpu_blocks and max_model_len filled in."""
+    steptime: StepTime
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    lockstep: bool = False
+    """Data-parallel ranks step together (experts are spread over them)."""
+    request_overhead_s: float = 0.0
+    """API-server time before a request's first token that does not hold the engine."""
+    memory: MemoryFit | None = None
+    power: PoolPower | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CasePlan:
+    """One fleet at one sweep point, one replication."""
+
+    fleet: str
+    axes: dict[str, Any]
+    """Sweep axis (shortest unique dotted suffix) -> value."""
+    replication: int
+    seed: int
+    workload: Workload
+    routing: Routing
+    pools: tuple[PoolPlan, ...]
+    slo: Slo
+    horizon_s: float | None
+    """None: until the last request of the trace has finished."""
+    warmup_s: float
+    drain_limit_s: float | None
+    meter_interval_s: float
+    model: str = ""
+    costs: CostPlan | None = None
+    infeasible: str = ""
+    """Why this fleet cannot run (memory); empty if it can."""
+    facts: tuple[Fact, ...] = field(default=())

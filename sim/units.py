@@ -1,0 +1,13 @@
+"""Conversions and the suffixes that names carry.
+
+_s seconds, _bytes, _bytes_per_s, _flops (a rate: FLOP per second), _w watts, _j joules, _kwh, _usd, _rps requests per second.
+Inside the program everything is in these base units; a report converts.
+"""
+
+HOURS_PER_YEAR = 8760.0
+HOURS_PER_MONTH = 730.0
+SECONDS_PER_HOUR = 3600.0
+JOULES_PER_KWH = 3.6e6
+GB = 1e9
+GIB = 2**30
+NANO_PER_USD = 1_000_000_000
