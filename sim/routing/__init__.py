@@ -1,0 +1,31 @@
+"""Which replica gets the next request. A new policy: its file here and its name in `Routing`."""
+
+from typing import Annotated, Protocol
+
+from pydantic import Field
+
+from sim.routing.least_outstanding import LeastOutstanding
+from sim.routing.power_of_two import PowerOfTwo
+from sim.routing.random_choice import Random
+from sim.routing.round_robin import RoundRobin
+
+
+class Router(Protocol):
+    """A running policy over replicas 0 .. n-1 of all pools."""
+
+    def choose(self) -> int:
+        """Index of the replica for the next request."""
+        ...
+
+    def joined(self, replica: int) -> None:
+        """One more request at *replica*."""
+        ...
+
+    def left(self, replica: int) -> None:
+        """One request fewer at *replica*: finished or rejected."""
+        ...
+
+
+Routing = Annotated[RoundRobin | Random | LeastOutstanding | PowerOfTwo, Field(discriminator="policy")]
+
+__all__ = ["LeastOutstanding", "PowerOfTwo", "Random", "RoundRobin", "Router", "Routing"]

@@ -1,0 +1,52 @@
+"""Two replicas are drawn at random and the less loaded one gets the request."""
+
+from typing import Literal
+
+import numpy as np
+
+from sim.spec import Spec
+
+
+class PowerOfTwo(Spec):
+    """The better of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001); a tie goes to the first drawn."""
+
+    policy: Literal["power_of_two"]
+
+    def start(self, replicas: int, rng: np.random.Generator) -> "Pairs":
+        """The running router over *replicas* replicas."""
+        return Pairs(replicas, rng)
+
+
+class Pairs:
+    """Outstanding requests by replica, and pairs drawn in blocks."""
+
+    BLOCK = 4096
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        self._count = [0] * replicas
+        self._rng = rng
+        self._drawn: list[list[int]] = []
+
+    def choose(self) -> int:
+        """Index of the replica for the next request."""
+        if len(self._count) == 1:
+            return 0
+        if not self._drawn:
+            self._drawn = self._draw()
+        first, second = self._drawn.pop()
+        return second if self._count[second] < self._count[first] else first
+
+    def joined(self, replica: int) -> None:
+        """One more request at *replica*."""
+        self._count[replica] += 1
+
+    def left(self, replica: int) -> None:
+        """One request fewer at *replica*."""
+        self._count[replica] -= 1
+
+    def _draw(self) -> list[list[int]]:
+        """A block of pairs of different replicas."""
+        replicas = len(self._count)
+        first = self._rng.integers(replicas, size=self.BLOCK)
+        second = (first + 1 + self._rng.integers(replicas - 1, size=self.BLOCK)) % replicas
+        return np.stack([first, second], axis=1).tolist()

@@ -1,0 +1,40 @@
+"""Requests go to a replica drawn at random."""
+
+from typing import Literal
+
+import numpy as np
+
+from sim.spec import Spec
+
+
+class Random(Spec):
+    """Every replica with the same probability."""
+
+    policy: Literal["random"]
+
+    def start(self, replicas: int, rng: np.random.Generator) -> "Draws":
+        """The running router over *replicas* replicas."""
+        return Draws(replicas, rng)
+
+
+class Draws:
+    """Uniform draws, taken from numpy in blocks because single draws are slow."""
+
+    BLOCK = 4096
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        self._replicas = replicas
+        self._rng = rng
+        self._drawn: list[int] = []
+
+    def choose(self) -> int:
+        """Index of the replica for the next request."""
+        if not self._drawn:
+            self._drawn = self._rng.integers(self._replicas, size=self.BLOCK).tolist()
+        return self._drawn.pop()
+
+    def joined(self, replica: int) -> None:
+        """A random choice does not look at load."""
+
+    def left(self, replica: int) -> None:
+        """A random choice does not look at load."""

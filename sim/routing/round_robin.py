@@ -1,0 +1,37 @@
+"""Requests go to the replicas in turn."""
+
+from typing import Literal
+
+import numpy as np
+
+from sim.spec import Spec
+
+
+class RoundRobin(Spec):
+    """Each replica in turn, whatever its load."""
+
+    policy: Literal["round_robin"]
+
+    def start(self, replicas: int, rng: np.random.Generator) -> "Turns":
+        """The running router over *replicas* replicas."""
+        return Turns(replicas)
+
+
+class Turns:
+    """State of a round robin: whose turn it is."""
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+        self._next = 0
+
+    def choose(self) -> int:
+        """Index of the replica for the next request."""
+        chosen = self._next
+        self._next = (chosen + 1) % self._replicas
+        return chosen
+
+    def joined(self, replica: int) -> None:
+        """Round robin does not look at load."""
+
+    def left(self, replica: int) -> None:
+        """Round robin does not look at load."""
