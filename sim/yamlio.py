@@ -1,0 +1,182 @@
+"""Strict YAML: the only file that knows PyYAML.
+
+Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and `2024-05-01` are
+text. A key that stands twice is refused. Every place remembers its line.
+"""
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+_FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
+_CORE: list[tuple[str, str]] = [
+    ("null", r"~|null|Null|NULL|"),
+    ("bool", r"true|True|TRUE|false|False|FALSE"),
+    ("int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
+]
+_TAG = "tag:yaml.org,2002:"
+
+
+class YamlError(ValueError):
+    """A file that cannot be read as YAML. `line` counts from 1; 0 where no line is to blame."""
+
+    def __init__(self, path: str, line: int, message: str) -> None:
+        self.path, self.line, self.message = path, line, message
+        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Quotes text that YAML 1.1 or 1.2 would take for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _name, _pattern in _CORE:
+    for _class in (_Loader, _Dumper):
+        _starts = [*_FIRST[_name], ""] if _name == "null" else list(_FIRST[_name])
+        _class.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Plain data (dict, list, scalars) of one file, with the line of every place in it."""
+
+    path: str
+    data: Any
+    _root: yaml.Node | None
+
+    def line(self, place: tuple[str | int, ...]) -> int:
+        """Line, counted from 1, of the key or item at *place*, or of its nearest ancestor that stands in the file."""
+        node, line = self._root, 1 if self._root is None else self._root.start_mark.line + 1
+        for step in place:
+            found = _child(node, step)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+
+def read(path: Path | str) -> Document:
+    """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise YamlError(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        raise YamlError(str(path), 0, f"is no UTF-8 text (byte {error.start})") from None
+    return read_text(text, str(path))
+
+
+def read_text(text: str, name: str) -> Document:
+    """The same for *text*; *name* stands for the file in errors."""
+    root = _compose(text, name)
+    return Document(name, None if root is None else _Builder(name).build(root), root)
+
+
+def parse(text: str) -> Any:
+    """One value as it would be typed in a file: `4` is a number, `[1, 2]` a list. Raises YamlError."""
+    return read_text(text, "value").data
+
+
+def dump(data: Any) -> str:
+    """YAML text of plain data, keys in their order, readable again by this module and by YAML 1.1 parsers."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def _compose(text: str, name: str) -> yaml.Node | None:
+    try:
+        loader = _Loader(text)
+        try:
+            node: yaml.Node | None = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = error.problem or error.context or "is no YAML"
+        raise YamlError(name, mark.line + 1 if mark else 0, f"is no valid YAML: {message}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = getattr(error, "reason", "") or str(error).splitlines()[0]
+        raise YamlError(name, 0, f"is no valid YAML: {reason}") from None
+    return node
+
+
+class _Builder:
+    """Turns nodes into plain data; an anchor's data is built once and shared."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.built: dict[int, Any] = {}
+        self.open: set[int] = set()
+
+    def build(self, node: yaml.Node) -> Any:
+        key = id(node)
+        if key in self.built:
+            return self.built[key]
+        if key in self.open:
+            raise self._error(node, "an alias that contains itself")
+        self.open.add(key)
+        if isinstance(node, yaml.MappingNode):
+            value: Any = self._mapping(node)
+        elif isinstance(node, yaml.SequenceNode):
+            value = [self.build(item) for item in node.value]
+        else:
+            value = self._scalar(node)
+        self.open.discard(key)
+        self.built[key] = value
+        return value
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
+        if node.tag != _TAG + "map":
+            raise self._error(node, f"the tag {node.tag} is not allowed")
+        data: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.build(key_node)
+            if key is None or not isinstance(key, Hashable):
+                raise self._error(key_node, "a key must be a plain word or number")
+            if key in data:
+                raise self._error(key_node, f"the key {key!r} stands twice")
+            data[key] = self.build(value_node)
+        return data
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        kind, text = node.tag.removeprefix(_TAG), node.value
+        try:
+            if kind == "str":
+                return text
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return text.lower() == "true"
+            if kind == "int":
+                return int(text, 16) if text.startswith("0x") else int(text)
+            if kind == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError:
+            raise self._error(node, f"{text[:40]!r} is no number") from None
+        raise self._error(node, f"the tag {node.tag} is not allowed")
+
+    def _error(self, node: yaml.Node, message: str) -> YamlError:
+        return YamlError(self.name, node.start_mark.line + 1, message)
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:
+    """Line and node of one key or item of *node*, None where there is no such child."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        item = node.value[step]
+        return item.start_mark.line + 1, item
+    return None

@@ -1,0 +1,79 @@
+"""The YAML dialect: numbers are numbers, text is text, every place has a line."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.yamlio import YamlError, dump, parse, read, read_text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e9", 1e9), ("9.89e14", 9.89e14), ("989e12", 989e12), ("1E-3", 1e-3), ("-3", -3), ("+.5", 0.5), ("1.", 1.0),
+        ("0x10", 16), ("007", 7), ("true", True), ("False", False), ("~", None), ("", None), ("null", None), (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("on", "on"), ("yes", "yes"), ("No", "No"), ("12:30:00", "12:30:00"), ("2024-05-01", "2024-05-01"), ("1_000", "1_000"),
+        ("'5'", "5"), ("1e", "1e"), ("e9", "e9"), ("0o17", "0o17"), ("[1, {a: 2e0}]", [1, {"a": 2.0}]),
+    ],
+)  # fmt: skip
+def test_scalars(text: str, value: Any) -> None:
+    got = parse(text)
+    assert got == value
+    assert type(got) is type(value)
+
+
+def test_nan_is_read_for_the_schema_to_refuse() -> None:
+    assert math.isnan(parse(".nan"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3", "f.yaml:3: the key 'a' stands twice"),
+        ("a:\n  - {b: 1,\n     b: 1}", "f.yaml:3: the key 'b' stands twice"),
+        ("a: [1", "f.yaml:2: is no valid YAML: did not find expected ',' or ']'"),
+        ("a: &x [*x]", "f.yaml:1: an alias that contains itself"),
+        ("? [1]\n: 2", "f.yaml:1: a key must be a plain word or number"),
+        ("a: !!python/name:os.system x", "f.yaml:1: the tag tag:yaml.org,2002:python/name:os.system is not allowed"),
+        ("\x01", "f.yaml: is no valid YAML: control characters are not allowed"),
+        ("9" * 5000, f"f.yaml:1: '{'9' * 40}' is no number"),
+    ],
+)
+def test_refused(text: str, message: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        read_text(text, "f.yaml")
+    assert str(caught.value) == message
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(YamlError, match=r"gone\.yaml: cannot be read: no such file or directory"):
+        read(tmp_path / "gone.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
+    with pytest.raises(YamlError, match=r"latin\.yaml: is no UTF-8 text"):
+        read(tmp_path / "latin.yaml")
+
+
+def test_every_place_has_a_line() -> None:
+    document = read_text("a: 1\nb:\n  - c: 1\n    d: 2\n  - {c: 3}\n2: x\n", "f.yaml")
+    assert [document.line(p) for p in [("a",), ("b",), ("b", 0, "d"), ("b", 1), ("b", 1, "c"), (2,)]] == [1, 2, 4, 5, 5, 6]
+    assert document.line(("b", 0, "nothing", "here")) == 3
+    assert document.line(("b", 7)) == 2
+
+
+_texts = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")))
+_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts
+_data = st.recursive(
+    _scalars | st.sampled_from(["on", "1e9", "12:30:00", "null", "~", "=", "<<", "2024-01-01", "1_0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abn1: ", max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_data)
+def test_dump_is_read_back_unchanged(data: Any) -> None:
+    assert parse(dump(data)) == data
