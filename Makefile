@@ -1,0 +1,61 @@
+# make demo   run the main scenario and say where its report is
+# make test   run the tests
+# make lint   style and types
+# make bench  time whole runs (minutes; see benchmarks/README.md)
+# make clean  take the environment and the caches away
+#
+# Each target makes its own .venv with the first Python >= 3.11 that it finds; `make PYTHON=/path/to/python3` chooses another.
+.POSIX:
+.PHONY: demo test lint bench clean
+
+VENV = .venv
+BIN = $(VENV)/bin
+PYTHON = python3 python3.14 python3.13 python3.12 python3.11
+BENCH =
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+SCENARIO = scenarios/4x4090-vs-2xa100.yaml
+RESULT = outputs/4x4090-vs-2xa100
+
+demo: $(VENV)/.stamp-run
+	$(BIN)/gpufleet run $(SCENARIO) --out $(RESULT)
+	@echo "The report: $(RESULT)/report.html    the picture: $(RESULT)/curves.png    the table: $(RESULT)/summary.csv"
+
+test: $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.stamp-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.stamp-run
+	$(BIN)/python benchmarks/speed.py $(BENCH)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# A stamp is older than pyproject.toml after a change of dependencies: then, and only then, pip runs again.
+$(VENV)/.stamp-run: $(VENV)/.stamp-venv pyproject.toml
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.stamp-run
+
+$(VENV)/.stamp-venv:
+	@new=; chosen=; \
+	for candidate in $(PYTHON); do \
+	    "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || continue; \
+	    new=$${new:-$$candidate}; \
+	    "$$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1 || continue; \
+	    chosen=$$candidate; break; \
+	done; \
+	if [ -z "$$new" ]; then \
+	    echo "gpufleet needs Python 3.11 or newer: install it (Debian, Ubuntu: apt install python3 python3-venv) or name it with make PYTHON=/path/to/python3" >&2; exit 1; \
+	elif [ -z "$$chosen" ]; then \
+	    echo "$$new cannot make virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv) and run make again" >&2; exit 1; \
+	fi; \
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$chosen" -m venv --clear $(VENV)
+	@touch $@

@@ -1,0 +1,197 @@
+"""The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
+
+cli -> report -> study -> run -> fleet -> {engine, scenario}
+scenario -> {workload steptime memory power routing batching cost} -> catalog -> {spec, records} -> {yamlio, units, rng}
+engine -> {records, units, rng}
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BASE = frozenset({"yamlio", "units", "rng"})
+RECORDS = BASE | {"spec", "records"}
+CATALOG = RECORDS | {"catalog"}
+PARTS = frozenset({"workload", "steptime", "memory", "power", "routing", "batching", "cost"})
+FLEET = CATALOG | PARTS | {"scenario", "engine"}
+
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "yamlio": frozenset(),
+    "units": frozenset(),
+    "rng": frozenset(),
+    "spec": BASE,
+    "records": BASE,
+    "catalog": RECORDS,
+    **dict.fromkeys(PARTS, CATALOG),
+    "scenario": CATALOG | PARTS,
+    "engine": frozenset({"records", "units", "rng"}),
+    "fleet": FLEET,
+    "run": FLEET | {"fleet"},
+    "study": FLEET | {"fleet", "run"},
+    "report": FLEET | {"fleet", "run", "study"},
+    "cli": FLEET | {"fleet", "run", "study", "report"},
+    "__main__": frozenset({"cli"}),
+    "__init__": frozenset(),
+}
+
+WHO_KNOWS: dict[str, frozenset[str]] = {
+    "yaml": frozenset({"yamlio"}),
+    "simpy": frozenset({"fleet"}),
+    "pandas": frozenset({"report"}),
+    "matplotlib": frozenset({"report"}),
+    "jinja2": frozenset({"report"}),
+    "pydantic": frozenset({"spec", "catalog", "scenario"}) | PARTS,
+    "pyarrow": frozenset({"workload", "study", "report"}),
+    "joblib": frozenset({"study"}),
+    "typer": frozenset({"cli"}),
+    "rich": frozenset({"report", "cli"}),
+}
+
+LONGEST_FILE = 350
+
+
+@dataclass(frozen=True)
+class Import:
+    line: int
+    module: str
+    """Dotted and absolute: `sim.cost.ledger`, `numpy`."""
+    inside_function: bool
+
+
+def imports(tree: ast.AST, inside_function: bool = False) -> Iterator[Import]:
+    """Every import of a file; `from sim import cost` counts as an import of sim.cost."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, inside_function)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for name in [f"sim.{alias.name}" for alias in node.names] if module == "sim" else [module]:
+                yield Import(node.lineno, name, inside_function)
+        yield from imports(node, inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def layer_of(package: Path, file: Path) -> str:
+    return file.relative_to(package).parts[0].removesuffix(".py")
+
+
+def complaints(package: Path) -> list[str]:
+    """What in *package* breaks the rules, one line each; empty if nothing does."""
+    return [line for file in sorted(package.rglob("*.py")) for line in complaints_of(package, file)]
+
+
+def complaints_of(package: Path, file: Path) -> Iterator[str]:
+    layer, text = layer_of(package, file), file.read_text()
+    where = file.relative_to(package.parent)
+    if layer not in MAY_IMPORT:
+        yield f"{where}: {layer} has no place in the arrow"
+        return
+    if (length := len(text.splitlines())) > LONGEST_FILE:
+        yield f"{where}: {length} lines, at most {LONGEST_FILE}"
+    tree = ast.parse(text)
+    for found in imports(tree):
+        if complaint := complaint_about(layer, found):
+            yield f"{where}:{found.line}: {complaint}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute | ast.alias) and name_of(node) in {
+            "TYPE_CHECKING",
+            "import_module",
+            "__import__",
+        }:
+            yield f"{where}:{node.lineno}: {name_of(node)} hides an import"
+
+
+def name_of(node: ast.Name | ast.Attribute | ast.alias) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else node.name
+
+
+def complaint_about(layer: str, found: Import) -> str | None:
+    first, _, rest = found.module.partition(".")
+    if not first:
+        return "imports are absolute"
+    if first == "sim":
+        target = rest.partition(".")[0]
+        if target != layer and target not in MAY_IMPORT[layer]:
+            return f"{layer} may not import {target or 'sim'}"
+    elif layer not in WHO_KNOWS.get(first, {layer}):
+        return f"{layer} may not import {first}"
+    lazily = layer == "cli" or (layer == "report" and first != "sim")
+    if found.inside_function and not lazily:
+        return f"{found.module} is imported inside a function"
+    return None
+
+
+def test_the_arrow_holds(root: Path) -> None:
+    assert complaints(root / "sim") == []
+
+
+def test_every_layer_of_the_arrow_exists(root: Path) -> None:
+    assert {layer_of(root / "sim", file) for file in (root / "sim").rglob("*.py")} == MAY_IMPORT.keys()
+
+
+def test_what_is_imported_is_what_is_declared(root: Path) -> None:
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
+    imported = {
+        found.module.partition(".")[0]
+        for file in (root / "sim").rglob("*.py")
+        for found in imports(ast.parse(file.read_text()))
+    }
+    third_party = imported - sys.stdlib_module_names - {"sim", "mpl_toolkits"}
+    assert third_party == {"yaml" if name == "pyyaml" else name for name in names}
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("cost/energy.py", "from sim.fleet.fleet import Fleet", "cost may not import fleet"),
+        ("cost/energy.py", "from sim.workload import Workload", "cost may not import workload"),
+        ("cost/energy.py", "from sim import power", "cost may not import power"),
+        ("cost/energy.py", "import sim.run", "cost may not import run"),
+        ("cost/energy.py", "import sim", "cost may not import sim"),
+        ("engine/vllm.py", "from sim.batching import Vllm", "engine may not import batching"),
+        ("engine/vllm.py", "from pydantic import BaseModel", "engine may not import pydantic"),
+        ("engine/vllm.py", "import simpy", "engine may not import simpy"),
+        ("catalog/gpu.py", "import yaml", "catalog may not import yaml"),
+        ("study/store.py", "import pandas as pd", "study may not import pandas"),
+        ("run.py", "from matplotlib.figure import Figure", "run may not import matplotlib"),
+        ("run.py", "from .fleet import Fleet", "imports are absolute"),
+        ("run.py", "def f():\n    from sim.fleet import fleet", "sim.fleet is imported inside a function"),
+        ("report/html.py", "def f():\n    from sim.study import store", "sim.study is imported inside a function"),
+        ("run.py", "from typing import TYPE_CHECKING", "TYPE_CHECKING hides an import"),
+        ("run.py", "import importlib\nimportlib.import_module('sim.cli')", "import_module hides an import"),
+        ("elsewhere.py", "", "elsewhere has no place in the arrow"),
+        ("units.py", "\n" * 351, "351 lines, at most 350"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, file: str, line: str, complaint: str) -> None:
+    planted = tmp_path / "sim" / file
+    planted.parent.mkdir(parents=True)
+    planted.write_text(line)
+    assert [text.split(": ", 1)[1] for text in complaints(tmp_path / "sim")] == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("cli.py", "def run():\n    from sim.report import write\n    from sim.study import execute"),
+        ("report/curves.py", "def draw():\n    import matplotlib.pyplot as plt"),
+        ("scenario/plan.py", "from sim.cost import CostPlan\nfrom sim.records import Batch\nimport numpy as np"),
+        ("cost/ledger.py", "from sim.cost.energy import Energy\nfrom pydantic import Field"),
+        ("engine/vllm.py", "from sim.records import Batch, Leap"),
+        ("fleet/replica.py", "import simpy\nfrom sim.engine.protocol import Engine"),
+    ],
+)
+def test_what_the_design_allows_passes(tmp_path: Path, file: str, line: str) -> None:
+    allowed = tmp_path / "sim" / file
+    allowed.parent.mkdir(parents=True)
+    allowed.write_text(line)
+    assert complaints(tmp_path / "sim") == []
