@@ -1,9 +1,19 @@
-"""A language model's dimensions: data/models/<id>.yaml, or a Hugging Face config.json."""
+"""A model's dimensions: data/models/<id>.yaml, or a Hugging Face config.json.
 
-from typing import Literal
+Parameters, bytes and arithmetic all follow from the list of weight matrices that `matrices` draws up.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from sim.catalog.value import Sourced, Value
-from sim.spec import Count, Spec
+from sim.spec import Count, Spec, WholeNumber
+
+Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
+Split = Literal["outputs", "inputs", "kv_heads", "vocab", "none"]
 
 
 class Moe(Spec):
@@ -12,15 +22,16 @@ class Moe(Spec):
     experts: Count
     experts_per_token: Count
     moe_intermediate: Count
-    shared_experts: int = 0
-    dense_layers: int = 0
+    shared_experts: WholeNumber = 0
+    """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
+    dense_layers: WholeNumber = 0
     """Leading layers with an ordinary feed-forward block."""
 
 
 class Mla(Spec):
     """Multi-head latent attention (DeepSeek)."""
 
-    q_lora_rank: int | None
+    q_lora_rank: Count | None
     kv_lora_rank: Count
     qk_nope_head_dim: Count
     qk_rope_head_dim: Count
@@ -28,8 +39,9 @@ class Mla(Spec):
 
 
 class Model(Spec):
-    """Dimensions as in the model's config; parameters are counted from them."""
+    """A language model. Dimensions as in its config; parameters are counted from them."""
 
+    kind: Literal["language"] = "language"
     id: str
     name: str
     aliases: tuple[str, ...] = ()
@@ -51,12 +63,159 @@ class Model(Spec):
     """SwiGLU-like: three matrices instead of two."""
     tie_embeddings: bool = False
     qkv_bias: bool = False
+    qk_norm: bool = False
+    """A norm over each query and key head."""
+    linear_bias: bool = False
+    """Every linear layer has a bias, not only query, key and value."""
+    norm_bias: bool = False
+    """LayerNorm with a shift instead of RMSNorm."""
+    norms_per_layer: Count = 2
+    learned_positions: WholeNumber = 0
+    """Rows of a learned position embedding (OPT, GPT-3)."""
     moe: Moe | None = None
     mla: Mla | None = None
     sliding_window: Count | None = None
-    sliding_window_layers: int = 0
+    sliding_window_layers: WholeNumber = 0
     """Layers that see only the last `sliding_window` tokens."""
-    linear_attention_layers: int = 0
+    linear_attention_layers: WholeNumber = 0
     """Layers whose state does not grow with the context."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
+
+
+class OtherModel(Spec):
+    """A network that answers in one pass per sample: an image classifier, an encoder, a diffusion step."""
+
+    kind: Literal["other"]
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    family: str
+    input: str
+    """What one sample is."""
+    sample_unit: str
+    """Noun for one sample in a report: image, sequence, step, ..."""
+    params: Value | None = None
+    flops_per_sample: Value | None = None
+    """Arithmetic of one inference pass [FLOP], two per multiply-add."""
+
+
+AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Equal weight matrices of a model: `count` of them, `inputs` x `outputs` parameters each.
+
+    `split` says how tensor parallelism cuts them: along outputs (column parallel), inputs (row parallel), by KV heads
+    (replicated beyond their number), along the vocabulary, or not at all.
+    """
+
+    name: str
+    role: Role
+    inputs: int
+    outputs: int
+    count: int
+    split: Split
+
+    @property
+    def params(self) -> int:
+        """Parameters of all of them."""
+        return prod((self.inputs, self.outputs, self.count))
+
+
+def matrices(model: Model) -> tuple[Matrix, ...]:
+    """All weights of *model*, alike ones together. Biases and norms are `vector` rows."""
+    found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, 1, "vocab"), *_attention(model)]
+    if model.learned_positions:
+        found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, 1, "none"))
+    moe = model.moe
+    dense_layers = model.layers if moe is None else moe.dense_layers
+    if dense_layers:
+        found += _feed_forward(model, "mlp", model.intermediate, dense_layers)
+    if moe is not None:
+        layers = model.layers - moe.dense_layers
+        found += _feed_forward(model, "expert", moe.moe_intermediate, layers * moe.experts)
+        if moe.shared_experts:
+            found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, layers)
+        found.append(Matrix("router", "router", model.hidden, moe.experts, layers, "none"))
+    if not model.tie_embeddings:
+        found.append(Matrix("lm_head", "lm_head", model.hidden, model.vocab, 1, "vocab"))
+    norms = model.norms_per_layer * model.layers + 1
+    found.append(Matrix("norms", "vector", 1, model.hidden * (2 if model.norm_bias else 1), norms, "none"))
+    return tuple(found)
+
+
+def _attention(model: Model) -> list[Matrix]:
+    if model.mla is not None:
+        return _latent_attention(model, model.mla)
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    found = [
+        Matrix("q_proj", "attention", model.hidden, queries, model.layers, "outputs"),
+        Matrix("kv_proj", "attention", model.hidden, 2 * keys, model.layers, "kv_heads"),
+        Matrix("o_proj", "attention", queries, model.hidden, model.layers, "inputs"),
+    ]
+    if model.qkv_bias or model.linear_bias:
+        found.append(Matrix("qkv_bias", "vector", 1, queries + 2 * keys, model.layers, "none"))
+    if model.linear_bias:
+        found.append(Matrix("o_bias", "vector", 1, model.hidden, model.layers, "none"))
+    if model.qk_norm:
+        found.append(Matrix("qk_norm", "vector", 1, 2 * model.head_dim, model.layers, "none"))
+    return found
+
+
+def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
+    """Queries and KV through low-rank latents, whose down-projections every rank holds (arXiv 2405.04434, section 2.1)."""
+    head = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    found = []
+    if mla.q_lora_rank is None:
+        found.append(Matrix("q_proj", "attention", model.hidden, model.heads * head, model.layers, "outputs"))
+    else:
+        found.append(Matrix("q_a_proj", "attention", model.hidden, mla.q_lora_rank, model.layers, "none"))
+        found.append(Matrix("q_b_proj", "attention", mla.q_lora_rank, model.heads * head, model.layers, "outputs"))
+        found.append(Matrix("q_norm", "vector", 1, mla.q_lora_rank, model.layers, "none"))
+    latent, values = mla.kv_lora_rank, model.heads * mla.v_head_dim
+    return [
+        *found,
+        Matrix("kv_a_proj", "attention", model.hidden, latent + mla.qk_rope_head_dim, model.layers, "none"),
+        Matrix("kv_b_proj", "attention", latent, model.heads * mla.qk_nope_head_dim + values, model.layers, "outputs"),
+        Matrix("kv_norm", "vector", 1, latent, model.layers, "none"),
+        Matrix("o_proj", "attention", values, model.hidden, model.layers, "inputs"),
+    ]
+
+
+def _feed_forward(model: Model, role: Role, intermediate: int, count: int) -> list[Matrix]:
+    width = 2 * intermediate if model.gated_mlp else intermediate
+    found = [
+        Matrix("gate_up_proj" if model.gated_mlp else "up_proj", role, model.hidden, width, count, "outputs"),
+        Matrix("down_proj", role, intermediate, model.hidden, count, "inputs"),
+    ]
+    if model.linear_bias:
+        found.append(Matrix(f"{role}_bias", "vector", 1, width + model.hidden, count, "none"))
+    return found
+
+
+def params_total(model: Model) -> int:
+    """All parameters, embeddings, biases and norms included, a multi-token-prediction layer excluded."""
+    return sum(matrix.params for matrix in matrices(model))
+
+
+def params_active(model: Model) -> int:
+    """Parameters that one token passes through, the whole input embedding included."""
+    if model.moe is None:
+        return params_total(model)
+    idle = 1 - model.moe.experts_per_token / model.moe.experts
+    routed = sum(matrix.params for matrix in matrices(model) if matrix.role == "expert" or matrix.name == "expert_bias")
+    return params_total(model) - round(routed * idle)
+
+
+def kv_elements_per_token_layer(model: Model) -> int:
+    """Numbers that one token leaves in one attention layer's cache: all KV heads, or MLA's latent and rope key."""
+    if model.mla is not None:
+        return model.mla.kv_lora_rank + model.mla.qk_rope_head_dim
+    return 2 * model.kv_heads * model.head_dim
+
+
+def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
+    """Bytes that one token leaves in the cache of a single GPU, all layers whose cache grows or slides [bytes]."""
+    return kv_elements_per_token_layer(model) * (model.layers - model.linear_attention_layers) * element_bytes

@@ -1,0 +1,21 @@
+"""A quantised (or plain) matrix kernel: data/kernels/<id>.yaml."""
+
+from sim.catalog.value import Value
+from sim.spec import Spec
+
+
+class Kernel(Spec):
+    """How far a kernel is from the ideal: compute time is FLOP / peak, weight time is stored bytes / bandwidth.
+
+    The factors multiply times that already carry the GPU's own efficiency: 1 is as good as its dense 16-bit kernels.
+    """
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    compute_time_factor: Value
+    weight_time_factor: Value
+    moe_compute_time_factor: Value
+    """Grouped matrix products over experts, on top of `compute_time_factor`."""
+    moe_weight_time_factor_blackwell: Value
+    """Reading expert weights on Blackwell, on top of `weight_time_factor`."""
