@@ -1,0 +1,142 @@
+"""How long whole runs take: `gpufleet run` in a process of its own, wall time and peak memory.
+
+    python benchmarks/speed.py --azure AzureLLMInferenceTrace_conv.csv [--only w1,w2] [--repeat 3]
+
+Nothing here is a test: times depend on the machine, so they are printed beside their targets, never asserted.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MIB_PER_KIB = 1 / 1024
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One command line and what it may take."""
+
+    name: str
+    what: str
+    arguments: tuple[str, ...]
+    requests: int = 0
+    target_s: float | None = None
+    repeat: int | None = None
+    """Runs, of which the fastest counts; None: as many as the command line says."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def run(scenario: str, *sets: str, report: bool = False) -> tuple[str, ...]:
+    """Arguments of `gpufleet run` on a scenario of this folder."""
+    options = [word for assignment in sets for word in ("--set", assignment)]
+    return ("run", str(HERE / scenario), "--quiet", *([] if report else ["--no-report"]), *options)
+
+
+def replicas(count: int, requests: int) -> Bench:
+    """*requests* on *count* replicas, each offered 18 requests per second."""
+    sets = (
+        f"workload.arrivals.rate_rps={18 * count}",
+        f"workload.arrivals.num_requests={requests}",
+        f"fleets.replicas.pools.0.replicas={count}",
+    )
+    return Bench(f"{count} replicas", "equal load per replica", run("w2.yaml", *sets), requests)
+
+
+def outputs(tokens: int) -> Bench:
+    """20,000 requests that decode 64 at a time, each *tokens* long."""
+    sets = (f"workload.lengths.output.value={tokens}",)
+    return Bench(f"{tokens} tokens", "output length, constant batch", run("constant-batch.yaml", *sets), 20_000)
+
+
+def benches(azure: Path | None) -> list[Bench]:
+    """All of them; those that need the trace are left out without one."""
+    million = "workload.arrivals.num_requests=1000000"
+    found = [
+        Bench("help", "gpufleet --help", ("--help",), target_s=0.4),
+        Bench("w2", "8 replicas, 100,000 requests", run("w2.yaml"), 100_000, 5.0),
+        Bench("w3", "8 replicas, 1,000,000 requests", run("w2.yaml", million), 1_000_000, 50.0, repeat=1),
+        replicas(8, 400_000),
+        replicas(512, 400_000),
+        outputs(50),
+        outputs(500),
+        outputs(2000),
+    ]
+    if azure is not None:
+        trace = f"workload.trace.path={azure.resolve()}"
+        found[1:1] = [
+            Bench("w1", "Azure trace, one replica", run("w1.yaml", trace), 19_366, 2.5),
+            Bench(
+                "w1-a100", "the same, roofline, ledger, report", run("w1-a100.yaml", trace, report=True), 19_366, 5.0
+            ),
+        ]
+    return found
+
+
+def measure(arguments: tuple[str, ...]) -> Timing:
+    """Run once, from process start to exit; the peak is of the process and of the workers it has waited for."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:
+        out = ("--out", f"{folder}/out") if arguments[0] == "run" else ()
+        started_s = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sim", *arguments, *out],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(HERE.parent)},
+            stdout=noise,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - started_s
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            noise.seek(0)
+            sys.exit(f"gpufleet {' '.join(arguments)} failed:\n{noise.read().decode()}")
+    return Timing(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * MIB_PER_KIB)
+
+
+def main() -> None:
+    """Run the chosen benches and print a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--azure", type=Path, help="AzureLLMInferenceTrace_conv.csv of Azure/AzurePublicDataset")
+    parser.add_argument("--only", help="names from the first column, separated by commas")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each, the fastest counts")
+    options = parser.parse_args()
+    chosen = benches(options.azure)
+    if options.only:
+        names = options.only.split(",")
+        chosen = [bench for bench in chosen if bench.name in names]
+    if options.azure is None:
+        print("without --azure: w1 and w1-a100 are left out\n", file=sys.stderr)
+
+    wall_s: dict[str, float] = {}
+    print(f"{'bench':<14}{'what':<38}{'wall s':>8}{'cpu s':>8}{'MiB':>8}{'us/request':>12}{'target s':>10}")
+    for bench in chosen:
+        runs = [measure(bench.arguments) for _ in range(bench.repeat or options.repeat)]
+        best = min(runs, key=lambda timing: timing.wall_s)
+        wall_s[bench.name] = best.wall_s
+        each = f"{best.wall_s / bench.requests * 1e6:.1f}" if bench.requests else ""
+        target = "" if bench.target_s is None else f"{bench.target_s:g}"
+        print(
+            f"{bench.name:<14}{bench.what:<38}{best.wall_s:>8.2f}{best.cpu_s:>8.2f}{best.peak_mib:>8.0f}{each:>12}{target:>10}",
+            flush=True,
+        )
+    for small, large in [("8 replicas", "512 replicas"), ("50 tokens", "2000 tokens")]:
+        if small in wall_s and large in wall_s:
+            print(f"{large} against {small}: {wall_s[large] / wall_s[small]:.2f} x the time per request")
+
+
+if __name__ == "__main__":
+    main()
