@@ -4,7 +4,7 @@ Parameters, bytes and arithmetic all follow from the list of weight matrices tha
 """
 
 from dataclasses import dataclass
-from math import prod
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -105,93 +105,108 @@ AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Equal weight matrices of a model: `count` of them, `inputs` x `outputs` parameters each.
+    """Equal weight matrices of a model, `inputs` x `outputs` parameters each.
 
-    `split` says how tensor parallelism cuts them: along outputs (column parallel), inputs (row parallel), by KV heads
-    (replicated beyond their number), along the vocabulary, or not at all.
+    A layer from `first_layer` up to, not including, `last_layer` holds `per_layer` of them; outside the layers (embedding,
+    LM head) both are 0. `split` says how tensor parallelism cuts them: along outputs (column parallel), inputs (row
+    parallel), by KV heads (replicated beyond their number), along the vocabulary, or not at all.
     """
 
     name: str
     role: Role
     inputs: int
     outputs: int
-    count: int
     split: Split
+    first_layer: int = 0
+    last_layer: int = 0
+    per_layer: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many there are in the whole model."""
+        return self.per_layer * max(1, self.last_layer - self.first_layer)
 
     @property
     def params(self) -> int:
         """Parameters of all of them."""
-        return prod((self.inputs, self.outputs, self.count))
+        return self.inputs * self.outputs * self.count
 
 
+@lru_cache(maxsize=64)
 def matrices(model: Model) -> tuple[Matrix, ...]:
     """All weights of *model*, alike ones together. Biases and norms are `vector` rows."""
-    found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, 1, "vocab"), *_attention(model)]
+    found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, "vocab"), *_attention(model)]
     if model.learned_positions:
-        found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, 1, "none"))
+        found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, "none"))
     moe = model.moe
-    dense_layers = model.layers if moe is None else moe.dense_layers
-    if dense_layers:
-        found += _feed_forward(model, "mlp", model.intermediate, dense_layers)
+    sparse_from = model.layers if moe is None else moe.dense_layers
+    if sparse_from:
+        found += _feed_forward(model, "mlp", model.intermediate, (0, sparse_from))
     if moe is not None:
-        layers = model.layers - moe.dense_layers
-        found += _feed_forward(model, "expert", moe.moe_intermediate, layers * moe.experts)
+        span = (moe.dense_layers, model.layers)
+        found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts)
         if moe.shared_experts:
-            found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, layers)
-        found.append(Matrix("router", "router", model.hidden, moe.experts, layers, "none"))
+            found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, span)
+        found.append(Matrix("router", "router", model.hidden, moe.experts, "none", *span))
+        if model.linear_bias:
+            found.append(Matrix("router_bias", "vector", 1, moe.experts, "none", *span))
     if not model.tie_embeddings:
-        found.append(Matrix("lm_head", "lm_head", model.hidden, model.vocab, 1, "vocab"))
-    norms = model.norms_per_layer * model.layers + 1
-    found.append(Matrix("norms", "vector", 1, model.hidden * (2 if model.norm_bias else 1), norms, "none"))
+        found.append(Matrix("lm_head", "lm_head", model.hidden, model.vocab, "vocab"))
+    norm = model.hidden * (2 if model.norm_bias else 1)
+    found.append(Matrix("norms", "vector", 1, norm, "none", 0, model.layers, model.norms_per_layer))
+    found.append(Matrix("final_norm", "vector", 1, norm, "none"))
     return tuple(found)
 
 
 def _attention(model: Model) -> list[Matrix]:
     if model.mla is not None:
         return _latent_attention(model, model.mla)
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    queries, keys, span = model.heads * model.head_dim, model.kv_heads * model.head_dim, (0, model.layers)
     found = [
-        Matrix("q_proj", "attention", model.hidden, queries, model.layers, "outputs"),
-        Matrix("kv_proj", "attention", model.hidden, 2 * keys, model.layers, "kv_heads"),
-        Matrix("o_proj", "attention", queries, model.hidden, model.layers, "inputs"),
+        Matrix("q_proj", "attention", model.hidden, queries, "outputs", *span),
+        Matrix("kv_proj", "attention", model.hidden, 2 * keys, "kv_heads", *span),
+        Matrix("o_proj", "attention", queries, model.hidden, "inputs", *span),
     ]
     if model.qkv_bias or model.linear_bias:
-        found.append(Matrix("qkv_bias", "vector", 1, queries + 2 * keys, model.layers, "none"))
+        found.append(Matrix("qkv_bias", "vector", 1, queries + 2 * keys, "none", *span))
     if model.linear_bias:
-        found.append(Matrix("o_bias", "vector", 1, model.hidden, model.layers, "none"))
+        found.append(Matrix("o_bias", "vector", 1, model.hidden, "none", *span))
     if model.qk_norm:
-        found.append(Matrix("qk_norm", "vector", 1, 2 * model.head_dim, model.layers, "none"))
+        found.append(Matrix("qk_norm", "vector", 1, 2 * model.head_dim, "none", *span))
     return found
 
 
 def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
-    """Queries and KV through low-rank latents, whose down-projections every rank holds (arXiv 2405.04434, section 2.1)."""
-    head = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    """Queries and KV through low-rank latents; every rank holds the down-projections (arXiv 2405.04434, 2.1)."""
+    head, span = mla.qk_nope_head_dim + mla.qk_rope_head_dim, (0, model.layers)
     found = []
     if mla.q_lora_rank is None:
-        found.append(Matrix("q_proj", "attention", model.hidden, model.heads * head, model.layers, "outputs"))
+        found.append(Matrix("q_proj", "attention", model.hidden, model.heads * head, "outputs", *span))
     else:
-        found.append(Matrix("q_a_proj", "attention", model.hidden, mla.q_lora_rank, model.layers, "none"))
-        found.append(Matrix("q_b_proj", "attention", mla.q_lora_rank, model.heads * head, model.layers, "outputs"))
-        found.append(Matrix("q_norm", "vector", 1, mla.q_lora_rank, model.layers, "none"))
+        found.append(Matrix("q_a_proj", "attention", model.hidden, mla.q_lora_rank, "none", *span))
+        found.append(Matrix("q_b_proj", "attention", mla.q_lora_rank, model.heads * head, "outputs", *span))
+        found.append(Matrix("q_norm", "vector", 1, mla.q_lora_rank, "none", *span))
     latent, values = mla.kv_lora_rank, model.heads * mla.v_head_dim
     return [
         *found,
-        Matrix("kv_a_proj", "attention", model.hidden, latent + mla.qk_rope_head_dim, model.layers, "none"),
-        Matrix("kv_b_proj", "attention", latent, model.heads * mla.qk_nope_head_dim + values, model.layers, "outputs"),
-        Matrix("kv_norm", "vector", 1, latent, model.layers, "none"),
-        Matrix("o_proj", "attention", values, model.hidden, model.layers, "inputs"),
+        Matrix("kv_a_proj", "attention", model.hidden, latent + mla.qk_rope_head_dim, "none", *span),
+        Matrix("kv_b_proj", "attention", latent, model.heads * mla.qk_nope_head_dim + values, "outputs", *span),
+        Matrix("kv_norm", "vector", 1, latent, "none", *span),
+        Matrix("o_proj", "attention", values, model.hidden, "inputs", *span),
     ]
 
 
-def _feed_forward(model: Model, role: Role, intermediate: int, count: int) -> list[Matrix]:
+def _feed_forward(
+    model: Model, role: Role, intermediate: int, span: tuple[int, int], per_layer: int = 1
+) -> list[Matrix]:
     width = 2 * intermediate if model.gated_mlp else intermediate
+    up = "gate_up_proj" if model.gated_mlp else "up_proj"
     found = [
-        Matrix("gate_up_proj" if model.gated_mlp else "up_proj", role, model.hidden, width, count, "outputs"),
-        Matrix("down_proj", role, intermediate, model.hidden, count, "inputs"),
+        Matrix(up, role, model.hidden, width, "outputs", *span, per_layer),
+        Matrix("down_proj", role, intermediate, model.hidden, "inputs", *span, per_layer),
     ]
     if model.linear_bias:
-        found.append(Matrix(f"{role}_bias", "vector", 1, width + model.hidden, count, "none"))
+        found.append(Matrix(f"{role}_bias", "vector", 1, width + model.hidden, "none", *span, per_layer))
     return found
 
 

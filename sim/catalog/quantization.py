@@ -10,6 +10,7 @@ from sim.catalog.value import Value
 from sim.spec import Count, Spec
 
 ComputeType = Literal["fp16", "fp8", "int8", "fp4"]
+KvCacheDtype = Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"]
 
 
 class Quantization(Spec):
@@ -44,6 +45,11 @@ class Quantization(Spec):
     """Id in data/kernels of the usual kernel."""
     native: dict[str, str] = Field(default={})
     """By the model's own dtype: the quantisation that its weights already have. Only `none` has it."""
+
+
+def kv_element_bytes(dtype: KvCacheDtype) -> int:
+    """Bytes of one number in the KV cache; `auto` is the activations' 16 bit."""
+    return 2 if dtype in ("auto", "bfloat16", "float16") else 1
 
 
 def native_quantization(
