@@ -57,5 +57,5 @@ $(VENV)/.stamp-venv:
 	elif [ -z "$$chosen" ]; then \
 	    echo "$$new cannot make virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv) and run make again" >&2; exit 1; \
 	fi; \
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$chosen" -m venv --clear $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$chosen" -m venv $(VENV)
 	@touch $@
