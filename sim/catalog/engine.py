@@ -38,24 +38,27 @@ class EngineMemory(Spec):
 
     gpu_memory_utilization: Value
     """The default share."""
-    utilization_of: Literal["device", "free_after_weights"]
-    """What the share is taken of: the whole device, or what is left when the weights are loaded."""
-    driver_reserved_fraction: Value
-    """Share of the memory that the driver reports which no process is given."""
+    share: Literal["everything", "weights_and_kv", "rest"]
+    """everything: the share of the device holds weights, activations, libraries and cache (vLLM);
+    weights_and_kv: only these two (SGLang); rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
+    driver_reserved_bytes: Value
+    """Of the memory that nvidia-smi reports, what no process is given."""
     context_bytes: Value
-    """CUDA context and libraries of one process."""
-    activation_buffers_hidden: Value
-    """Live activation tensors at the peak, in rows of `hidden` per token of the step's budget."""
-    activation_buffers_intermediate: Value
-    """The same in rows of the feed-forward width that one GPU computes."""
-    logits_bytes_per_element: Value
-    """Bytes per sequence and vocabulary entry while tokens are sampled."""
-    graph_bytes_per_layer: Value
-    """Captured CUDA graphs."""
-    graphs_inside_utilization: bool
-    """Whether the graphs come out of the utilisation share or out of the rest of the device."""
+    """CUDA context of one process; outside the share."""
+    library_bytes: Value
+    """What libraries take at the first step, outside the framework's allocator."""
     comms_bytes: Value
     """Communication buffers when more than one GPU serves a replica."""
+    forward_hidden_rows: Value
+    """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
+    sampling_bytes_per_logit: Value
+    """Per sequence and vocabulary entry while tokens are sampled: logits, their sort and sums."""
+    sampling_hidden_rows: Value
+    """Live tensors as wide as `hidden`, for each token of the budget, during sampling."""
+    graph_bytes_per_layer: Value
+    """Captured CUDA graphs."""
+    graphs_in_share: bool
+    """Whether the graphs come out of the share or out of the rest of the device."""
 
 
 class Limits(Spec):

@@ -107,9 +107,9 @@ AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 class Matrix:
     """Equal weight matrices of a model, `inputs` x `outputs` parameters each.
 
-    A layer from `first_layer` up to, not including, `last_layer` holds `per_layer` of them; outside the layers (embedding,
-    LM head) both are 0. `split` says how tensor parallelism cuts them: along outputs (column parallel), inputs (row
-    parallel), by KV heads (replicated beyond their number), along the vocabulary, or not at all.
+    A layer from `first_layer` up to, not including, `last_layer` holds `per_layer` of them; outside the layers
+    (embedding, LM head) both are 0. `split` says how tensor parallelism cuts them: along outputs (column parallel),
+    inputs (row parallel), by KV heads (replicated beyond their number), along the vocabulary, or not at all.
     """
 
     name: str

@@ -60,13 +60,13 @@ def native_quantization(
     return quantization if native is None else lookup(native)
 
 
-def bits(quantization: Quantization, matrix: Matrix) -> float:
-    """Stored bits per parameter of *matrix*, scales included."""
-    all_tensors = quantization.applies_to == "all"
-    if matrix.role == "embedding" and all_tensors and quantization.embedding_bits_per_weight is not None:
-        return quantization.embedding_bits_per_weight.value
-    if matrix.role == "lm_head" and all_tensors and quantization.lm_head_bits_per_weight is not None:
-        return quantization.lm_head_bits_per_weight.value
+def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
+    """Stored bits per parameter of *matrix*, scales included. *tied*: the embedding is the LM head as well."""
+    if quantization.applies_to == "all" and matrix.role in ("embedding", "lm_head"):
+        head = tied or matrix.role == "lm_head"
+        own = quantization.lm_head_bits_per_weight if head else quantization.embedding_bits_per_weight
+        if own is not None:
+            return own.value
     return quantization.bits_per_weight.value if covers(quantization, matrix) else 16.0
 
 

@@ -1,0 +1,59 @@
+"""What would fit where something did not."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sim.catalog.engine import Engine
+from sim.catalog.gpu import Gpu
+from sim.catalog.model import Model
+from sim.catalog.quantization import Quantization
+from sim.memory.fit import fit
+
+MOST_GPUS = 64
+"""Largest replica that is suggested."""
+
+
+def what_fits(
+    gpu: Gpu,
+    model: Model,
+    quantization: Quantization,
+    engine: Engine,
+    candidates: Iterable[Quantization],
+    **settings: Any,
+) -> str:
+    """The second half of a refusal: `fits at int8-w8a8, gptq-int4, or on 8 GPUs`; empty if nothing helps.
+
+    *candidates* are tried in the layout of *settings* (the keywords of `fit`), the widest first; then more GPUs at the
+    same quantisation: tensor-parallel sizes, and pipelines of the given tensor-parallel size.
+    """
+    ordered = sorted(candidates, key=lambda other: -other.bits_per_weight.value)
+    smaller = [other for other in ordered if other.bits_per_weight.value < quantization.bits_per_weight.value]
+    names = [other.id for other in smaller if fit(gpu, model, other, engine, **settings).fits]
+    ways = [f"at {', '.join(names)}"] if names else []
+    size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
+    if size is not None:
+        ways.append(f"on {size}x {gpu.name} (tensor_parallel_size {size})")
+    depth = _smallest_pipeline(gpu, model, quantization, engine, settings)
+    if depth is not None:
+        tp = settings.get("tensor_parallel_size", 1)
+        ways.append(f"on {tp * depth}x {gpu.name} (tensor_parallel_size {tp}, pipeline_parallel_size {depth})")
+    return "fits " + ", or ".join(ways) if ways else ""
+
+
+def _smallest_tensor_parallel(
+    gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, settings: dict[str, Any]
+) -> int | None:
+    for size in range(settings.get("tensor_parallel_size", 1) + 1, MOST_GPUS + 1):
+        if fit(gpu, model, quantization, engine, **{**settings, "tensor_parallel_size": size}).fits:
+            return size
+    return None
+
+
+def _smallest_pipeline(
+    gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, settings: dict[str, Any]
+) -> int | None:
+    tp = settings.get("tensor_parallel_size", 1)
+    for depth in range(settings.get("pipeline_parallel_size", 1) + 1, MOST_GPUS // tp + 1):
+        if fit(gpu, model, quantization, engine, **{**settings, "pipeline_parallel_size": depth}).fits:
+            return depth
+    return None

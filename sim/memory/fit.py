@@ -1,0 +1,226 @@
+"""The memory of one GPU, split as the engine splits it.
+
+    device = reported - kept by the driver
+    vLLM:  kv = utilization * device - weights - activations - libraries - communication [- graphs]
+    SGLang: kv = utilization * device - weights;  TensorRT-LLM: kv = utilization * (device - all else)
+    activations = max(forward pass at the token budget, sampling at the seat limit)
+    forward  = 2 bytes * tokens * (rows * hidden + feed-forward in and out per rank)
+    sampling = bytes per logit * seats * vocabulary + 2 bytes * tokens * rows * hidden
+
+The constants are the engine's (data/engines). Start-up logs pin them: vLLM on H100 with 1024 seats (llm-d-benchmark, six
+models) shows a peak that grows with seats x vocabulary and hardly with the model, and older logs with 256 seats lie on
+the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
+"""
+
+from dataclasses import dataclass
+
+from sim.catalog.engine import Engine, EngineMemory
+from sim.catalog.gpu import Gpu
+from sim.catalog.model import Model, kv_elements_per_token_layer, matrices
+from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.memory.parallel import check_parallel
+from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
+from sim.units import GB
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFit:
+    """The GPU with the least KV cache of a replica [bytes, per GPU]. With `fits` False the block counts are 0."""
+
+    gpus: int
+    """Of one replica."""
+    total_bytes: float
+    """As the driver reports."""
+    usable_bytes: float
+    """What the engine may use of it for all that follows, context and graphs outside the share aside."""
+    weights_bytes: float
+    activations_bytes: float
+    context_bytes: float
+    """CUDA context and libraries."""
+    graphs_bytes: float
+    comms_bytes: float
+    kv_bytes: float
+    """Negative: so much is missing."""
+    block_bytes: float
+    block_size: int
+    num_gpu_blocks: int
+    """Of one data-parallel rank, the null block included."""
+    kv_tokens: int
+    max_model_len: int
+    """As asked for, else the most that model and cache allow."""
+    fits: bool
+    reason: str
+    """Why it does not fit; empty if it does."""
+
+
+def fit(
+    gpu: Gpu,
+    model: Model,
+    quantization: Quantization,
+    engine: Engine,
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    data_parallel_size: int = 1,
+    enable_expert_parallel: bool = False,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 2048,
+    max_model_len: int | None = None,
+    gpu_memory_utilization: float | None = None,
+    block_size: int = 16,
+    kv_cache_dtype: KvCacheDtype = "auto",
+    context_tokens: int | None = None,
+) -> MemoryFit:
+    """How *model* lies in the memory of each GPU of one replica.
+
+    *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
+    length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
+    max_model_len).
+    """
+    layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
+    need = engine.memory
+    problems = check_parallel(model, quantization, layout)
+    if need is None:
+        problems.append(f"how {engine.name} uses GPU memory is not known")
+    if problems or need is None:
+        return _refused(gpu, layout, block_size, "; ".join(problems))
+    share = need.gpu_memory_utilization.value if gpu_memory_utilization is None else gpu_memory_utilization
+    context = min(model.max_context, max_model_len or model.max_context)
+    per_token = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, context_tokens or context)
+    stages = [
+        _Stage.of(gpu, model, quantization, need, layout, stage, share, max_num_seqs, max_num_batched_tokens)
+        for stage in range(pipeline_parallel_size)
+    ]
+    cached_layers = model.layers - model.linear_attention_layers
+    tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
+    block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
+    blocks = max(0, int(tightest.kv_bytes // block_bytes))
+    needed = -(-max_model_len // block_size) if max_model_len is not None else 2
+    reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, blocks < needed)
+    tokens = blocks * block_size
+    return MemoryFit(
+        gpus=layout.gpus,
+        total_bytes=gpu.memory_bytes.value,
+        usable_bytes=tightest.usable_bytes,
+        weights_bytes=tightest.weights_bytes,
+        activations_bytes=tightest.activations_bytes,
+        context_bytes=need.context_bytes.value + need.library_bytes.value,
+        graphs_bytes=tightest.graphs_bytes,
+        comms_bytes=tightest.comms_bytes,
+        kv_bytes=tightest.kv_bytes,
+        block_bytes=block_bytes,
+        block_size=block_size,
+        num_gpu_blocks=0 if reason else blocks,
+        kv_tokens=0 if reason else tokens,
+        max_model_len=max_model_len if max_model_len is not None else min(model.max_context, tokens),
+        fits=not reason,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One GPU of one pipeline stage."""
+
+    layers: int
+    usable_bytes: float
+    weights_bytes: float
+    activations_bytes: float
+    library_bytes: float
+    graphs_bytes: float
+    comms_bytes: float
+    kv_bytes: float
+
+    @classmethod
+    def of(
+        cls,
+        gpu: Gpu,
+        model: Model,
+        quantization: Quantization,
+        need: EngineMemory,
+        layout: Layout,
+        stage: int,
+        share: float,
+        seats: int,
+        tokens: int,
+    ) -> "_Stage":
+        stored = padded(quantization, model)
+        shapes = matrices(stored)
+        first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
+        weights = stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
+        graphs = need.graph_bytes_per_layer.value * (last - first)
+        comms = need.comms_bytes.value if layout.gpus > 1 else 0.0
+        library = need.library_bytes.value
+        device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
+        if gpu.usable_memory_fraction is not None:
+            device *= gpu.usable_memory_fraction.value
+        working = activations + library + comms + (graphs if need.graphs_in_share else 0.0)
+        room = device - need.context_bytes.value
+        if need.share == "everything":
+            usable = min(share * device, room)
+            kv = usable - weights - working
+        elif need.share == "weights_and_kv":
+            usable = min(share * device, room - working)
+            kv = usable - weights
+        else:
+            usable = room
+            kv = share * (room - weights - working) if room > weights + working else room - weights - working
+        return cls(last - first, usable, weights, activations, library, graphs, comms, kv)
+
+
+def _activation_bytes(
+    model: Model, need: EngineMemory, layout: Layout, seats: int, tokens: int, samples: bool
+) -> float:
+    tp = layout.tensor_parallel_size
+    gates = 2 if model.gated_mlp else 1
+    forward = (gates + 1) * model.intermediate / tp
+    if model.moe is not None:
+        inner = model.moe.moe_intermediate / (1 if layout.enable_expert_parallel else tp)
+        forward = max(forward, model.moe.experts_per_token * (max(gates * inner, model.hidden) + inner))
+    peak = 2.0 * tokens * (need.forward_hidden_rows.value * model.hidden + forward)
+    if not samples:
+        return peak
+    sampling = need.sampling_bytes_per_logit.value * seats * model.vocab
+    return max(peak, sampling + 2.0 * tokens * need.sampling_hidden_rows.value * model.hidden)
+
+
+def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int) -> float:
+    """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer."""
+    heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tp) / model.kv_heads
+    cached = model.layers - model.linear_attention_layers
+    window = 1.0 if model.sliding_window is None else min(1.0, model.sliding_window / context)
+    full = (cached - model.sliding_window_layers * (1.0 - window)) / cached
+    return kv_elements_per_token_layer(model) * kv_element_bytes(dtype) * heads * full
+
+
+def _why_not(
+    gpu: Gpu,
+    quantization: Quantization,
+    layout: Layout,
+    stages: list[_Stage],
+    tightest: _Stage,
+    smallest_kv: float,
+    max_model_len: int | None,
+    short: bool,
+) -> str:
+    if not short:
+        return ""
+    ranks = layout.tensor_parallel_size * layout.data_parallel_size
+    weights = sum(stage.weights_bytes for stage in stages) * ranks
+    working = sum(stage.usable_bytes - stage.weights_bytes - stage.kv_bytes for stage in stages) * ranks
+    left = sum(stage.usable_bytes for stage in stages) * ranks - working
+    cards = f"{layout.gpus}x {gpu.memory_nominal_gib.value:g} GB"
+    if tightest.kv_bytes <= 0:
+        return f"needs {weights / GB:.1f} GB for {quantization.name} weights, {cards} leave {left / GB:.1f}"
+    what = f"one request of {max_model_len} tokens" if max_model_len else "one KV block"
+    return (
+        f"needs {smallest_kv / GB:.2f} GB of KV cache per GPU for {what}, "
+        f"{cards} leave {tightest.kv_bytes / GB:.2f} beside {tightest.weights_bytes / GB:.1f} GB of weights"
+    )
+
+
+def _refused(gpu: Gpu, layout: Layout, block_size: int, reason: str) -> MemoryFit:
+    return MemoryFit(
+        layout.gpus, gpu.memory_bytes.value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, block_size, 0, 0, 0, False, reason
+    )

@@ -1,0 +1,96 @@
+"""Which part of the weights one GPU holds.
+
+Tensor parallelism cuts attention by heads, feed-forward blocks by their intermediate size and the vocabulary by rows;
+norms, routers and MLA's down-projections stay whole on every rank. KV heads are replicated beyond their number. Pipeline
+stages take whole layers. Data-parallel ranks are copies, except that expert parallelism deals whole experts to all ranks
+of all copies.
+"""
+
+from dataclasses import dataclass
+
+from sim.catalog.model import Matrix, Model
+from sim.catalog.quantization import Quantization, bits, covers
+
+VOCAB_MULTIPLE = 64
+"""vLLM pads the vocabulary to a multiple of this before cutting it (layers/vocab_parallel_embedding.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one replica is spread over GPUs."""
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+
+def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
+    """First and last (exclusive) layer of each pipeline stage.
+
+    Left-over layers go one each to the stages before the last, which has the LM head (vLLM, distributed/utils.py).
+    """
+    sizes = [layers // stages] * stages
+    for extra in range(layers % stages):
+        sizes[-2 - extra] += 1
+    ends = [sum(sizes[: stage + 1]) for stage in range(stages)]
+    return [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def stage_weight_bytes(
+    model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: Layout, stage: int
+) -> float:
+    """Weights on each GPU of one pipeline stage, the rotary table included [bytes].
+
+    *model* and its *matrices* are as the quantised checkpoint stores them (see `padded`).
+    """
+    first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
+    total = _rotary_table_bytes(model)
+    for matrix in matrices:
+        copies = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
+        if matrix.last_layer == 0:
+            copies = int(_holds(model, matrix, stage == 0, last == model.layers))
+        if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
+            ranks = layout.tensor_parallel_size * layout.data_parallel_size
+            copies = copies // model.moe.experts * -(-model.moe.experts // ranks)
+        if copies:
+            total += copies * _rank_bytes(model, quantization, matrix, layout)
+    return total
+
+
+def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:
+    """Whether a stage has a matrix that belongs to no layer; a tied embedding is needed at both ends."""
+    if matrix.role == "embedding":
+        return first_stage or (last_stage and model.tie_embeddings and matrix.split == "vocab")
+    return last_stage
+
+
+def _rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: Layout) -> float:
+    """Bytes of one copy of *matrix* on one rank."""
+    tp, inputs, outputs = layout.tensor_parallel_size, float(matrix.inputs), float(matrix.outputs)
+    if matrix.split == "vocab":
+        vocab = -(-model.vocab // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+        inputs, outputs = vocab / tp, float(model.hidden)
+    elif matrix.role == "expert" and layout.enable_expert_parallel:
+        pass
+    elif matrix.split == "outputs":
+        outputs /= tp
+    elif matrix.split == "inputs":
+        inputs /= tp
+    elif matrix.split == "kv_heads":
+        outputs = outputs / model.kv_heads * max(1, model.kv_heads // tp)
+    size = inputs * outputs * bits(quantization, matrix, model.tie_embeddings) / 8
+    return size + inputs * quantization.input_row_bytes if covers(quantization, matrix) else size
+
+
+def _rotary_table_bytes(model: Model) -> float:
+    """Cosines and sines of all positions at 16 bit, which every GPU keeps: 0.03 GiB for 131,072 positions."""
+    if model.learned_positions:
+        return 0.0
+    width = model.head_dim if model.mla is None else model.mla.qk_rope_head_dim
+    return 2.0 * model.max_context * width
