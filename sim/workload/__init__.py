@@ -1,0 +1,130 @@
+"""What the fleet is asked to do: when requests arrive and how long they are."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from sim.records import RequestTable
+from sim.spec import Spec
+from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
+from sim.workload.lengths import Fixed, Geometric, Lengths, Lognormal, Uniform
+from sim.workload.streams import Streams, uniforms
+from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
+
+
+class Workload(Spec):
+    """Drawn requests (`arrivals` and `lengths`) or recorded ones (`trace`).
+
+    Request i is the same request in every fleet and at every point of a sweep: it takes number i of each random stream.
+    """
+
+    arrivals: Arrivals | None = None
+    """When requests arrive."""
+    lengths: Lengths | None = None
+    """How long they are."""
+    trace: Trace | None = None
+    """Instead of both: requests from a file."""
+
+    @model_validator(mode="after")
+    def _drawn_or_recorded(self) -> Self:
+        given = [name for name in ("arrivals", "lengths") if getattr(self, name) is not None]
+        if self.trace is not None and given:
+            raise ValueError(f"a trace brings its own arrivals and lengths: remove trace or {' and '.join(given)}")
+        if self.trace is None and len(given) < 2:
+            raise ValueError(
+                "needs arrivals and lengths, or a trace" + (f"; only {given[0]} is given" if given else "")
+            )
+        return self
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Whether nothing but a horizon would end it."""
+        return self.arrivals is not None and self.arrivals.num_requests is None
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether nothing is drawn, so that a second replication would only repeat the first."""
+        if self.arrivals is None or self.lengths is None:
+            return True
+        return not (self.arrivals.random or self.lengths.prompt.random or self.lengths.output.random)
+
+    def verify(self) -> None:
+        """Read the files it names. Raises TraceError with all that is wrong in a trace."""
+        if self.trace is not None:
+            self.trace.reading()
+
+    def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
+        """All requests that arrive before *horizon_s* (None: all there are), in arrival order.
+
+        Raises TraceError; ValueError for a closed loop, or where neither a horizon nor num_requests ends the arrivals.
+        """
+        if self.trace is not None:
+            return self.trace.requests(horizon_s)
+        if self.arrivals is None or isinstance(self.arrivals, ClosedLoop):
+            raise ValueError(
+                "the clients of a closed loop send when the fleet has answered: there is no table of arrivals"
+            )
+        arrived_s = self.arrivals.arrivals_s(streams, horizon_s)
+        return RequestTable(arrived_s, *self.lengths_table(streams, 0, len(arrived_s)))
+
+    def closed_loop(self) -> ClosedLoop | None:
+        """The clients and their pause if this is a closed loop, else None."""
+        return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
+
+    def lengths_table(self, streams: Streams, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Prompt and output tokens of drawn requests *start* to *start + count*, however they are cut into calls."""
+        if self.lengths is None:
+            raise ValueError("a trace has no lengths to draw from")
+        prompt, output = self.lengths.prompt, self.lengths.output
+        return (
+            prompt.quantile(uniforms(streams, "prompt", start, count)),
+            output.quantile(uniforms(streams, "output", start, count)),
+        )
+
+    def mean_rate_rps(self) -> float | None:
+        """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).
+
+        Raises TraceError.
+        """
+        if self.trace is not None:
+            return self.trace.mean_rate_rps()
+        return None if self.arrivals is None else self.arrivals.mean_rate_rps()
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the results must know about the requests, a sentence each. Raises TraceError."""
+        return () if self.trace is None else self.trace.reading().notes
+
+    def describe(self) -> str:
+        """One sentence. Raises TraceError."""
+        if self.trace is not None:
+            sentence = self.trace.describe()
+        elif self.arrivals is None or self.lengths is None:
+            raise AssertionError("a workload is drawn or recorded")
+        else:
+            prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
+            sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}"
+        return sentence[0].upper() + sentence[1:] + "."
+
+
+__all__ = [
+    "AzureTrace",
+    "Burst",
+    "BurstgptTrace",
+    "ClosedLoop",
+    "Constant",
+    "CsvTrace",
+    "Fixed",
+    "Gamma",
+    "Geometric",
+    "Lengths",
+    "Lognormal",
+    "MooncakeTrace",
+    "Poisson",
+    "Profile",
+    "Streams",
+    "TraceError",
+    "Uniform",
+    "Workload",
+]

@@ -1,0 +1,15 @@
+"""Recorded requests. A new format: its file here and its name in `Trace`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.workload.traces.azure import AzureTrace
+from sim.workload.traces.burstgpt import BurstgptTrace
+from sim.workload.traces.csv_file import CsvTrace
+from sim.workload.traces.faults import TraceError
+from sim.workload.traces.mooncake import MooncakeTrace
+
+Trace = Annotated[CsvTrace | AzureTrace | MooncakeTrace | BurstgptTrace, Field(discriminator="format")]
+
+__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "MooncakeTrace", "Trace", "TraceError"]

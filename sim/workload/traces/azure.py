@@ -1,0 +1,52 @@
+"""The Azure LLM inference traces (Patel et al., "Splitwise", ISCA 2024; github.com/Azure/AzurePublicDataset)."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.records import RequestTable
+from sim.workload.traces import columns
+from sim.workload.traces.faults import Faults
+from sim.workload.traces.file import Reading, TraceFile
+from sim.workload.traces.table import read_table
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?")
+NANOSECONDS = 1e9
+
+
+class AzureTrace(TraceFile):
+    """`TIMESTAMP,ContextTokens,GeneratedTokens`: absolute dates, read as seconds after the first request."""
+
+    format: Literal["azure"]
+
+    def read(self) -> Reading:
+        """Read and check the file. Raises TraceError with all that is wrong."""
+        faults = Faults(self.path)
+        table = read_table(self.path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), (), faults)
+        texts, lines = table.columns, table.lines
+        requests = RequestTable(
+            _seconds_after_first(texts["TIMESTAMP"], lines, faults),
+            columns.tokens(texts["ContextTokens"], "ContextTokens", lines, faults),
+            columns.tokens(texts["GeneratedTokens"], "GeneratedTokens", lines, faults),
+        )
+        faults.stop_if_any()
+        return Reading(requests)
+
+
+def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
+    """Dates with up to nine decimals; a UTC offset of zero may follow."""
+    dates = [text.strip().removesuffix("+00:00") for text in texts]
+    stamps = np.array([date if STAMP.fullmatch(date) else "NaT" for date in dates], dtype="datetime64[ns]")
+    wrong = np.isnat(stamps)
+    faults.add_rows(
+        np.flatnonzero(wrong),
+        lines,
+        lambda row: f"TIMESTAMP must look like 2023-11-16 18:17:03.97996, not {texts[row]!r}",
+    )
+    first = stamps[~wrong][:1]
+    elapsed_s: NDArray[np.float64] = (stamps - (first[0] if len(first) else stamps[0])).astype(np.int64) / NANOSECONDS
+    columns.check_order(np.where(wrong, np.nan, elapsed_s), texts, "TIMESTAMP", lines, faults)
+    return elapsed_s

@@ -1,0 +1,78 @@
+"""What all trace formats have in common."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from sim.records import RequestTable
+from sim.spec import Count, Positive, Spec
+from sim.workload.traces.faults import unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A whole trace file."""
+
+    requests: RequestTable
+    notes: tuple[str, ...] = ()
+    """What a reader of the results must know about the file, a sentence each."""
+
+
+class TraceFile(Spec):
+    """Recorded requests, replayed with their times and lengths."""
+
+    path: str
+    """The file; a relative path starts at the scenario's folder."""
+    rate_scale: Positive = 1.0
+    """The trace is played so many times as fast: its times are divided by this."""
+    limit: Count | None = None
+    """Only the first so many requests."""
+
+    def reading(self) -> Reading:
+        """The whole file, as it is. Read once and kept as long as the file does not change. Raises TraceError."""
+        try:
+            state = Path(self.path).stat()
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+        return _read_once(self.model_copy(update={"rate_scale": 1.0, "limit": None}), state.st_mtime_ns, state.st_size)
+
+    def requests(self, horizon_s: float | None) -> RequestTable:
+        """The requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
+        whole = self.reading().requests
+        arrived_s = whole.arrived_s[: self.limit] / self.rate_scale
+        end = len(arrived_s) if horizon_s is None else int(np.searchsorted(arrived_s, horizon_s))
+        return replace(
+            whole,
+            arrived_s=arrived_s[:end],
+            prompt_tokens=whole.prompt_tokens[:end],
+            output_tokens=whole.output_tokens[:end],
+            priority=None if whole.priority is None else whole.priority[:end],
+            block_hashes=None if whole.block_hashes is None else whole.block_hashes[:end],
+        )
+
+    def mean_rate_rps(self) -> float | None:
+        """Requests over the time from the first to the last; None if all come at once. Raises TraceError."""
+        arrived_s = self.requests(None).arrived_s
+        span_s = float(arrived_s[-1] - arrived_s[0])
+        return len(arrived_s) / span_s if span_s > 0 else None
+
+    def describe(self) -> str:
+        """Half a sentence. Raises TraceError."""
+        count, rate_rps = len(self.requests(None).arrived_s), self.mean_rate_rps()
+        rate = "at once" if rate_rps is None else f"at {rate_rps:.3g} requests/s on average"
+        return f"{count} request{'s' if count > 1 else ''} of {Path(self.path).name} {rate}"
+
+    def read(self) -> Reading:
+        """Read and check the file. Raises TraceError with all that is wrong."""
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=2)
+def _read_once(trace: TraceFile, modified_ns: int, size: int) -> Reading:
+    """The points of a sweep replay the same file; its time and size tell whether it still is the same."""
+    reading = trace.read()
+    for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):
+        column.setflags(write=False)
+    return reading

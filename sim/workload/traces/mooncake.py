@@ -1,0 +1,100 @@
+"""The Mooncake traces (Qin et al., "Mooncake", FAST 2025; github.com/kvcache-ai/Mooncake), with shared prefixes."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from sim.records import RequestTable
+from sim.spec import Count
+from sim.workload.traces import columns
+from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
+from sim.workload.traces.file import Reading, TraceFile
+
+KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+MILLISECONDS = 1000.0
+
+
+class MooncakeTrace(TraceFile):
+    """A JSON object a line: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks.
+
+    A last id for a block that the prompt does not fill is dropped: such a block is never shared.
+    """
+
+    format: Literal["mooncake"]
+    hash_block_tokens: Count = 512
+    """Prompt tokens that one hash id stands for."""
+
+    def read(self) -> Reading:
+        """Read and check the file. Raises TraceError with all that is wrong."""
+        faults = Faults(self.path)
+        try:
+            with Path(self.path).open("rb") as file:
+                rows, lines = _objects(file, faults)
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+        if not rows and not faults:
+            raise TraceError([(self.path, 0, "holds no requests")])
+        texts = {key: [_number_or_json(row[key]) for row in rows] for key in KEYS[:3]}
+        times_ms = columns.seconds(texts["timestamp"], "timestamp", lines, faults)
+        prompts = columns.tokens(texts["input_length"], "input_length", lines, faults)
+        outputs = columns.tokens(texts["output_length"], "output_length", lines, faults)
+        faults.stop_if_any()
+        hashes = self._whole_blocks([row["hash_ids"] for row in rows], prompts.tolist(), lines, faults)
+        faults.stop_if_any()
+        requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, None, hashes, self.hash_block_tokens)
+        return Reading(requests)
+
+    def _whole_blocks(
+        self, ids: list[Any], prompts: list[int], lines: list[int], faults: Faults
+    ) -> list[tuple[int, ...]]:
+        """The ids of the blocks that a prompt fills; there must be one for each, and at most one more for the rest."""
+        whole: list[tuple[int, ...]] = []
+        size = self.hash_block_tokens
+        wrong_type, wrong_count = [], []
+        for row, (hashes, tokens) in enumerate(zip(ids, prompts, strict=True)):
+            if type(hashes) is not list or not set(map(type, hashes)) <= {int}:
+                wrong_type.append(row)
+            elif not tokens // size <= len(hashes) <= -(-tokens // size):
+                wrong_count.append(row)
+            else:
+                whole.append(tuple(hashes[: tokens // size]))
+        faults.add_rows(np.array(wrong_type, np.intp), lines, lambda row: "hash_ids must be a list of whole numbers")
+        faults.add_rows(
+            np.array(wrong_count, np.intp),
+            lines,
+            lambda row: (
+                f"{len(ids[row])} hash_ids for {prompts[row]} tokens in blocks of {size}; is hash_block_tokens right?"
+            ),
+        )
+        return whole
+
+
+def _objects(file: Iterable[bytes], faults: Faults) -> tuple[list[dict[str, Any]], list[int]]:
+    """The lines that are objects with the right keys, and their numbers."""
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for line, text in enumerate(file, 1):
+        if text.isspace():
+            continue
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            faults.add(line, f"is no JSON: {getattr(error, 'msg', 'unreadable')}")
+            continue
+        if type(row) is not dict:
+            faults.add(line, "is no JSON object")
+        elif row.keys() == set(KEYS):
+            rows.append(row)
+            lines.append(line)
+        else:
+            for complaint in misnamed("key", list(row), KEYS):
+                faults.add(line, complaint)
+    return rows, lines
+
+
+def _number_or_json(value: object) -> object:
+    """Numbers as they are; anything else as it stands in the file, so that text like "12" and true are no numbers."""
+    return value if type(value) in (int, float) else json.dumps(value)
