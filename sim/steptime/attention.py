@@ -1,0 +1,72 @@
+"""Attention of one step on one GPU: reading the cache for decodes, arithmetic for prompts.
+
+Both are linear in what a batch counts, so that a step stays affine in its contexts:
+
+    decode:  sum of contexts * (c^p + r^p)^(1/p)     c arithmetic, r cache read, per context token
+    prefill: query-key pairs * arithmetic per pair + earlier tokens * cache read
+
+The cache of a rank holds its share of the KV heads, at least one; MLA's latent is whole on every rank (DeepSeek-V2,
+arXiv 2405.04434: decoding absorbs the up-projections, so scores and values are taken in the latent space; prefill does
+not).
+"""
+
+from dataclasses import dataclass
+
+from sim.catalog.model import Model, kv_elements_per_token_layer
+from sim.steptime.gemm import FLOP_PER_WEIGHT, together
+from sim.steptime.inputs import Rates, peak_flops
+
+
+@dataclass(frozen=True, slots=True)
+class LayerAttention:
+    """Costs of one attention layer on one tensor-parallel rank [s]."""
+
+    decode_s: float
+    """Per context token of a decoding sequence."""
+    decode_peak_s: float
+    """Its arithmetic at the dense peak."""
+    read_s: float
+    """Per earlier token that a prompt chunk reads."""
+    pair_s: float
+    """Per query-key pair of a prompt chunk."""
+    pair_peak_s: float
+
+    @classmethod
+    def of(cls, rates: Rates) -> "LayerAttention":
+        """From the model's heads and the GPU's rates."""
+        inputs, coefficients = rates.inputs, rates.inputs.coefficients
+        peak = peak_flops(inputs.gpu, "fp16")
+        reached = peak * rates.compute_efficiency * coefficients.prefill_attention_efficiency.value
+        decode_flop, pair_flop = _flop(inputs.model)
+        heads_share = 1 / inputs.tensor_parallel_size
+        read_s = cache_bytes(inputs.model, inputs.tensor_parallel_size, inputs.kv_bytes_per_element) / _read_rate(rates)
+        return cls(
+            decode_s=together(decode_flop * heads_share / reached, read_s, coefficients.gemm_exponent.value),
+            decode_peak_s=decode_flop * heads_share / peak,
+            read_s=read_s,
+            pair_s=pair_flop * heads_share / reached,
+            pair_peak_s=pair_flop * heads_share / peak,
+        )
+
+
+def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: float) -> float:
+    """Bytes that one token has in the cache of one layer on one rank."""
+    ranks = 1 if model.mla is not None else min(tensor_parallel_size, model.kv_heads)
+    return kv_elements_per_token_layer(model) / ranks * bytes_per_element
+
+
+def _flop(model: Model) -> tuple[float, float]:
+    """Arithmetic over all heads of a layer: (per context token of a decode, per query-key pair of a prompt) [FLOP]."""
+    mla = model.mla
+    if mla is None:
+        flop = FLOP_PER_WEIGHT * model.heads * (model.head_dim + model.head_dim)
+        return flop, flop
+    latent = mla.kv_lora_rank + mla.qk_rope_head_dim + mla.kv_lora_rank
+    explicit = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
+    return FLOP_PER_WEIGHT * model.heads * latent, FLOP_PER_WEIGHT * model.heads * explicit
+
+
+def _read_rate(rates: Rates) -> float:
+    """Cache bytes per second: the weights' rate over the engine's factor, at most the memory's bandwidth."""
+    fitted = rates.bytes_per_s / rates.overheads.kv_read_time_factor.value
+    return min(fitted, rates.inputs.gpu.memory_bytes_per_s.value)

@@ -1,0 +1,100 @@
+"""Time that GPUs spend talking: all-reduce between tensor-parallel ranks, a send to the next pipeline stage."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from math import exp, log
+from typing import TypeVar
+
+from sim.catalog.link import Link
+from sim.catalog.value import Value
+
+Entry = TypeVar("Entry")
+
+
+def _nearest(by_gpus: dict[int, Entry], ranks: int) -> Entry:
+    """The entry for *ranks* GPUs, else for the next larger number, else for the largest."""
+    return by_gpus[min((n for n in by_gpus if n >= ranks), default=max(by_gpus))]
+
+
+def ring_traffic(ranks: int) -> float:
+    """Bytes over the bus per byte of message in a ring all-reduce: 2(n-1)/n (NCCL tests, PERFORMANCE.md)."""
+    return 2 * (ranks - 1) / ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A measured curve: log-log between its points, flat before the first, proportional to bytes after the last."""
+
+    log_bytes: tuple[float, ...]
+    log_s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, message_bytes: tuple[float, ...], time_s: tuple[float, ...]) -> "Curve":
+        """From points in rising order of bytes."""
+        return cls(tuple(map(log, message_bytes)), tuple(map(log, time_s)))
+
+    def time_s(self, message_bytes: float) -> float:
+        """Seconds for one message of *message_bytes* per GPU."""
+        x, xs, ys = log(message_bytes), self.log_bytes, self.log_s
+        right = bisect_right(xs, x)
+        if right == 0:
+            return exp(ys[0])
+        if right == len(xs):
+            return exp(ys[-1] + x - xs[-1])
+        left = right - 1
+        return exp(ys[left] + (x - xs[left]) / (xs[right] - xs[left]) * (ys[right] - ys[left]))
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """All-reduce between *ranks* GPUs over one link.
+
+    Without a table the time is latency + 2(n-1)/n * bytes / bus bandwidth. A number of GPUs that was not measured
+    takes the figures of the next larger one, or of the largest.
+    """
+
+    ranks: int
+    factor: float
+    curve: Curve | None
+    latency_s: float
+    seconds_per_byte: float
+
+    @classmethod
+    def over(cls, link: Link, ranks: int, factor: float) -> "AllReduce":
+        """*factor* multiplies the link's figures; one rank costs nothing."""
+        if ranks == 1:
+            return cls(1, 0.0, None, 0.0, 0.0)
+        tables = {table.gpus: table for table in link.allreduce_tables}
+        table = _nearest(tables, ranks) if tables else None
+        bus_bytes_per_s = _nearest(link.allreduce_bus_bytes_per_s, ranks).value
+        return cls(
+            ranks,
+            factor,
+            Curve.of(table.bytes, table.time_s) if table else None,
+            _nearest(link.allreduce_latency_s, ranks).value,
+            ring_traffic(ranks) / bus_bytes_per_s,
+        )
+
+    def time_s(self, message_bytes: float) -> float:
+        """Seconds for one all-reduce of *message_bytes* per GPU."""
+        if self.curve is not None:
+            return self.factor * self.curve.time_s(message_bytes)
+        return self.factor * (self.latency_s + self.seconds_per_byte * message_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Point-to-point transfer from one GPU to the next."""
+
+    latency_s: float
+    bytes_per_s: float
+
+    @classmethod
+    def over(cls, link: Link) -> "Send":
+        """Measured rate where there is one; the latency is that of a small all-reduce between two."""
+        rate: Value = link.measured_bytes_per_s or link.theoretical_bytes_per_s
+        return cls(_nearest(link.allreduce_latency_s, 2).value, rate.value)
+
+    def time_s(self, message_bytes: float) -> float:
+        """Seconds for *message_bytes*."""
+        return self.latency_s + message_bytes / self.bytes_per_s

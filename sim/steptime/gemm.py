@@ -1,0 +1,122 @@
+"""Matrix products of one step on one GPU.
+
+    C = 2 m K N / (peak * compute efficiency)       m tokens through a K x N matrix
+    M = (K N w + 2 m (K + N)) / (bandwidth * memory efficiency)     w bytes per weight, 16-bit activations
+    t = (C^p + M^p)^(1/p)
+
+Tensor parallelism divides K or N; KV heads are replicated once there are more ranks than heads. Every expert of a
+mixture that is touched is read once: with uniform routing E(1 - (1 - k/E)^m) of E experts, k per token.
+"""
+
+from dataclasses import dataclass
+
+from sim.catalog.model import Matrix, Model
+from sim.steptime.inputs import Rates
+
+FLOP_PER_WEIGHT = 2
+"""One multiply and one add."""
+ACTIVATION_BYTES = 2
+"""Activations stay at 16 bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of one or more matrix products: by cause, and the arithmetic alone at the GPU's dense peak."""
+
+    compute_s: float = 0.0
+    memory_s: float = 0.0
+    peak_s: float = 0.0
+
+    def __add__(self, other: "Times") -> "Times":
+        return Times(self.compute_s + other.compute_s, self.memory_s + other.memory_s, self.peak_s + other.peak_s)
+
+    def scaled(self, factor: float) -> "Times":
+        """All parts times *factor*."""
+        return Times(self.compute_s * factor, self.memory_s * factor, self.peak_s * factor)
+
+
+def together(compute_s: float, memory_s: float, exponent: float) -> float:
+    """Time of a kernel whose arithmetic and memory traffic overlap in part: their p-norm [s]."""
+    return float((compute_s**exponent + memory_s**exponent) ** (1 / exponent))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`count` equal matrix products on one rank. The weight is read whole, or by experts touched."""
+
+    count: float
+    compute_s_per_token: float
+    peak_s_per_token: float
+    weight_s: float
+    activation_s_per_token: float
+    exponent: float
+    tokens_factor: float = 1.0
+    """Tokens in the product for each token of the rank's batch."""
+    touch_probability: float = 1.0
+    """Chance that one token uses a given expert; 1: an ordinary matrix."""
+
+    def times(self, tokens: int) -> Times:
+        """For a batch of *tokens* on this rank."""
+        tokens_here = tokens * self.tokens_factor
+        touched = 1 - (1 - self.touch_probability) ** tokens_here
+        compute_s = self.compute_s_per_token * tokens_here
+        memory_s = self.weight_s * touched + self.activation_s_per_token * tokens_here
+        total_s = together(compute_s, memory_s, self.exponent)
+        compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
+        return Times(
+            self.count * total_s * compute_share,
+            self.count * total_s * (1 - compute_share),
+            self.count * self.peak_s_per_token * tokens_here,
+        )
+
+
+def dense_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
+    """An ordinary matrix, split over the tensor-parallel ranks."""
+    rows, columns = split_shape(matrix, rates.inputs.model, rates.inputs.tensor_parallel_size)
+    share = rows * columns / (matrix.inputs * matrix.outputs)
+    peak_s = FLOP_PER_WEIGHT * rows * columns / rates.peak_flops(matrix)
+    return Product(
+        count=matrix.count,
+        compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
+        peak_s_per_token=peak_s,
+        weight_s=rates.weight_bytes(matrix) * share / rates.bytes_per_s * rates.weight_time_factor(matrix),
+        activation_s_per_token=ACTIVATION_BYTES * (rows + columns) / rates.bytes_per_s,
+        exponent=exponent,
+    )
+
+
+def expert_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
+    """The routed experts of every layer, one grouped product a layer, spread evenly over the ranks.
+
+    With expert parallelism the batch passed is one rank's and the others are taken to step with equal ones: tokens
+    come from all data-parallel ranks, and routing is balanced.
+    """
+    inputs, moe = rates.inputs, rates.inputs.model.moe
+    assert moe is not None  # only a mixture of experts has expert matrices
+    ranks, tokens_factor = inputs.expert_ranks, inputs.expert_ranks / inputs.tensor_parallel_size
+    weights = matrix.inputs * matrix.outputs
+    peak_s = moe.experts_per_token * FLOP_PER_WEIGHT * weights / rates.peak_flops(matrix) / ranks
+    weight_s = moe.experts * rates.weight_bytes(matrix) / ranks / rates.bytes_per_s
+    activations = moe.experts_per_token * (matrix.inputs + matrix.outputs) / ranks
+    return Product(
+        count=matrix.count / moe.experts,
+        compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
+        peak_s_per_token=peak_s,
+        weight_s=weight_s * rates.weight_time_factor(matrix),
+        activation_s_per_token=ACTIVATION_BYTES * activations / rates.bytes_per_s,
+        exponent=exponent,
+        tokens_factor=tokens_factor,
+        touch_probability=moe.experts_per_token / moe.experts,
+    )
+
+
+def split_shape(matrix: Matrix, model: Model, tensor_parallel_size: int) -> tuple[float, float]:
+    """(inputs, outputs) of *matrix* on one tensor-parallel rank."""
+    rows, columns = float(matrix.inputs), float(matrix.outputs)
+    if matrix.split == "inputs":
+        return rows / tensor_parallel_size, columns
+    if matrix.split == "kv_heads":
+        return rows, columns / min(tensor_parallel_size, model.kv_heads)
+    if matrix.split in ("outputs", "vocab"):
+        return rows, columns / tensor_parallel_size
+    return rows, columns

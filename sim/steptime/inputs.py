@@ -1,0 +1,108 @@
+"""What the roofline is built from, and the rates that follow from it."""
+
+from dataclasses import dataclass
+
+from sim.catalog.engine import Engine, Overheads
+from sim.catalog.gpu import Gpu
+from sim.catalog.kernel import Kernel
+from sim.catalog.link import Link
+from sim.catalog.model import Matrix, Model
+from sim.catalog.quantization import ComputeType, Quantization, bits, covers
+from sim.steptime.coefficients import Coefficients
+
+BITS_PER_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineInputs:
+    """One model on one kind of GPU, split over tensor, pipeline and data-parallel ranks.
+
+    `quantization` is the format that the weights really have: a model's own format looked up, its padding applied to
+    `model`.
+    """
+
+    gpu: Gpu
+    model: Model
+    quantization: Quantization
+    kernel: Kernel
+    engine: Engine
+    link: Link
+    coefficients: Coefficients
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    kv_bytes_per_element: float = 2.0
+
+    @property
+    def blackwell(self) -> bool:
+        """Any chip of the family: B200, B300 and the GB20x cards."""
+        return self.gpu.architecture.lower().startswith("blackwell")
+
+    @property
+    def expert_ranks(self) -> int:
+        """GPUs that the routed experts of a layer are spread over."""
+        return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)
+
+
+def known_overheads(engine: Engine) -> Overheads:
+    """The engine's host times. Raises ValueError if nobody has measured them."""
+    if engine.overheads is None:
+        raise ValueError(f"nobody has measured the step overheads of engine {engine.id!r}")
+    return engine.overheads
+
+
+def peak_flops(gpu: Gpu, compute: ComputeType) -> float:
+    """Dense rate in that arithmetic, or at 16 bit where the tensor cores do not have it [FLOP/s]."""
+    rate = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}[compute]
+    return (rate or gpu.fp16_flops).value
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one GPU reaches, and what quantised kernels and grouped products do to it."""
+
+    inputs: RooflineInputs
+    overheads: Overheads
+    compute_efficiency: float
+    """Share of the dense peak that matrix products reach inside a server."""
+    bytes_per_s: float
+    """Rate at which weights are read."""
+
+    @classmethod
+    def of(cls, inputs: RooflineInputs) -> "Rates":
+        """Of the GPU, inside the engine. Raises ValueError if the engine's overheads are unknown."""
+        efficiency = inputs.coefficients.efficiency(inputs.gpu)
+        return cls(
+            inputs,
+            known_overheads(inputs.engine),
+            efficiency.compute.value / inputs.coefficients.serving_compute_time_factor.value,
+            efficiency.memory.value * inputs.gpu.memory_bytes_per_s.value,
+        )
+
+    def peak_flops(self, matrix: Matrix) -> float:
+        """Dense peak in the arithmetic that *matrix* runs in [FLOP/s]."""
+        quantization = self.inputs.quantization
+        return peak_flops(self.inputs.gpu, quantization.compute if covers(quantization, matrix) else "fp16")
+
+    def compute_time_factor(self, matrix: Matrix) -> float:
+        """Arithmetic time of *matrix* against FLOP / (peak * efficiency)."""
+        kernel = self.inputs.kernel
+        factor = kernel.compute_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
+        if matrix.role == "expert":
+            factor *= kernel.moe_compute_time_factor.value * self.overheads.moe_gemm_time_factor.value
+        return factor
+
+    def weight_time_factor(self, matrix: Matrix) -> float:
+        """Time to read *matrix* against stored bytes / reachable bandwidth."""
+        kernel = self.inputs.kernel
+        factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
+        if matrix.role == "expert":
+            factor *= self.overheads.moe_gemm_time_factor.value
+            if self.inputs.blackwell:
+                factor *= kernel.moe_weight_time_factor_blackwell.value
+        return factor
+
+    def weight_bytes(self, matrix: Matrix) -> float:
+        """Stored bytes of a single one of *matrix*, before any split."""
+        return matrix.inputs * matrix.outputs * bits(self.inputs.quantization, matrix) / BITS_PER_BYTE

@@ -1,0 +1,245 @@
+"""Step time from a model's dimensions and a GPU's rates.
+
+    t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step
+      + attention                                              contexts and query-key pairs
+      + all-reduces, two a layer                               tokens in the step
+      + layers * t_layer + t_step + sampled sequences * t_seq  host
+
+The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is one
+stage's: the layers of the fullest stage, an even share of the LM head and of the host's time per step, and the send to
+the next stage.
+"""
+
+from dataclasses import dataclass
+from math import inf, log2
+from typing import Literal
+
+from sim.catalog.engine import Engine
+from sim.catalog.model import Matrix, Model, matrices
+from sim.catalog.value import Value
+from sim.records import Batch, Leap
+from sim.spec import Positive, Spec
+from sim.steptime.attention import LayerAttention
+from sim.steptime.collective import AllReduce, Send
+from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product
+from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
+
+ALL_REDUCES_PER_LAYER = 2
+"""After attention and after the feed-forward block."""
+
+
+class Roofline(Spec):
+    """Computed from the model, the GPU, the engine and the link between the GPUs."""
+
+    model: Literal["roofline"] = "roofline"
+    host_factor: Positive = 1.0
+    """Host time per step, sequence and request against the usual server's; measured hosts differ threefold."""
+    in_process: bool = False
+    """The engine is called as a library: no API server streams the tokens."""
+
+    def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
+        """Work out all that does not depend on the batch.
+
+        Raises ValueError if the engine's overheads are unknown.
+        """
+        return RooflineStepTime(self, inputs)
+
+    def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int) -> float:
+        """API-server time before a request's first token; it does not hold the engine [s]."""
+        if self.in_process:
+            return 0.0
+        overheads = known_overheads(engine)
+        factor = overheads.tp_request_factor.value if tensor_parallel_size > 1 else 1.0
+        if model.moe is not None:
+            factor *= overheads.moe_request_factor.value
+        return overheads.per_request_s.value * factor * self.host_factor
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step costs for a number of tokens, whatever their contexts [s]."""
+
+    total_s: float
+    peak_s: float
+    compute_s: float
+    memory_s: float
+    link_s: float
+    overhead_s: float
+
+    @classmethod
+    def of(cls, products: Times, link_s: float, overhead_s: float) -> "Step":
+        """All parts with their total."""
+        total_s = products.compute_s + products.memory_s + link_s + overhead_s
+        return cls(total_s, products.peak_s, products.compute_s, products.memory_s, link_s, overhead_s)
+
+
+class RooflineStepTime:
+    """The running model. Costs by number of tokens are worked out once each and remembered."""
+
+    def __init__(self, spec: Roofline, inputs: RooflineInputs) -> None:
+        self.spec, self.inputs = spec, inputs
+        self.values = used_values(inputs)
+        self.window: int | None = inputs.model.sliding_window if inputs.model.sliding_window_layers else None
+        self._overheads = known_overheads(inputs.engine)
+        self._products, self._head = _products(inputs)
+        self._allreduce, self._expert_allreduce, self._send = _links(inputs)
+        self._by_tokens: dict[int, Step] = {}
+        self._by_samples: dict[int, Step] = {}
+        self._layers_share, self._even_share = _stage_shares(inputs)
+        self._set_attention(LayerAttention.of(Rates.of(inputs)))
+
+    def _set_attention(self, layer: LayerAttention) -> None:
+        model = self.inputs.model
+        windowed = model.sliding_window_layers * self._layers_share
+        whole = (model.layers - model.linear_attention_layers) * self._layers_share - windowed
+        self._decode_s, self._decode_peak_s = whole * layer.decode_s, whole * layer.decode_peak_s
+        self._window_decode_s, self._window_decode_peak_s = windowed * layer.decode_s, windowed * layer.decode_peak_s
+        self._read_s, self._window_read_s = whole * layer.read_s, windowed * layer.read_s
+        self._pair_s, self._window_pair_s = whole * layer.pair_s, windowed * layer.pair_s
+        self._peak_per_pair = layer.pair_peak_s / layer.pair_s
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage.
+
+        The part of windowed layers grows with `windowed_growing_seqs`, until the first of them fills its window.
+        """
+        tokens = batch.decode_seqs + batch.prefill_tokens
+        step = self._by_tokens.get(tokens) or self._layers(tokens)
+        head = self._by_samples.get(batch.sampled_seqs) or self._sampling(batch.sampled_seqs)
+        first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
+        peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
+        growth_s = self._decode_s * batch.decode_seqs
+        if self.window is not None:
+            first_s += self._window_decode_s * batch.windowed_kv_tokens
+            peak_s += self._window_decode_peak_s * batch.windowed_kv_tokens
+            growth_s += self._window_decode_s * batch.windowed_growing_seqs
+        if batch.prefill_tokens:
+            read_s, pairs_s = self._prefill(batch)
+            first_s += read_s + pairs_s
+            peak_s += pairs_s * self._peak_per_pair
+        return Leap(first_s, growth_s, inf, min(peak_s, first_s))
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        step = self._layers(batch.decode_seqs + batch.prefill_tokens)
+        head = self._sampling(batch.sampled_seqs)
+        attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
+        if self.window is not None:
+            attention_s += self._window_decode_s * batch.windowed_kv_tokens
+        return {
+            "compute": step.compute_s + head.compute_s,
+            "memory": step.memory_s + head.memory_s,
+            "attention": attention_s,
+            "link": step.link_s + head.link_s,
+            "overhead": step.overhead_s + head.overhead_s,
+        }
+
+    def _prefill(self, batch: Batch) -> tuple[float, float]:
+        """(reading earlier tokens, arithmetic) of the prompt chunks' attention [s].
+
+        Windowed layers see at most a window of earlier tokens per query: an upper bound, as early queries see fewer.
+        """
+        earlier, pairs = batch.prefill_context_tokens, batch.prefill_attention_pairs
+        read_s, pairs_s = self._read_s * earlier, self._pair_s * pairs
+        if self.window is not None:
+            read_s += self._window_read_s * min(earlier, batch.prefill_seqs * self.window)
+            pairs_s += self._window_pair_s * min(pairs, batch.prefill_tokens * self.window)
+        return read_s, pairs_s
+
+    def _layers(self, tokens: int) -> Step:
+        """What follows from the tokens in the step: layers, all-reduces, the send, the host's time per step."""
+        known = self._by_tokens.get(tokens)
+        if known is not None:
+            return known
+        products = sum((product.times(tokens) for product in self._products), Times()).scaled(self._layers_share)
+        host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
+        overhead_s = self._layer_overheads_s() * self._layers_share + host_s * self._even_share
+        step = self._by_tokens[tokens] = Step.of(products, self._link_s(tokens), overhead_s)
+        return step
+
+    def _sampling(self, sequences: int) -> Step:
+        """The LM head and the host's work for *sequences* that yield a token."""
+        known = self._by_samples.get(sequences)
+        if known is not None:
+            return known
+        head = self._head.times(sequences).scaled(self._even_share) if sequences else Times()
+        host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
+        step = self._by_samples[sequences] = Step.of(head, 0.0, sequences * host_s * self._even_share)
+        return step
+
+    def _link_s(self, tokens: int) -> float:
+        model, inputs = self.inputs.model, self.inputs
+        message = tokens * model.hidden * ACTIVATION_BYTES
+        experts_layers = model.layers - model.moe.dense_layers if model.moe else 0
+        alone = ALL_REDUCES_PER_LAYER * model.layers - experts_layers
+        layers_s = alone * self._allreduce.time_s(message)
+        # Tokens of all data-parallel ranks are gathered for the experts and reduced after: one all-reduce of traffic.
+        ranks_together = inputs.expert_ranks // inputs.tensor_parallel_size
+        layers_s += experts_layers * self._expert_allreduce.time_s(message * ranks_together)
+        sends_s = self._send.time_s(message / inputs.tensor_parallel_size) if inputs.pipeline_parallel_size > 1 else 0.0
+        return layers_s * self._layers_share + sends_s
+
+    def _host_s(self, served: Value, in_process: Value) -> float:
+        return (in_process if self.spec.in_process else served).value * self.spec.host_factor
+
+    def _layer_overheads_s(self) -> float:
+        """Launches and small kernels of all layers [s]."""
+        model, overheads = self.inputs.model, self._overheads
+        experts = model.layers - model.moe.dense_layers if model.moe else 0
+        layers = model.layers - experts + experts * overheads.moe_layer_factor.value
+        if model.mla is not None:
+            layers *= overheads.mla_layer_factor.value
+        if self.inputs.blackwell:
+            layers *= overheads.blackwell_layer_factor.value
+        return layers * overheads.per_layer_s.value
+
+
+def used_values(inputs: RooflineInputs) -> dict[str, Value]:
+    """The coefficients that this step time rests on, by their name in data/steptime.yaml."""
+    coefficients = inputs.coefficients
+    efficiency = coefficients.efficiency(inputs.gpu)
+    values = {
+        "compute_efficiency": efficiency.compute,
+        "memory_efficiency": efficiency.memory,
+        "gemm_exponent": coefficients.gemm_exponent,
+        "serving_compute_time_factor": coefficients.serving_compute_time_factor,
+        "prefill_attention_efficiency": coefficients.prefill_attention_efficiency,
+    }
+    if inputs.tensor_parallel_size > 1:
+        values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
+    if inputs.pipeline_parallel_size > 1:
+        values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
+    return values
+
+
+def _products(inputs: RooflineInputs) -> tuple[list[Product], Product]:
+    """(products of the layers, the LM head). The embedding is looked up, not multiplied, unless it is also the head."""
+    rates, exponent = Rates.of(inputs), inputs.coefficients.gemm_exponent.value
+    weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
+    head = _matrix(weights, "embed_tokens" if inputs.model.tie_embeddings else "lm_head")
+    layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
+    return [
+        expert_product(matrix, rates, exponent) if matrix.role == "expert" else dense_product(matrix, rates, exponent)
+        for matrix in layers
+    ], dense_product(head, rates, exponent)
+
+
+def _matrix(weights: list[Matrix], name: str) -> Matrix:
+    return next(matrix for matrix in weights if matrix.name == name)
+
+
+def _links(inputs: RooflineInputs) -> tuple[AllReduce, AllReduce, Send]:
+    """All-reduce between tensor-parallel ranks, between the ranks that share the experts; send between stages."""
+    factor = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value
+    return (
+        AllReduce.over(inputs.link, inputs.tensor_parallel_size, factor),
+        AllReduce.over(inputs.link, inputs.expert_ranks, factor),
+        Send.over(inputs.link),
+    )
+
+
+def _stage_shares(inputs: RooflineInputs) -> tuple[float, float]:
+    """Shares of the whole model that one stage takes: of the layers (the fullest stage's) and of what is even."""
+    stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
+    slowdown = inputs.coefficients.pipeline_time_factor_per_doubling.value ** log2(stages)
+    return -(-layers // stages) / layers * slowdown, slowdown / stages
