@@ -1,6 +1,9 @@
 """How far real kernels are from the datasheet: data/steptime.yaml."""
 
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from sim.catalog.gpu import Gpu
 from sim.catalog.link import Link
@@ -16,15 +19,18 @@ class Efficiency(Spec):
     memory: Value
 
 
-class AllReduceFactors(Spec):
-    """All-reduce time inside a serving engine against the link's measured curve."""
+class AllReduceFactor(Spec):
+    """All-reduce time inside a serving engine against the link's measured curve, where the rule applies."""
 
-    other: Value
-    """Where neither the link nor the GPU is named: PCIe in general."""
-    links: dict[str, Value]
-    """By link id: links that are the same in every host (NVLink)."""
-    gpus: dict[str, Value]
-    """By GPU id: the usual hosts of a card whose link is not named."""
+    links: tuple[str, ...] = ()
+    """Ids of links; empty: any."""
+    gpus: tuple[str, ...] = ()
+    """Ids of GPUs, for what is usual in the hosts of a card; empty: any."""
+    factor: Value
+
+    def applies(self, gpu: Gpu, link: Link) -> bool:
+        """Whether it speaks of *gpu* cards over *link*."""
+        return (not self.links or link.id in self.links) and (not self.gpus or gpu.id in self.gpus)
 
 
 class Coefficients(Spec):
@@ -44,9 +50,20 @@ class Coefficients(Spec):
     """Compute time inside a server against the same kernels alone."""
     prefill_attention_efficiency: Value
     """Share of the matrix products' rate that prefill attention reaches."""
-    allreduce_time_factor: AllReduceFactors
+    allreduce_time_factors: tuple[AllReduceFactor, ...]
+    """The first rule that applies counts; the last one applies to everything."""
     pipeline_time_factor_per_doubling: Value
     """Stage time against an even split, for each doubling of pipeline_parallel_size."""
+
+    @model_validator(mode="after")
+    def _last_rule_is_general(self) -> Self:
+        if (
+            not self.allreduce_time_factors
+            or self.allreduce_time_factors[-1].links
+            or self.allreduce_time_factors[-1].gpus
+        ):
+            raise ValueError("the last of allreduce_time_factors must name no link and no GPU")
+        return self
 
     def efficiency(self, gpu: Gpu) -> Efficiency:
         """The nearest statement about *gpu*: its own, its architecture's, or everybody's."""
@@ -55,8 +72,7 @@ class Coefficients(Spec):
 
     def allreduce_factor(self, gpu: Gpu, link: Link) -> Value:
         """The nearest statement about all-reduces between *gpu* cards over *link*."""
-        factors = self.allreduce_time_factor
-        return factors.links.get(link.id) or factors.gpus.get(gpu.id) or factors.other
+        return next(rule.factor for rule in self.allreduce_time_factors if rule.applies(gpu, link))
 
 
 def load_coefficients(path: Path) -> Coefficients:

@@ -105,4 +105,5 @@ class Rates:
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""
-        return matrix.inputs * matrix.outputs * bits(self.inputs.quantization, matrix) / BITS_PER_BYTE
+        stored_bits = bits(self.inputs.quantization, matrix, self.inputs.model.tie_embeddings)
+        return matrix.inputs * matrix.outputs * stored_bits / BITS_PER_BYTE
