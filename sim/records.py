@@ -34,6 +34,7 @@ class Request:
     output_tokens: int
     priority: int = 0
     block_hashes: tuple[int, ...] = ()
+    hash_block_tokens: int = 1
     service: str = "default"
     replica: int = -1
     started_s: float = nan
@@ -42,6 +43,11 @@ class Request:
     cached_tokens: int = 0
     preemptions: int = 0
     rejected: bool = False
+
+    @property
+    def shared_tokens(self) -> int:
+        """Leading prompt tokens that whole blocks of the trace cover; others may have the same."""
+        return min(len(self.block_hashes), self.prompt_tokens // self.hash_block_tokens) * self.hash_block_tokens
 
 
 @dataclass(slots=True)

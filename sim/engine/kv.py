@@ -1,0 +1,160 @@
+"""KV blocks of one rank: a plain count, or vLLM's prefix cache with its eviction order."""
+
+from collections import OrderedDict
+
+from sim.engine.sequence import Sequence
+
+
+class BlockPool:
+    """Blocks without names: only their number matters."""
+
+    __slots__ = ("block_size", "free", "peak", "usable")
+
+    def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
+        self.block_size = block_size
+        self.usable = num_gpu_blocks - 1
+        """One block is the null block."""
+        self.free = self.usable
+        self.peak = 0
+        """Most blocks in use at once so far."""
+
+    def lookup(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence* that are cached: none here."""
+        return 0
+
+    def claim(self, sequence: Sequence, hits: int) -> None:
+        """Takes the *hits* cached blocks of *sequence* for it: there are none."""
+
+    def missing(self, sequence: Sequence, hits: int) -> int:
+        """Free blocks that admitting all of *sequence* would use up."""
+        return -(-sequence.tokens // self.block_size)
+
+    def take(self, blocks: int) -> None:
+        """Hands out *blocks* free blocks, at most `free`."""
+        self.free -= blocks
+        if self.usable - self.free > self.peak:
+            self.peak = self.usable - self.free
+
+    def name(self, sequence: Sequence, tokens: int) -> None:
+        """Remembers that the first *tokens* of *sequence* are in its blocks: nothing to share here."""
+
+    def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
+        """Takes back the *held* blocks of *sequence*."""
+        self.free += held
+
+
+class Block:
+    """A KV block with a name: what it holds can be found again until the block is reallocated."""
+
+    __slots__ = ("key", "users")
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        self.users = 1
+
+
+class PrefixCache(BlockPool):
+    """Blocks with names, shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
+
+    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A freed block that
+    is not full joins its head; the full ones join its end, the last block of a request first; a hit takes its block out; a name
+    lives until its block is reallocated. Two blocks may bear the same name (computed by two requests side by side): the older
+    one answers. Blocks that a request fills while it decodes get their names only if it is preempted: nobody else asks for them.
+    """
+
+    __slots__ = ("_named", "_queue")
+
+    def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
+        super().__init__(num_gpu_blocks, block_size)
+        self._queue: OrderedDict[object, int] = OrderedDict({object(): self.usable})
+        """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length)."""
+        self._named: dict[object, dict[Block, None]] = {}
+
+    def lookup(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""
+        named = self._named
+        hits = 0
+        for name in self._names(sequence, (sequence.tokens - 1) // self.block_size):
+            if name not in named:
+                break
+            hits += 1
+        return hits
+
+    def missing(self, sequence: Sequence, hits: int) -> int:
+        """Free blocks that admitting all of *sequence* would use up: new ones, and hits that nobody uses at present."""
+        idle = sum(not self._oldest(name).users for name in self._names(sequence, hits))
+        return -(-sequence.tokens // self.block_size) - hits + idle
+
+    def claim(self, sequence: Sequence, hits: int) -> None:
+        """Takes the *hits* cached blocks of *sequence* for it."""
+        for name in self._names(sequence, hits):
+            block = self._oldest(name)
+            if not block.users:
+                del self._queue[block]
+                self.free -= 1
+            block.users += 1
+            sequence.blocks.append(block)
+
+    def take(self, blocks: int) -> None:
+        """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
+        super().take(blocks)
+        queue = self._queue
+        while blocks > 0:
+            entry, length = queue.popitem(last=False)
+            if length > blocks:
+                queue[entry] = length - blocks
+                queue.move_to_end(entry, last=False)
+                return
+            blocks -= length
+            if isinstance(entry, Block):
+                same_name = self._named[entry.key]
+                del same_name[entry]
+                if not same_name:
+                    del self._named[entry.key]
+
+    def name(self, sequence: Sequence, tokens: int) -> None:
+        """Names the full blocks among the first *tokens* of *sequence* that have no name yet."""
+        full = tokens // self.block_size
+        for name in self._names(sequence, full)[len(sequence.blocks) :]:
+            block = Block(name)
+            self._named.setdefault(name, {})[block] = None
+            sequence.blocks.append(block)
+
+    def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
+        """Takes back the *held* blocks of *sequence*, of which it has filled *computed* tokens; it may come back for them."""
+        full = computed // self.block_size
+        if resumes:
+            self.name(sequence, computed)
+        if held > full:
+            self._put(held - full, last=False)
+        if full > len(sequence.blocks):
+            self._put(full - len(sequence.blocks), last=True)
+        for block in reversed(sequence.blocks):
+            block.users -= 1
+            if not block.users:
+                self._queue[block] = 1
+                self.free += 1
+        sequence.blocks.clear()
+
+    def _put(self, blocks: int, last: bool) -> None:
+        """Adds a run of blocks that nobody can ask for at one end of the free queue."""
+        run = object()
+        self._queue[run] = blocks
+        self._queue.move_to_end(run, last=last)
+        self.free += blocks
+
+    def _oldest(self, name: object) -> Block:
+        return next(iter(self._named[name]))
+
+    def _names(self, sequence: Sequence, blocks: int) -> list[object]:
+        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else the request's own."""
+        names = sequence.names
+        request = sequence.request
+        size, hash_size = self.block_size, request.hash_block_tokens
+        for block in range(len(names), blocks):
+            last = (block + 1) * size - 1
+            if last < request.shared_tokens:
+                names.append(request.block_hashes[last // hash_size] * hash_size + last % hash_size)
+            else:
+                names.append((request.index, block))
+        return names[:blocks]

@@ -1,0 +1,63 @@
+"""Running totals of what an engine's steps did."""
+
+from sim.engine.rank import Rank
+from sim.records import Leap, Meters
+
+
+def book(
+    meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int
+) -> None:
+    """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
+
+    The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration and no
+    whole step: its time counts, its tokens do not yet.
+    """
+    batch = rank.batch
+    decodes, prefill = batch.decode_seqs, batch.prefill_tokens
+    meters.busy_s += duration_s
+    meters.compute_s += compute_s
+    meters.steps += steps
+    meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
+    meters.output_tokens += batch.sampled_seqs * steps
+    if prefill:
+        recomputed = rank.recomputed_in_step
+        per_token_s = duration_s / (decodes + prefill)
+        meters.prefill_s += per_token_s * (prefill - recomputed)
+        meters.recompute_s += per_token_s * recomputed
+        meters.prompt_tokens += (prefill - recomputed) * steps
+        meters.recomputed_tokens += recomputed * steps
+    if rank.blocked_by == "seats":
+        meters.seats_blocked_s += duration_s
+    elif rank.blocked_by == "kv":
+        meters.kv_blocked_s += duration_s
+    elif rank.blocked_by == "budget":
+        meters.budget_blocked_s += duration_s
+
+
+def leap_s(leap: Leap, steps: int) -> float:
+    """Duration of the first *steps* steps of *leap*: an arithmetic series."""
+    return steps * leap.first_s + leap.growth_s * (steps * (steps - 1) / 2)
+
+
+def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
+    """The most steps, at most *most*, that take no longer than *elapsed_s*: the inverse of `leap_s`, rounded down."""
+    steps = _inverse(leap, elapsed_s, most)
+    while steps < most and leap_s(leap, steps + 1) <= elapsed_s:
+        steps += 1
+    while steps > 0 and leap_s(leap, steps) > elapsed_s:
+        steps -= 1
+    return steps
+
+
+def _inverse(leap: Leap, elapsed_s: float, most: int) -> int:
+    """A root of growth/2 k^2 + (first - growth/2) k = elapsed, close enough for `steps_within` to correct."""
+    half = leap.growth_s / 2
+    linear = leap.first_s - half
+    if half > 0:
+        # the form that does not cancel when growth is small against first
+        root = 2 * elapsed_s / (linear + (linear * linear + 4 * half * elapsed_s) ** 0.5)
+    elif leap.first_s > 0:
+        root = elapsed_s / leap.first_s
+    else:
+        root = most
+    return max(0, min(most, int(root)))

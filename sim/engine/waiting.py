@@ -1,0 +1,77 @@
+"""Queues of requests that wait for a seat and for KV blocks."""
+
+from collections import deque
+from heapq import heappop, heappush
+
+from sim.engine.sequence import Sequence
+
+
+class FcfsQueue:
+    """First come first served; a preempted request returns to the head."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Sequence] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def head(self) -> Sequence:
+        """The next to be admitted."""
+        return self._queue[0]
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        self._queue.append(sequence)
+        return len(self._queue) == 1
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        self._queue.appendleft(sequence)
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+        return self._queue.popleft()
+
+    @staticmethod
+    def victim(running: list[Sequence]) -> Sequence:
+        """Who gives way: the newest of *running*, which is in admission order."""
+        return running[-1]
+
+
+class PriorityQueue:
+    """The lowest (priority, arrival) first; a preempted request returns to its place."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[int, float, int], Sequence]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def head(self) -> Sequence:
+        """The next to be admitted."""
+        return self._heap[0][1]
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        heappush(self._heap, (sequence.key, sequence))
+        return self._heap[0][1] is sequence
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        heappush(self._heap, (sequence.key, sequence))
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+        return heappop(self._heap)[1]
+
+    @staticmethod
+    def victim(running: list[Sequence]) -> Sequence:
+        """Who gives way: the largest (priority, arrival) of *running*."""
+        return max(running, key=lambda sequence: sequence.key)
+
+
+WaitingQueue = FcfsQueue | PriorityQueue

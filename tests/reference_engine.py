@@ -1,0 +1,234 @@
+"""The engine's rules, one step at a time and one block at a time: slow and obviously right.
+
+Written straight from the rules of vLLM's V1 scheduler, with physical blocks, without counters or leaps. The fast engine in
+`sim/engine` must give the same dates.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf, nan
+
+from sim.records import Batch, Request
+
+
+@dataclass(eq=False)
+class PhysicalBlock:
+    users: int = 0
+    name: object = None
+
+
+@dataclass(eq=False)
+class Tracked:
+    request: Request
+    computed: int = 0
+    made: int = 0
+    blocks: list[PhysicalBlock] = field(default_factory=list)
+    first_token_s: float = nan
+    finished_s: float = nan
+    cached_tokens: int = 0
+    started: bool = False
+    decoding: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.request.prompt_tokens + self.made
+
+    @property
+    def key(self):
+        return (self.request.priority, self.request.arrived_s, self.request.index)
+
+    def name_of(self, block: int, size: int) -> object:
+        end = (block + 1) * size
+        request = self.request
+        if end <= request.shared_tokens:
+            return (request.block_hashes[(end - 1) // request.hash_block_tokens], (end - 1) % request.hash_block_tokens)
+        return ("own", request.index, block)
+
+
+class ReferenceEngine:
+    """Runs a list of requests to the end and returns them as `Tracked`, in request order."""
+
+    def __init__(
+        self, leap, *, num_gpu_blocks, block_size, max_num_seqs, max_num_batched_tokens, max_model_len,
+        enable_prefix_caching, scheduling, window=None,
+    ):  # fmt: skip
+        self.step_s = lambda batch: leap(batch).first_s
+        self.size = block_size
+        self.seats = max_num_seqs
+        self.budget = max_num_batched_tokens
+        self.max_model_len = max_model_len
+        self.caching = enable_prefix_caching
+        self.priority = scheduling == "priority"
+        self.window = window or 0
+        self.usable = num_gpu_blocks - 1
+        self.free = deque(PhysicalBlock() for _ in range(self.usable))
+        self.named: dict[object, list[PhysicalBlock]] = {}
+        self.waiting: list[Tracked] = []
+        self.running: list[Tracked] = []
+        self.preemptions = 0
+        self.steps = 0
+
+    def run(self, requests: list[Request]) -> list[Tracked]:
+        tracked = [Tracked(r) for r in requests]
+        coming = deque(sorted((t for t in tracked if self._possible(t.request)), key=lambda t: t.request.arrived_s))
+        now = 0.0
+        while coming or self.waiting or self.running:
+            if not self.waiting and not self.running:
+                now = max(now, coming[0].request.arrived_s)
+            while coming and coming[0].request.arrived_s <= now:
+                self.waiting.append(coming.popleft())
+            scheduled = self._schedule()
+            if not scheduled:
+                continue
+            now += self.step_s(self._batch(scheduled))
+            self.steps += 1
+            self._update(scheduled, now)
+            assert len(self.free) + sum(1 for _ in self._in_use()) == self.usable
+        return tracked
+
+    def _possible(self, request: Request) -> bool:
+        needed = -(-(request.prompt_tokens + request.output_tokens - 1) // self.size)
+        return request.prompt_tokens + request.output_tokens <= self.max_model_len and needed <= self.usable
+
+    def _in_use(self):
+        return iter({id(b) for t in self.running for b in t.blocks})
+
+    def _schedule(self) -> dict[Tracked, int]:
+        budget = self.budget
+        scheduled: dict[Tracked, int] = {}
+        preempted = False
+        index = 0
+        while index < len(self.running) and budget > 0:
+            one = self.running[index]
+            new = min(one.tokens - one.computed, budget)
+            while not (placed := self._allocate(one, new)):
+                victim = max(self.running, key=lambda t: t.key) if self.priority else self.running[-1]
+                place = self.running.index(victim)
+                self.running.remove(victim)
+                if victim in scheduled:
+                    budget += scheduled.pop(victim)
+                if place < index:
+                    index -= 1
+                self._preempt(victim)
+                preempted = True
+                if victim is one:
+                    break
+            if not placed:
+                break
+            scheduled[one] = new
+            budget -= new
+            index += 1
+        while not preempted and self.waiting and budget > 0 and len(self.running) < self.seats:
+            one = min(self.waiting, key=lambda t: t.key) if self.priority else self.waiting[0]
+            hits = self._hits(one)
+            total = -(-one.tokens // self.size)
+            if total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
+                break
+            self.waiting.remove(one)
+            for block in hits:
+                if block.users == 0:
+                    self.free.remove(block)
+                block.users += 1
+            one.blocks = hits
+            one.computed = len(hits) * self.size
+            if not one.started:
+                one.started, one.cached_tokens = True, one.computed
+            self.running.append(one)
+            new = min(one.tokens - one.computed, budget)
+            assert self._allocate(one, new)
+            scheduled[one] = new
+            budget -= new
+        return scheduled
+
+    def _hits(self, one: Tracked) -> list[PhysicalBlock]:
+        hits = []
+        for block in range((one.tokens - 1) // self.size if self.caching else 0):
+            same = self.named.get(one.name_of(block, self.size))
+            if not same:
+                break
+            hits.append(same[0])
+        return hits
+
+    def _allocate(self, one: Tracked, new: int) -> bool:
+        missing = -(-(one.computed + new) // self.size) - len(one.blocks)
+        if missing > len(self.free):
+            return False
+        for _ in range(missing):
+            block = self.free.popleft()
+            if block.name is not None:
+                self.named[block.name].remove(block)
+                block.name = None
+            block.users = 1
+            one.blocks.append(block)
+        if self.caching:
+            for index in range((one.computed + new) // self.size):
+                block = one.blocks[index]
+                if block.name is None:
+                    block.name = one.name_of(index, self.size)
+                    self.named.setdefault(block.name, []).append(block)
+        return True
+
+    def _release(self, one: Tracked) -> None:
+        for block in reversed(one.blocks):
+            block.users -= 1
+            if block.users == 0 and block.name is None:
+                self.free.appendleft(block)
+            elif block.users == 0:
+                self.free.append(block)
+        one.blocks = []
+
+    def _preempt(self, one: Tracked) -> None:
+        self._release(one)
+        one.computed = 0
+        one.decoding = False
+        self.preemptions += 1
+        one.request.preemptions += 1
+        self.waiting.insert(0, one)
+
+    def _batch(self, scheduled: dict[Tracked, int]) -> Batch:
+        batch = Batch()
+        for one, new in scheduled.items():
+            context = one.computed
+            batch.sampled_seqs += context + new == one.tokens
+            if one.decoding:
+                batch.decode_seqs += 1
+                batch.kv_tokens += context
+                batch.windowed_kv_tokens += min(context, self.window)
+                batch.windowed_growing_seqs += context < self.window
+            else:
+                batch.prefill_seqs += 1
+                batch.prefill_tokens += new
+                batch.prefill_context_tokens += context
+                batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+        return batch
+
+    def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
+        for one, new in scheduled.items():
+            one.computed += new
+            if one.computed < one.tokens:
+                continue
+            one.made += 1
+            one.decoding = True
+            if one.made == 1:
+                one.first_token_s = now
+            if one.made == one.request.output_tokens:
+                one.finished_s = now
+                self.running.remove(one)
+                self._release(one)
+
+
+def drain(engine, requests: list[Request]) -> None:
+    """Feeds *requests* to a fast engine without a fleet: its clock, arrivals at or before a boundary first."""
+    coming = deque(sorted(requests, key=lambda r: r.arrived_s))
+    end = inf
+    while coming or end < inf:
+        if coming and coming[0].arrived_s <= end:
+            now = coming[0].arrived_s
+            touched = False
+            while coming and coming[0].arrived_s == now:
+                touched |= engine.offer(coming.popleft(), now)
+            if touched:
+                end = engine.plan(now)
+        else:
+            engine.advance()
+            end = engine.plan(end)
