@@ -1,0 +1,41 @@
+"""Hosting by contracted power: what is reserved is paid, drawn or not."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sim.cost.charge import FlatCharge, UnitPrice
+from sim.cost.hardware import Hardware
+from sim.cost.prices import CostError, Problem
+from sim.spec import NonNegative, Positive, Spec
+from sim.units import HOURS_PER_MONTH
+
+
+class PerKwMonth(Spec):
+    """A price per contracted kW and month."""
+
+    per: Literal["kw_month"]
+    usd: NonNegative
+    kw: Literal["nameplate"] | Positive = "nameplate"
+    """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs."""
+    electricity: Literal["metered", "included"] = "metered"
+    """Whether the energy is paid on top."""
+
+    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+        """Contracted power of *fleet*, a charge per pool. Raises CostError where the nameplate is not known."""
+        price = UnitPrice(self.usd, "kW-month", "scenario: site.hosting.usd")
+        gpus = sum(hardware.gpus for hardware in fleet)
+        result = []
+        for hardware in fleet:
+            kw = _nameplate_kw(hardware) if self.kw == "nameplate" else self.kw * hardware.gpus / gpus
+            result += [
+                FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
+                for pool, months_per_h in hardware.shared(kw / HOURS_PER_MONTH)
+            ]
+        return result
+
+
+def _nameplate_kw(hardware: Hardware) -> float:
+    if hardware.peak_w is None:
+        text = f"the nameplate power of pool {hardware.pool_names} is not known: state the contracted kW"
+        raise CostError(Problem("site.hosting.kw", text))
+    return hardware.peak_w / 1000

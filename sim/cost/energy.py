@@ -1,0 +1,31 @@
+"""Electricity: what the servers draw at the wall, times PUE, times the tariff."""
+
+from dataclasses import dataclass
+
+from sim.cost.charge import UnitPrice
+from sim.cost.phases import ByPhase, wall_j_by_phase
+from sim.records import Interval
+from sim.units import JOULES_PER_KWH
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyCharge:
+    """Energy of one pool at the site's meter, booked to the phases that used it."""
+
+    pool: str
+    server: str
+    pue: float
+    """Power usage effectiveness: energy at the site's meter / energy at the servers' plugs."""
+    idle_w: float
+    """What one replica draws at the wall while no step runs."""
+    price: UnitPrice
+    component: str = "energy"
+    capex_usd: float = 0.0
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """Energy at the site's meter [kWh]."""
+        return wall_j_by_phase(interval, self.idle_w).scaled(self.pue / JOULES_PER_KWH)
+
+    def quantity(self, followed: float, window_h: float) -> float:
+        """What was metered [kWh]."""
+        return followed

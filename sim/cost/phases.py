@@ -1,0 +1,53 @@
+"""What a replica's time and energy went to. Money follows the same split."""
+
+from typing import Literal, NamedTuple
+
+from sim.records import Interval
+
+Phase = Literal["prefill", "decode", "recompute", "idle"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle")
+
+
+class ByPhase(NamedTuple):
+    """One quantity, split; the fields stand in the order of PHASES."""
+
+    prefill: float
+    decode: float
+    recompute: float
+    idle: float
+
+    def scaled(self, factor: float) -> "ByPhase":
+        """The same split of another total."""
+        return ByPhase(*(part * factor for part in self))
+
+
+def seconds_by_phase(interval: Interval) -> ByPhase:
+    """Time of one replica in *interval* [s].
+
+    Decode is the busy time that is neither prefill nor recompute; a step that mixes phases is split by its tokens.
+    """
+    decode_s = max(0.0, interval.busy_s - interval.prefill_s - interval.recompute_s)
+    idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
+    return ByPhase(interval.prefill_s, decode_s, interval.recompute_s, idle_s)
+
+
+def gpu_s_by_phase(interval: Interval) -> ByPhase:
+    """GPU-seconds of *interval*; all GPUs of a replica are in the same phase. [GPU s]"""
+    seconds = seconds_by_phase(interval)
+    total_s = sum(seconds)
+    return seconds.scaled(interval.gpu_s / total_s) if total_s > 0 else seconds
+
+
+def wall_j_by_phase(interval: Interval, idle_w: float) -> ByPhase:
+    """Energy at the wall of *interval* [J]; *idle_w* is what the replica draws there while no step runs [W].
+
+    Idle time takes `idle_w`, the rest of the energy follows the busy time. Within busy time power is taken as even: a
+    prefill, which draws more than a decode, is charged a little too little.
+    """
+    seconds = seconds_by_phase(interval)
+    busy = seconds._replace(idle=0)
+    busy_s = sum(busy)
+    if busy_s == 0:
+        return ByPhase(0, 0, 0, interval.server_energy_j)
+    idle_j = min(idle_w * seconds.idle, interval.server_energy_j)
+    return busy.scaled((interval.server_energy_j - idle_j) / busy_s)._replace(idle=idle_j)
