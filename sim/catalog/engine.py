@@ -49,6 +49,8 @@ class EngineMemory(Spec):
     """What libraries take at the first step, outside the framework's allocator."""
     comms_bytes: Value
     """Communication buffers when more than one GPU serves a replica."""
+    comms_bytes_geforce: Value
+    """The same on cards without peer-to-peer, which go without the custom all-reduce."""
     forward_hidden_rows: Value
     """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
     sampling_bytes_per_logit: Value

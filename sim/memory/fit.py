@@ -7,9 +7,9 @@
     forward  = 2 bytes * tokens * (rows * hidden + feed-forward in and out per rank)
     sampling = bytes per logit * seats * vocabulary + 2 bytes * tokens * rows * hidden
 
-The constants are the engine's (data/engines). Start-up logs pin them: vLLM on H100 with 1024 seats (llm-d-benchmark, six
-models) shows a peak that grows with seats x vocabulary and hardly with the model, and older logs with 256 seats lie on
-the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
+The constants are the engine's (data/engines). Start-up logs pin them: vLLM on H100 with 1024 seats (llm-d-benchmark,
+six models) shows a peak that grows with seats x vocabulary and hardly with the model, and older logs with 256 seats lie
+on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
 """
 
 from dataclasses import dataclass
@@ -150,7 +150,8 @@ class _Stage:
         weights = stage_weight_bytes(stored, quantization, shapes, layout, stage)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
         graphs = need.graph_bytes_per_layer.value * (last - first)
-        comms = need.comms_bytes.value if layout.gpus > 1 else 0.0
+        buffers = need.comms_bytes_geforce if gpu.geforce else need.comms_bytes
+        comms = buffers.value if layout.gpus > 1 else 0.0
         library = need.library_bytes.value
         device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
         if gpu.usable_memory_fraction is not None:

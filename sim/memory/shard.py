@@ -1,9 +1,9 @@
 """Which part of the weights one GPU holds.
 
 Tensor parallelism cuts attention by heads, feed-forward blocks by their intermediate size and the vocabulary by rows;
-norms, routers and MLA's down-projections stay whole on every rank. KV heads are replicated beyond their number. Pipeline
-stages take whole layers. Data-parallel ranks are copies, except that expert parallelism deals whole experts to all ranks
-of all copies.
+norms, routers and MLA's down-projections stay whole on every rank. KV heads are replicated beyond their number.
+Pipeline stages take whole layers. Data-parallel ranks are copies, except that expert parallelism deals whole experts to
+all ranks of all copies.
 """
 
 from dataclasses import dataclass
