@@ -8,7 +8,10 @@ from sim.spec import Spec
 
 
 class Gpu(Spec):
-    """Datasheet and driver facts of one device. FLOPS and int8 operations are dense; sparse figures have their own fields."""
+    """Datasheet and driver facts of one device.
+
+    FLOPS and int8 operations are dense; sparse figures have their own fields.
+    """
 
     id: str
     name: str
@@ -50,7 +53,9 @@ class Gpu(Spec):
     int8_sparse_ops_per_s: Value | None = None
     fp4_sparse_flops: Value | None = None
     sm_count: Value | None = None
+    """Streaming multiprocessors; on Apple, GPU cores."""
     cuda_cores: Value | None = None
+    """CUDA cores; on AMD, stream processors."""
     boost_clock_hz: Value | None = None
     l2_bytes: Value | None = None
     pcie_gen: Value | None = None

@@ -14,8 +14,11 @@ class AllReduceTable(Sourced):
 
 
 class Link(Spec):
-    """How GPUs talk to each other. All-reduce time is interpolated (log-log) in the measured tables where there are any, else
-    latency + 2(n-1)/n * bytes / bus bandwidth."""
+    """How GPUs talk to each other.
+
+    All-reduce time is interpolated (log-log) in the tables where there are any, else it is
+    latency + 2(n-1)/n * bytes / bus bandwidth.
+    """
 
     id: str
     name: str

@@ -7,14 +7,28 @@ from pydantic import model_validator
 from sim.catalog.value import Value
 from sim.spec import Spec
 
-Unit = Literal["each", "gpu_hour", "instance_hour", "kwh", "kw_month", "rack_month", "million_input_tokens", "million_output_tokens",
-               "gpu_day", "instance_day", "instance_month", "month"]
+Unit = Literal[
+    "each",
+    "gpu_hour",
+    "gpu_day",
+    "gpu_year",
+    "instance_hour",
+    "instance_day",
+    "instance_month",
+    "month",
+    "kwh",
+    "kw_month",
+    "rack_month",
+    "million_input_tokens",
+    "million_output_tokens",
+    "percent",
+]
 
 
 class Offer(Spec):
     """One price, by one seller, at one date, in its own currency."""
 
-    what: Literal["purchase", "rental", "electricity", "colocation", "api"]
+    what: Literal["purchase", "rental", "electricity", "colocation", "api", "discount", "surcharge"]
     price: Value
     """In `currency` per `unit`. A quoted span is carried as its midpoint with `range`."""
     currency: str = "USD"
@@ -34,7 +48,10 @@ class Offer(Spec):
 
 
 class PriceList(Spec):
-    """The offers for one item. A scenario names an offer as `<item>/<offer>`; buying without a quote takes `default_purchase`."""
+    """The offers for one item.
+
+    A scenario names an offer as `<item>/<offer>`; buying without a quote takes `default_purchase`.
+    """
 
     id: str
     item: str

@@ -15,10 +15,12 @@ class Server(Spec):
     gpu_slots: Value
     link: str
     """Id in data/links."""
-    base_power_w: Value
-    """Host without GPUs, drawn from the supply's output whenever the server is on."""
+    base_power_w: Value | None = None
+    """Host without GPUs, drawn from the supply's output whenever the server is on. None: nobody has found it."""
     max_power_w: Value | None = None
     """Nameplate at the wall with all GPUs, where the maker states it."""
+    idle_power_w: Value | None = None
+    """At the wall with all GPUs and no work, where someone read it."""
     psu_efficiency: Value
     rack_units: Value | None = None
     host_memory_bytes: Value | None = None
