@@ -99,9 +99,8 @@ def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float) -> 
     quantity = charge.quantity(total, window_h)
     if total == 0 and quantity != 0:
         raise ValueError(f"pool {charge.pool!r} has no meter reading in the window to book {charge.component} by")
-    scale = quantity / total if total else 0.0
     return [
-        _Entry(charge, start_s, end_s, phase, part * scale)
+        _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())
         for phase, part in zip(PHASES, sums, strict=True)
     ]

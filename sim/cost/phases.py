@@ -17,8 +17,13 @@ class ByPhase(NamedTuple):
     idle: float
 
     def scaled(self, factor: float) -> "ByPhase":
-        """The same split of another total."""
+        """Every part times *factor*."""
         return ByPhase(*(part * factor for part in self))
+
+    def dividing(self, amount: float) -> "ByPhase":
+        """*amount* divided in the proportions of the parts, whose sum is above zero."""
+        total = sum(self)
+        return ByPhase(*(part / total * amount for part in self))
 
 
 def seconds_by_phase(interval: Interval) -> ByPhase:
@@ -34,8 +39,7 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
 def gpu_s_by_phase(interval: Interval) -> ByPhase:
     """GPU-seconds of *interval*; all GPUs of a replica are in the same phase. [GPU s]"""
     seconds = seconds_by_phase(interval)
-    total_s = sum(seconds)
-    return seconds.scaled(interval.gpu_s / total_s) if total_s > 0 else seconds
+    return seconds.dividing(interval.gpu_s) if any(seconds) else seconds
 
 
 def wall_j_by_phase(interval: Interval, idle_w: float) -> ByPhase:
@@ -46,8 +50,7 @@ def wall_j_by_phase(interval: Interval, idle_w: float) -> ByPhase:
     """
     seconds = seconds_by_phase(interval)
     busy = seconds._replace(idle=0)
-    busy_s = sum(busy)
-    if busy_s == 0:
+    if not any(busy):
         return ByPhase(0, 0, 0, interval.server_energy_j)
     idle_j = min(idle_w * seconds.idle, interval.server_energy_j)
-    return busy.scaled((interval.server_energy_j - idle_j) / busy_s)._replace(idle=idle_j)
+    return busy.dividing(interval.server_energy_j - idle_j)._replace(idle=idle_j)

@@ -1,0 +1,100 @@
+from datetime import date
+
+import pytest
+from pydantic import TypeAdapter
+
+from sim.catalog.price import Offer, PriceList
+from sim.catalog.server import Server
+from sim.catalog.value import Value
+from sim.cost import Cost, Finance, PoolFacts, Site, resolve_costs
+from sim.records import Interval
+
+
+def sourced(value):
+    return Value(value=value, source="test", kind="quoted", as_of=date(2024, 7, 1))
+
+
+def offer(price, what="purchase", unit="each", **more):
+    return Offer(what=what, price=sourced(price), unit=unit, **more)
+
+
+def price_list(item, default=None, **offers):
+    return PriceList(id=item, item=item, default_purchase=default, offers=offers)
+
+
+PRICES = {
+    "card": price_list("card", "new", new=offer(1900), cloud=offer(0.4, "rental", "gpu_hour")),
+    "box": price_list("box", "bare", bare=offer(3400, includes_gpus=0)),
+    "full": price_list("full", "whole", whole=offer(300_000, includes_gpus=8)),
+    "silent": price_list("silent", "one", one=offer(9000)),
+    "cluster": price_list("cluster", day=offer(2000, "rental", "instance_day", currency="RMB", includes_gpus=8)),
+}
+
+
+@pytest.fixture(scope="session")
+def make_pool():
+    """A pool of cards in boxes of four slots with a nameplate of 2 kW, unless told otherwise."""
+
+    def make(name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", idle_w=100.0):
+        chassis = Server(
+            id=server,
+            name=server,
+            gpu_slots=sourced(slots),
+            link="pcie",
+            base_power_w=sourced(250),
+            psu_efficiency=sourced(0.94),
+        )
+        return PoolFacts(
+            name=name,
+            gpu=gpu,
+            gpus_per_replica=gpus,
+            replicas=replicas,
+            server=chassis if server else None,
+            nameplate_w=nameplate_w if server else None,
+            gpu_tdp_w=400.0,
+            idle_w=idle_w,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def resolve():
+    """`resolve_costs` from what YAML would say, over a small catalogue of prices."""
+    site = {"electricity_usd_per_kwh": 0.1, "pue": 1.0}
+    finance = {"method": "straight_line", "life_years": 3}
+
+    def run(cost, *pools, site=site, finance=finance):
+        return resolve_costs(
+            TypeAdapter(Cost).validate_python(cost),
+            None if site is None else Site.model_validate(site),
+            None if finance is None else TypeAdapter(Finance).validate_python(finance),
+            pools,
+            PRICES.get,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_interval():
+    """What a replica with *gpus* GPUs did in [start_s, end_s)."""
+
+    def make(start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1000.0):
+        duration_s = end_s - start_s
+        busy_s = busy * duration_s
+        return Interval(
+            pool=pool,
+            server="box",
+            replica=replica,
+            state="serving",
+            start_s=start_s,
+            end_s=end_s,
+            gpu_s=gpus * duration_s,
+            busy_s=busy_s,
+            prefill_s=prefill * busy_s,
+            recompute_s=recompute * busy_s,
+            server_energy_j=wall_w * duration_s,
+        )
+
+    return make

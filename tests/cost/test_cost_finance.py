@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from sim.cost import Finance
+from sim.cost.finance import Annuity, StraightLine, capital_recovery_factor
+
+HOURS = 8760
+
+
+@pytest.mark.parametrize(
+    ("rate", "years", "factor"),
+    [
+        # engineersedge.com, "Capital Recovery Factors", table 1.0
+        (0.10, 10, 0.16275),
+        (0.08, 4, 0.30192),
+        (0.06, 6, 0.20336),
+        (0.035, 18, 0.07582),
+        # the doctest of pypsa.costs.annuity
+        (0.0, 20, 0.05),
+    ],
+)
+def test_capital_recovery_factor_is_the_tabulated_one(rate, years, factor):
+    assert capital_recovery_factor(rate, years) == pytest.approx(factor, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("price", "salvage", "years", "rate", "per_year", "tolerance"),
+    [
+        # ceboardexamgenerator.com, capital recovery, problem 69
+        (100_000, 20_000, 15, 0.10, 12_517.90, 0.01),
+        # sciemce.com/qa/qZBnCelr8xeP, first cost 50,000 (its tables have five digits)
+        (50_000, 5_000, 5, 0.10, 12_371, 1),
+    ],
+)
+def test_annuity_with_salvage_value_agrees_with_worked_examples(price, salvage, years, rate, per_year, tolerance):
+    terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=salvage / price)
+    assert terms.usd_per_h(price) * HOURS == pytest.approx(per_year, abs=tolerance)
+
+
+def test_straight_line_loses_value_evenly():
+    terms = StraightLine(method="straight_line", life_years=3)
+    assert round(terms.usd_per_h(300_000), 2) == 11.42
+    half = StraightLine(method="straight_line", life_years=3, residual_fraction=0.5)
+    assert half.usd_per_h(300_000) == pytest.approx(terms.usd_per_h(300_000) / 2)
+
+
+@given(st.floats(0.5, 20), st.floats(0, 1), st.floats(1, 1e7))
+def test_an_annuity_without_interest_is_straight_line(years, residual, price):
+    straight = StraightLine(method="straight_line", life_years=years, residual_fraction=residual)
+    annuity = Annuity(method="annuity", discount_rate=0, life_years=years, residual_fraction=residual)
+    assert annuity.usd_per_h(price) == pytest.approx(straight.usd_per_h(price), rel=1e-12, abs=1e-12)
+
+
+@given(st.floats(1e-4, 0.5), st.integers(1, 30), st.floats(0, 1))
+def test_payments_of_an_annuity_are_worth_the_price_less_the_resale(rate, years, residual):
+    terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=residual)
+    payments = sum(terms.usd_per_h(1000.0) * HOURS / (1 + rate) ** year for year in range(1, years + 1))
+    assert payments + 1000 * residual / (1 + rate) ** years == pytest.approx(1000, rel=1e-9)
+
+
+def test_terms_are_strict():
+    finance = TypeAdapter(Finance)
+    assert finance.validate_python({"method": "straight_line", "life_years": 3, "discount_rate": 0.08}).life_years == 3
+    for wrong in (
+        {"method": "annuity", "life_years": 3},
+        {"method": "annuity", "life_years": 0, "discount_rate": 0.1},
+        {"method": "straight_line", "life_years": 3, "residual_fraction": 1.2},
+        {"method": "straight_line", "life_years": float("nan")},
+        {"method": "straight_line", "life_years": 3, "fx": {"RMB": -1}},
+    ):
+        with pytest.raises(ValidationError):
+            finance.validate_python(wrong)
