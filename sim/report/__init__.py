@@ -1,0 +1,1 @@
+"""What a run leaves behind for people: tables, charts, a report and the verdict."""

@@ -1,0 +1,229 @@
+"""Which charts a run gets, as plain data: titles, curves, limits. Drawing is in draw.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.report.cases import FinishedCase, Point, has_money
+from sim.report.summary import slo_limits
+from sim.report.sweep import Line, Sweep, sweep_of
+from sim.report.text import axis_label, percent, plain, short, usd_mark
+
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+"""Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
+MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+DASHES = ["-", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2))]
+QUANTILES = 200
+LATENCIES = {
+    "ttft_s": ("time to first token", 1.0, "s"),
+    "tpot_s": ("time per output token", 1e3, "ms"),
+    "e2e_s": ("time to last token", 1.0, "s"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line of a chart; an infinite place is off the chart and shown at its edge."""
+
+    name: str
+    color: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    marker: str = ""
+    """Empty: a line without points."""
+    dash: Any = "-"
+    half: tuple[float | None, ...] = ()
+    """Half-width of the 95 % interval of y."""
+    good: tuple[bool, ...] = ()
+    """Points that meet the SLO are filled, the others hollow."""
+    steady: tuple[bool, ...] = ()
+    """Points that are not overloaded: they set the range of the chart."""
+    tags: tuple[str, ...] = ()
+    """Text beside each point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A line across the chart."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart."""
+
+    title: str
+    subtitle: str
+    x_label: str
+    curves: tuple[Curve, ...]
+    x_format: Callable[[float], str] = plain
+    y_format: Callable[[float], str] = plain
+    x_limit: Limit | None = None
+    y_limit: Limit | None = None
+    x_ticks: tuple[float, ...] = ()
+    """Where the axis is marked; empty: at round numbers."""
+    x_names: tuple[str, ...] = ()
+    """What stands at x_ticks; empty: the numbers."""
+    y_share: bool = False
+    """y runs from 0 to 1."""
+    x_anchored: bool = True
+    """A linear x axis begins at zero."""
+
+
+def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of every fleet."""
+    return {name: (COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
+
+
+def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
+    """The charts of a run: distributions for a single point, else cost and latency over the main axis."""
+    sweep = sweep_of(points, axes)
+    if not sweep.lines:
+        return []
+    limits = slo_limits(slo)
+    shown = ["ttft_s", "tpot_s"] + (["e2e_s"] if "e2e_s" in limits else [])
+    money = has_money(points)
+    if sweep.single:
+        cost = [_cost_against_latency(sweep, "ttft_s", limits)] if money else []
+        return [*cost, *(_distribution(sweep, name, limits) for name in shown)]
+    across = [_cost_against_latency(sweep, name, limits) for name in shown] if money else []
+    along = [_latency_along(sweep, name, limits) for name in shown]
+    last = _cost_along(sweep) if money else _throughput_along(sweep)
+    return [*across, last, *along, *([_attainment_along(sweep, slo)] if limits else [])]
+
+
+def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
+    color, marker = style(sweep.fleets)[line.fleet]
+    settings = sweep.settings
+    return Curve(
+        f"{line.fleet}, {line.setting}" if line.setting else line.fleet,
+        color,
+        tuple(map(x, line.points)),
+        tuple(map(y, line.points)),
+        marker,
+        DASHES[settings.index(line.setting) % len(DASHES)],
+        good=tuple(point.good for point in line.points),
+        steady=tuple(not point.row["overloaded"] for point in line.points),
+        **more,
+    )
+
+
+def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
+    """The column, scaled; nan where it is empty."""
+
+    def get(point: Point) -> float:
+        value = point.number(column)
+        return float("nan") if value is None else scale * value
+
+    return get
+
+
+def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
+    values = [point.number(f"{column}_ci95") for point in line.points]
+    return tuple(None if value is None else scale * value for value in values)
+
+
+def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
+    curves = tuple(
+        _curve(sweep, line, sweep.x, _getter(column, scale), half=_halves(line, column, scale)) for line in sweep.lines
+    )
+    names = () if sweep.numeric else tuple(map(str, sweep.values))
+    ticks = tuple(map(float, sweep.values)) if sweep.numeric else tuple(map(float, range(len(sweep.values))))
+    return Panel(
+        title, subtitle, axis_label(sweep.axis), curves, x_ticks=ticks, x_names=names, x_anchored=False, **more
+    )
+
+
+def _latency_along(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
+    words, scale, unit = LATENCIES[name]
+    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
+    band = "; band: 95 % interval" if _repeated(sweep) else ""
+    return _along(sweep, words.capitalize(), f"p95 [{unit}]{band}", f"{name}_p95", scale, y_limit=limit)
+
+
+def _cost_along(sweep: Sweep) -> Panel:
+    return _along(
+        sweep, "Cost per token", "USD per million output tokens", "usd_per_million_output_tokens", y_format=usd_mark
+    )
+
+
+def _throughput_along(sweep: Sweep) -> Panel:
+    return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s")
+
+
+def _attainment_along(sweep: Sweep, slo: Mapping[str, Any]) -> Panel:
+    limit = Limit(slo["attainment"], f"target {percent(slo['attainment'])}")
+    title, subtitle = "Requests within the SLO", "share of all requests; filled points reach the target"
+    return _along(sweep, title, subtitle, "slo_attainment", y_limit=limit, y_format=percent, y_share=True)
+
+
+def _cost_against_latency(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
+    words, scale, unit = LATENCIES[name]
+    cost = "usd_per_million_output_tokens"
+    curves = tuple(
+        _curve(
+            sweep,
+            line,
+            _getter(f"{name}_p95", scale),
+            _getter(cost),
+            tags=_places(sweep, line),
+        )
+        for line in sweep.lines
+        if any(point.number(cost) is not None for point in line.points)
+    )
+    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
+    subtitle = "USD per million output tokens; lower left is better"
+    numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
+    title, label = f"Cost against {words}", f"p95 {words} [{unit}]{numbers}"
+    return Panel(title, subtitle, label, curves, y_format=usd_mark, x_limit=limit)
+
+
+def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
+    return () if sweep.single else tuple(short(sweep.value(point)) for point in line.points)
+
+
+def _repeated(sweep: Sweep) -> bool:
+    return any(point.row["replications"] > 1 for line in sweep.lines for point in line.points)
+
+
+def _distribution(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
+    """Share of requests answered within a time, all replications together."""
+    words, scale, unit = LATENCIES[name]
+    shares = np.linspace(0.0, 1.0, QUANTILES)
+    curves = []
+    for line in sweep.lines:
+        times = np.concatenate([_latencies(case, name) for case in line.points[0].cases])
+        if len(times):
+            color, _ = style(sweep.fleets)[line.fleet]
+            ends = np.isfinite(times).mean()
+            values = scale * np.quantile(times, shares[shares <= ends], method="inverted_cdf")
+            curves.append(
+                Curve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
+            )
+    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
+    subtitle = "share of requests within this time"
+    return Panel(
+        words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit, y_share=True
+    )
+
+
+def _latencies(case: FinishedCase, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """One latency of the measured requests [s]: inf for those that never finished, none for a TPOT of one token."""
+    table = case.requests()
+    columns = {
+        key: table.column(key).to_numpy() for key in ("arrived_s", "first_token_s", "finished_s", "output_tokens")
+    }
+    chosen = table.column("measured").to_numpy() > 0
+    finished = np.array([status == "finished" for status in table.column("status").to_pylist()])
+    first, last, start = columns["first_token_s"], columns["finished_s"], columns["arrived_s"]
+    if name == "tpot_s":
+        chosen &= columns["output_tokens"] > 1
+        times = (last - first) / np.maximum(columns["output_tokens"] - 1, 1)
+    else:
+        times = (first if name == "ttft_s" else last) - start
+    times = np.where(finished, times, np.inf)[chosen]
+    return np.asarray(times[~np.isnan(times)])

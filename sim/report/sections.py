@@ -1,0 +1,216 @@
+"""The tables and bars of report.html as plain data, ready for the template."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.catalog.value import WEAK_KINDS
+from sim.report.cases import Point
+from sim.report.panels import style
+from sim.report.sweep import Sweep
+from sim.report.text import LIMITS, percent, place, plain, seconds, short, span, steady, usd
+
+COST = "usd_per_million_output_tokens"
+CAUSES = {
+    "compute": "#2f4b7c",
+    "memory": "#6f94c4",
+    "attention": "#b9a44c",
+    "link": "#c2703d",
+    "overhead": "#bdbdbd",
+}
+TONES = ["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"]
+DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d"}
+"""Tones that carry white text."""
+MOST_BARS = 12
+"""Bars per fleet in the chart of limits; more points are thinned out evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a bar."""
+
+    name: str
+    text: str
+    percent_wide: float
+    color: str
+
+    @property
+    def ink(self) -> str:
+        """Colour of text on it."""
+        return "#fff" if self.color in DARK else "#222"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One horizontal stacked bar with what stands before and after it."""
+
+    fleet: str
+    before: str
+    segments: tuple[Segment, ...]
+    after: str
+
+
+def reference(sweep: Sweep) -> Any:
+    """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
+    fit = {value: 0 for value in sweep.values}
+    for line in sweep.lines:
+        for point in line.points:
+            fit[sweep.value(point)] += point.good
+    most = max(fit.values(), default=0)
+    return next(
+        (value for value in reversed(sweep.values) if fit[value] == most and most), next(iter(sweep.values), None)
+    )
+
+
+def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
+    """The main figures, one column a fleet: (name of the row, cells)."""
+    lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
+    at = reference(sweep)
+    there = "" if sweep.single else f" at {place(sweep.axis, at)}"
+    here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
+    fit = [[point for point in line.points if point.good] for line in lines]
+    goal = "Meets the SLO" if slo_named else "Keeps up"
+    rows = [
+        ("GPUs, servers", [_counts(point) for point in here]),
+        ("Capital", _column(here, "capex_usd", usd)),
+        (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
+        (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
+        (f"Per million output tokens{there}", [with_interval(point, COST, usd) for point in here]),
+        (f"Time to first token, p95{there}", [with_interval(point, "ttft_s_p95", seconds) for point in here]),
+        (f"Time per output token, p95{there}", [with_interval(point, "tpot_s_p95", seconds) for point in here]),
+        (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
+    ]
+    if sweep.single:
+        rows.insert(0, (goal, ["yes" if points else "no" for points in fit]))
+    else:
+        places = [
+            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else "nowhere" for points in fit
+        ]
+        rows.insert(0, (goal + " at", places))
+        rows.append(("Cheapest per million output tokens within that", [_cheapest(sweep, points) for points in fit]))
+        rows.append(("Limited by, at the last point", [limit(line.points[-1]) for line in lines]))
+    return [(name, cells) for name, cells in rows if any(cells)]
+
+
+def _counts(point: Point) -> str:
+    gpus, servers = point.number("gpus"), point.number("servers")
+    return ", ".join(
+        f"{plain(n)} {name}{'' if n == 1 else 's'}" for n, name in ((gpus, "GPU"), (servers, "server")) if n
+    )
+
+
+def _column(points: Sequence[Point], name: str, show: Any) -> list[str]:
+    return [show(value) if (value := point.number(name)) is not None else "" for point in points]
+
+
+def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
+    priced = [point for point in points if point.number(COST) is not None]
+    if not priced:
+        return ""
+    best = min(priced, key=lambda point: point.number(COST) or 0.0)
+    return f"{usd(best.number(COST) or 0.0)} at {place(sweep.axis, sweep.value(best))}"
+
+
+def kilowatts(watts: float) -> str:
+    """Power."""
+    return f"{steady(watts / 1e3)} kW"
+
+
+def with_interval(point: Point, column: str, show: Any) -> str:
+    """A mean and the half-width of its 95 % interval."""
+    value, half = point.number(column), point.number(f"{column}_ci95")
+    if value is None:
+        return ""
+    return show(value) if half is None else f"{show(value)} ± {show(half)}"
+
+
+def limit(point: Point) -> str:
+    """What holds the fleet back."""
+    name = point.row["limited_by"] or ""
+    return LIMITS.get(name, name.replace("_", " "))
+
+
+def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+    """USD per hour by component at the reference point, bars to one scale; and the colour of every component."""
+    at = reference(sweep)
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    parts = [(line, point, point.mean_shares("component_usd_per_h")) for line, point in chosen]
+    parts = [entry for entry in parts if entry[2]]
+    widest = max((sum(shares.values()) for *_, shares in parts), default=0.0)
+    names = dict.fromkeys(name for *_, shares in parts for name, amount in shares.items() if amount)
+    colors = {name: TONES[index % len(TONES)] for index, name in enumerate(names)}
+    bars = []
+    for line, point, shares in parts:
+        segments = tuple(
+            Segment(_words(name), usd(amount), 100 * amount / widest, colors[name])
+            for name, amount in shares.items()
+            if amount
+        )
+        cost = with_interval(point, COST, usd)
+        bars.append(
+            Bar(line.fleet, line.setting, segments, f"{usd(sum(shares.values()))}/h; {cost} per million output tokens")
+        )
+    return bars, {_words(name): color for name, color in colors.items()}
+
+
+def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+    """Where the time of the mean step goes, one bar a point; and the colour of every cause."""
+    bars, used = [], {}
+    for line in sweep.lines:
+        step = -(-len(line.points) // MOST_BARS)
+        for point in line.points[::-1][::step][::-1]:
+            shares = point.mean_shares("step_share")
+            if shares:
+                colors = {name: CAUSES.get(name, TONES[-1]) for name, share in shares.items() if share > 0}
+                used |= colors
+                segments = tuple(Segment(n, percent(shares[n]), 100 * shares[n], color) for n, color in colors.items())
+                where = "" if sweep.single else place(sweep.axis, sweep.value(point))
+                before = ", ".join(text for text in (line.setting, where) if text)
+                bars.append(Bar(line.fleet, before, segments, _state(point)))
+    return bars, {name: color for name, color in CAUSES.items() if name in used}
+
+
+def _state(point: Point) -> str:
+    parts = [f"limited by {limit(point)}"] if limit(point) else []
+    batch, kv = point.number("batch_mean"), point.number("kv_used_peak_fraction")
+    parts += [] if batch is None else [f"mean batch {plain(batch)}"]
+    parts += [] if kv is None else [f"KV peak {percent(kv)}"]
+    return "; ".join(parts)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD")
+
+
+def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and glyph of every fleet, as in the charts."""
+    glyphs = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
+    return {name: (color, glyphs[marker]) for name, (color, marker) in style(fleets).items()}
+
+
+def weak_values(resolved: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in resolved:
+        for value in entry.get("values", ()):
+            if value.get("kind") in WEAK_KINDS:
+                name = str(value["path"]).removeprefix(f"fleets.{entry.get('fleet')}.")
+                key = repr((name, value.get("value"), value.get("source"), value.get("where")))
+                row = found.setdefault(key, {**value, "path": name, "fleets": {}})
+                row["fleets"][entry.get("fleet")] = None
+    return list(found.values())
+
+
+def sources(resolved: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every source, once, by key."""
+    merged: dict[str, Any] = {}
+    for entry in resolved:
+        merged |= entry.get("sources", {})
+    return [{"key": key, **dict(source)} for key, source in sorted(merged.items())]
+
+
+def number(value: Any) -> str:
+    """A catalogue value: large and small ones with an exponent."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else short(value)
+    return plain(value, 6) if value == 0 or 1e-4 <= abs(value) < 1e9 else f"{value:.6g}"

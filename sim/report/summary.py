@@ -1,0 +1,121 @@
+"""summary.csv: one row per fleet and sweep point, means over replications with 95 % half-widths."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from sim.report.cases import FinishedCase, Point, group
+from sim.report.statistics import half_width, mean, ratio
+from sim.units import HOURS_PER_MONTH
+
+COUNTS = ["requests", "completed", "rejected", "unfinished"]
+RATES = ["offered_rps", "requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "goodput_rps", "slo_attainment"]
+LATENCIES = [f"{name}_{part}" for name in ("ttft_s", "tpot_s", "e2e_s") for part in ("mean", "p50", "p95", "p99")]
+LOAD = ["queue_s_p95", "batch_mean", "gpu_busy_fraction", "kv_used_peak_fraction", "preemptions"]
+POWER = ["gpu_power_w_mean", "it_power_w_mean", "facility_power_w_mean", "energy_kwh"]
+TOKENS = {
+    "usd_per_million_output_tokens": "output_tokens",
+    "usd_per_million_tokens": "total_tokens",
+    "usd_per_million_good_tokens": "good_output_tokens",
+}
+MONEY = ["capex_usd", "cost_usd_per_h", "cost_usd_per_month", *TOKENS]
+CONTRACT_COLUMNS = [
+    *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
+    *["gpus", "servers", *POWER, *MONEY],
+]
+MEANS = [*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"]
+FIXED = {"gpus", "servers", "capex_usd"}
+"""What a plan sets is the same in every replication and has no interval."""
+WITH_INTERVAL = [name for name in CONTRACT_COLUMNS if (name in MEANS or name in MONEY) and name not in FIXED]
+
+
+def slo_limits(slo: Mapping[str, Any]) -> dict[str, float]:
+    """The limits that are set: ttft_s, tpot_s, e2e_s -> seconds."""
+    return {name: float(slo[name]) for name in ("ttft_s", "tpot_s", "e2e_s") if slo.get(name) is not None}
+
+
+def summary_columns(axes: Sequence[str], money: bool) -> list[str]:
+    """Column names of summary.csv in order; without any cost there are no money columns."""
+    shown = [name for name in CONTRACT_COLUMNS if money or name not in MONEY]
+    return ["fleet", *axes, *shown, "thin_percentiles", *(f"{name}_ci95" for name in WITH_INTERVAL if name in shown)]
+
+
+def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
+    """One Point per fleet and sweep point, in order of first appearance in *cases*."""
+    points = []
+    for members in group(cases, axes).values():
+        first = members[0]
+        finished = [case for case in members if case.status == "ok"]
+        places = {axis: _scalar(first.axes.get(axis)) for axis in axes}
+        row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
+        if finished:
+            row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
+        points.append(Point(first.fleet, places, tuple(finished), row))
+    return points
+
+
+def _scalar(value: Any) -> Any:
+    """A sweep value that is a list or a mapping, as text."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _empty(first: FinishedCase, finished: Sequence[FinishedCase]) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, "thin_percentiles"])
+    for name in ("gpus", "servers", "capex_usd"):
+        row[name] = first.metrics.get(name)
+    status = "ok" if finished else first.status
+    return row | {"status": status, "reason": "" if finished else first.reason, "replications": len(finished)}
+
+
+def _numbers(cases: Sequence[FinishedCase], name: str) -> list[float]:
+    """The metric in every replication that has it."""
+    values = [case.metrics.get(name) for case in cases]
+    return [value for value in values if value is not None and not isnan(value)]
+
+
+def _means(cases: Sequence[FinishedCase]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name in MEANS:
+        values = _numbers(cases, name)
+        if values:
+            same = all(value == values[0] for value in values)
+            row[name] = values[0] if same else mean(values)
+            row[f"{name}_ci95"] = half_width(values)
+    return row
+
+
+def _verdicts(cases: Sequence[FinishedCase], slo: Mapping[str, Any]) -> dict[str, Any]:
+    """The SLO is met if the mean share of good requests reaches the target; one overloaded run marks the point."""
+    attained = _numbers(cases, "slo_attainment")
+    met = mean(attained) >= slo["attainment"] if attained and slo_limits(slo) else None
+    limits = Counter(case.metrics.get("limited_by") or "" for case in cases)
+    thin = dict.fromkeys(name for case in cases for name in case.metrics.get("thin_percentiles") or ())
+    return {
+        "meets_slo": met,
+        "overloaded": any(case.metrics.get("overloaded") for case in cases),
+        "limited_by": limits.most_common(1)[0][0],
+        "thin_percentiles": " ".join(thin),
+    }
+
+
+def replication_costs(point: Point, tokens: str = "output_tokens") -> list[float]:
+    """USD per million tokens of each replication, empty without a cost."""
+    pairs = [(case.metrics.get("cost_usd"), case.metrics.get(tokens)) for case in point.cases]
+    return [ratio([usd], [count / 1e6])[0] for usd, count in pairs if usd is not None and count is not None]
+
+
+def _money(cases: Sequence[FinishedCase]) -> dict[str, Any]:
+    if any(case.metrics.get("cost_usd") is None for case in cases):
+        return {}
+    usd = [float(case.metrics["cost_usd"]) for case in cases]
+    hours = [float(case.metrics["window_h"]) for case in cases]
+    rates = [ratio([amount], [length])[0] for amount, length in zip(usd, hours, strict=True)]
+    row: dict[str, Any] = {}
+    for name, factor in (("cost_usd_per_h", 1.0), ("cost_usd_per_month", HOURS_PER_MONTH)):
+        values = [factor * rate for rate in rates]
+        row |= {name: mean(values), f"{name}_ci95": half_width(values)}
+    for name, tokens in TOKENS.items():
+        millions = [case.metrics[tokens] / 1e6 for case in cases]
+        row[name], row[f"{name}_ci95"] = ratio(usd, millions)
+    return row

@@ -1,0 +1,307 @@
+"""The answer in a sentence, where it holds, and what qualifies it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.report.cases import Point, fleets_of, has_money
+from sim.report.statistics import differ
+from sim.report.summary import replication_costs, slo_limits
+from sim.report.sweep import Sweep, sweep_of
+from sim.report.text import listing, percent, place, seconds, span, usd
+
+COST = "usd_per_million_output_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a planner may take away."""
+
+    headline: str
+    findings: tuple[str, ...]
+    """Range of validity, significance, limits: one sentence or two each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One place on the axis where two fleets or more are fit: the cheapest and the next."""
+
+    value: Any
+    winner: Point
+    second: Point
+    certain: bool | None
+    """Whether the 95 % interval of the paired difference excludes zero; None with one replication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All fleets at one setting of the other axes."""
+
+    sweep: Sweep
+    setting: str
+    points: tuple[Point, ...]
+    goal: str
+    """`meets the SLO`, or `keeps up` without one."""
+
+    def fit(self, fleet: str) -> list[Any]:
+        """Where the fleet meets the SLO, in the order of the axis."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.good]
+
+    def at(self, value: Any) -> list[Point]:
+        """Fleets that meet the SLO there."""
+        return [point for point in self.points if point.good and self.sweep.value(point) == value]
+
+    @property
+    def fleets(self) -> list[str]:
+        """Those that could run."""
+        return fleets_of(self.points)
+
+    def where(self, values: Sequence[Any]) -> str:
+        """The *values* of the axis in words."""
+        return span(self.sweep.axis, values, self.sweep.values)
+
+    @property
+    def contests(self) -> list[Contest]:
+        """Every place where two fleets or more are fit and have a cost, in order."""
+        found = []
+        for value in self.sweep.values:
+            rivals = [point for point in self.at(value) if point.number(COST) is not None]
+            if len(rivals) > 1:
+                first, second = sorted(rivals, key=lambda point: point.number(COST) or 0.0)[:2]
+                certain = differ(replication_costs(first), replication_costs(second))
+                found.append(Contest(value, first, second, certain))
+        return found
+
+
+def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> Verdict:
+    """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
+    sweep = sweep_of(points, axes)
+    goal = "meets the SLO" if slo_limits(slo) else "keeps up with the load"
+    comparisons = [
+        Comparison(
+            sweep, setting, tuple(p for line in sweep.lines if line.setting == setting for p in line.points), goal
+        )
+        for setting in sweep.settings
+    ]
+    heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part) for part in comparisons]
+    headline = " ".join(heads) if heads else "No fleet can run this."
+    findings = [line for part in comparisons for line in _findings(part)]
+    findings += _infeasible(points)
+    if comparisons:
+        findings.insert(0, _validity(sweep, points))
+    return Verdict(headline, tuple(findings))
+
+
+def _headline(part: Comparison) -> str:
+    if len(part.fleets) == 1:
+        return _alone(part, part.fleets[0])
+    if not any(part.fit(fleet) for fleet in part.fleets):
+        return f"{_none(part.fleets)} {part.goal}{_anywhere(part)}.{_nearest(part)}"
+    contests = part.contests
+    if not contests:
+        return _by_reach(part)
+    return f"{_cheapest(part, contests)} {_beyond(part)}".strip()
+
+
+def _alone(part: Comparison, fleet: str) -> str:
+    fit = part.fit(fleet)
+    if not fit:
+        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}.{_nearest(part)}"
+    best = next(point for point in reversed(part.points) if point.good)
+    cost = _cost(best)
+    if part.sweep.single:
+        return f"{fleet} {part.goal}{f' at {cost} per million output tokens' if cost else ''}."
+    missed = [value for value in part.sweep.values if value not in fit]
+    price = f"; a million output tokens costs {cost} at {place(part.sweep.axis, fit[-1])}" if cost else ""
+    rest = f" It does not at {part.where(missed)}." if missed else ""
+    return f"{fleet} {part.goal} at {part.where(fit)}{price}.{rest}"
+
+
+def _by_reach(part: Comparison) -> str:
+    """Without a cost, or with no place where two fleets are fit: who reaches how far, and who answers sooner there."""
+    texts = []
+    for fleet in part.fleets:
+        fit = part.fit(fleet)
+        where = "" if part.sweep.single else f" at {part.where(fit)}" if fit else ""
+        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.good), None)
+        cost = f" ({_cost(last)} per million output tokens)" if last and _cost(last) else ""
+        texts.append(f"{fleet} {part.goal}{where}{cost}" if fit else f"{fleet} {_negated(part.goal)}{_anywhere(part)}")
+    shared = [value for value in part.sweep.values if len(part.at(value)) > 1]
+    if not shared:
+        return f"{'; '.join(texts)}."
+    ranked = sorted(part.at(shared[-1]), key=lambda point: point.number("ttft_s_p95") or 0.0)
+    times = " against ".join(f"{seconds(point.number('ttft_s_p95') or 0.0)} ({point.fleet})" for point in ranked[:2])
+    there = "" if part.sweep.single else f" at {place(part.sweep.axis, shared[-1])}"
+    return f"{'; '.join(texts)}. Their p95 time to first token{there} is {times}."
+
+
+def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
+    """Who is cheaper where: neighbouring places with the same winner are one clause."""
+    decided = [contest for contest in contests if contest.certain is not False]
+    winners = list(dict.fromkeys(contest.winner.fleet for contest in decided))
+    if not decided:
+        return (
+            f"{_names(part)} cost the same per million output tokens within the 95 % interval{_shared(part, contests)}."
+        )
+    clauses = []
+    for winner in winners:
+        won = [contest for contest in decided if contest.winner.fleet == winner]
+        whole = len(won) == len(contests)
+        where = _shared(part, contests) if whole else f" at {part.where([contest.value for contest in won])}"
+        clauses.append(f"{winner} is {_comparative(part)} per million output tokens{where}: {_quote(part, won[-1])}")
+    return "; ".join(clauses) + "."
+
+
+def _quote(part: Comparison, contest: Contest) -> str:
+    low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
+    there = "" if part.sweep.single else f" at {place(part.sweep.axis, contest.value)}"
+    return f"{usd(low)} against {usd(high)}{there} ({percent(1 - low / high)} less)"
+
+
+def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
+    several = "both" if len(part.fleets) == 2 else "two or more"
+    verb = "meet the SLO" if "SLO" in part.goal else "keep up"
+    if part.sweep.single:
+        return f", and {several} {verb}"
+    return f" wherever {several} {verb} ({part.where([contest.value for contest in contests])})"
+
+
+def _nearest(part: Comparison) -> str:
+    """The point with the largest share of good requests, where none has enough."""
+    best = max(part.points, key=lambda point: point.number("slo_attainment") or 0.0)
+    share = best.number("slo_attainment")
+    if share is None:
+        return ""
+    there = "" if part.sweep.single else f" at {place(part.sweep.axis, part.sweep.value(best))}"
+    return f" It comes nearest with {best.fleet}{there}: {percent(share)} of the requests are within its limits."
+
+
+def _beyond(part: Comparison) -> str:
+    """Where one fleet alone, or none, meets the SLO."""
+    texts = []
+    for fleet in part.fleets:
+        alone = [value for value in part.sweep.values if [point.fleet for point in part.at(value)] == [fleet]]
+        if alone:
+            texts.append(f"At {part.where(alone)} only {fleet} {part.goal}.")
+    nowhere = [value for value in part.sweep.values if not part.at(value)]
+    if nowhere:
+        texts.append(f"At {part.where(nowhere)} {_none(part.fleets).lower()} does.")
+    return " ".join(texts)
+
+
+def _findings(part: Comparison) -> list[str]:
+    lead = f"At {part.setting}: " if part.setting else ""
+    found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
+    found.append(_significance(part))
+    found.append(_at_full_use(part))
+    overloaded = [point for point in part.points if point.row["overloaded"]]
+    if overloaded:
+        names = [
+            f"{fleet}{_at(part, [part.sweep.value(point) for point in overloaded if point.fleet == fleet])}"
+            for fleet in fleets_of(overloaded)
+        ]
+        found.append(
+            f"Overloaded: {'; '.join(names)}. Latencies there grow with the simulated time and are no steady values."
+        )
+    return [lead + line for line in found if line]
+
+
+def _reach(part: Comparison, fleet: str) -> str:
+    """How far the fleet goes, what a token costs there and what stops it."""
+    points = [point for point in part.points if point.fleet == fleet]
+    fit = [point for point in points if point.good]
+    missed = [point for point in points if not point.good]
+    if not fit:
+        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}."
+    last = fit[-1]
+    cost = f", {_cost(last)} per million output tokens there" if _cost(last) else ""
+    numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
+    edge = (
+        f" (the limit lies between that and {place(part.sweep.axis, part.sweep.value(missed[0]))})" if numeric else ""
+    )
+    return f"{fleet} {part.goal}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
+
+
+def _significance(part: Comparison) -> str:
+    contests = part.contests
+    if not contests:
+        return ""
+    if all(contest.certain is None for contest in contests):
+        return "One replication: the costs carry no interval, and small differences may be chance."
+    unsure = [contest.value for contest in contests if not contest.certain]
+    if not unsure:
+        return "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."
+    return f"Within the 95 % interval the costs do not differ{_at(part, unsure)}."
+
+
+def _at_full_use(part: Comparison) -> str:
+    """Each fleet at its own cheapest fit point: what counts when one buys as many as the load needs."""
+    if part.sweep.single or len(part.fleets) < 2:
+        return ""
+    best = [
+        min(fit, key=lambda point: point.number(COST) or 0.0)
+        for fleet in part.fleets
+        if (fit := [point for point in part.points if point.fleet == fleet and point.good and point.number(COST)])
+    ]
+    if len(best) < 2:
+        return ""
+    best.sort(key=lambda point: point.number(COST) or 0.0)
+    parts = [f"{point.fleet} {_cost(point)} ({place(part.sweep.axis, part.sweep.value(point))})" for point in best]
+    return (
+        f"Each at its own cheapest point within these limits, per million output tokens: {listing(parts)}. "
+        "This counts where a larger load is shared by several such fleets."
+    )
+
+
+def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
+    replications = max(point.row["replications"] for point in points)
+    runs = f"{replications} replications each" if replications > 1 else "one run each"
+    prices = " and these prices" if has_money(points) else ""
+    if sweep.single:
+        return f"Holds for this one load ({runs}), this workload{prices}."
+    where = span(sweep.axis, sweep.values, sweep.values)
+    return (
+        f"Holds for the simulated points ({where}; {runs}), this workload{prices}. "
+        "Nothing is claimed between or beyond the points."
+    )
+
+
+def _infeasible(points: Sequence[Point]) -> list[str]:
+    reasons: dict[tuple[str, str], None] = {(p.fleet, p.row["reason"]): None for p in points if not p.ok}
+    return [
+        f"{fleet} cannot run{' everywhere' if _runs(points, fleet) else ''}: {reason}." for fleet, reason in reasons
+    ]
+
+
+def _runs(points: Sequence[Point], fleet: str) -> bool:
+    return any(point.ok for point in points if point.fleet == fleet)
+
+
+def _at(part: Comparison, values: Sequence[Any]) -> str:
+    return "" if part.sweep.single else f" at {part.where(values)}"
+
+
+def _anywhere(part: Comparison) -> str:
+    return "" if part.sweep.single else f" at any simulated point ({part.where(part.sweep.values)})"
+
+
+def _names(part: Comparison) -> str:
+    return listing(part.fleets)
+
+
+def _none(fleets: Sequence[str]) -> str:
+    return "Neither fleet" if len(fleets) == 2 else "No fleet"
+
+
+def _comparative(part: Comparison) -> str:
+    return "cheaper" if len(part.fleets) == 2 else "cheapest"
+
+
+def _negated(goal: str) -> str:
+    verb, _, rest = goal.partition(" ")
+    return f"does not {verb.rstrip('s')} {rest}"
+
+
+def _cost(point: Point) -> str:
+    value = point.number(COST)
+    return "" if value is None else usd(value)
