@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from sim.catalog.value import Value
 from sim.records import RequestTable
 from sim.spec import Spec
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
-from sim.workload.lengths import Fixed, Geometric, Lengths, Lognormal, Uniform
+from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
+from sim.workload.published import Table, hourly_table, length_table
 from sim.workload.streams import Streams, uniforms
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
 
@@ -51,9 +53,21 @@ class Workload(Spec):
         return not (self.arrivals.random or self.lengths.prompt.random or self.lengths.output.random)
 
     def verify(self) -> None:
-        """Read the files it names. Raises TraceError with all that is wrong in a trace."""
+        """Read the files it names. Raises TraceError with all that is wrong in a trace, UnknownId."""
         if self.trace is not None:
             self.trace.reading()
+        self.facts()
+
+    def facts(self) -> list[tuple[str, Value]]:
+        """The published statistics that it draws from, with their places in the workload. Raises UnknownId."""
+        tables: list[tuple[str, Table]] = []
+        if isinstance(self.arrivals, Profile) and self.arrivals.shape is not None:
+            tables.append(("arrivals.shape", hourly_table(self.arrivals.shape)))
+        if self.lengths is not None:
+            for name, length in (("prompt", self.lengths.prompt), ("output", self.lengths.output)):
+                if isinstance(length, Empirical):
+                    tables.append((f"lengths.{name}.table", length_table(length.table)))
+        return [(place, table.mean_value()) for place, table in tables]
 
     def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
         """All requests that arrive before *horizon_s* (None: all there are), in arrival order.
@@ -115,6 +129,7 @@ __all__ = [
     "ClosedLoop",
     "Constant",
     "CsvTrace",
+    "Empirical",
     "Fixed",
     "Gamma",
     "Geometric",

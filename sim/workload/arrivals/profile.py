@@ -1,6 +1,5 @@
 """Arrivals whose rate changes with the hour."""
 
-from functools import cached_property
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -10,6 +9,7 @@ from pydantic import Field, model_validator
 from sim.spec import NonNegative, Positive
 from sim.units import SECONDS_PER_HOUR
 from sim.workload.arrivals.renewal import Renewal
+from sim.workload.published import hourly_table
 
 
 class Profile(Renewal):
@@ -20,24 +20,30 @@ class Profile(Renewal):
     """
 
     process: Literal["profile"]
-    hourly_rps: Annotated[tuple[NonNegative, ...], Field(min_length=1)]
+    hourly_rps: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
     """Requests per second in each hour; the first hour begins at time 0. 24 values are a day, 168 a week."""
+    shape: str | None = None
+    """Instead of `hourly_rps`: an id in data/workloads with hourly rates (servegen-m-small); needs `rate_rps`."""
     rate_rps: Positive | None = None
-    """Mean over the profile. With it `hourly_rps` gives only the shape and is scaled to this mean."""
+    """Mean over the profile, to which the hours are scaled. Left out: the hours as they are given."""
 
     @model_validator(mode="after")
-    def _some_hour_has_requests(self) -> Self:
-        if max(self.hourly_rps) == 0:
+    def _hours_have_requests(self) -> Self:
+        if (self.hourly_rps is None) == (self.shape is None):
+            raise ValueError("needs one of hourly_rps and shape" + ("" if self.shape is None else ", not both"))
+        if self.shape is not None and self.rate_rps is None:
+            raise ValueError("shape is only a shape: rate_rps must give its mean")
+        if self.hourly_rps is not None and max(self.hourly_rps) == 0:
             raise ValueError("hourly_rps must have an hour with a rate above 0")
         return self
 
     def mean_rate_rps(self) -> float:
-        """Requests per second over whole profiles."""
-        return self.rate_rps or float(np.mean(self.hourly_rps))
+        """Requests per second over whole profiles. Raises UnknownId."""
+        return float(np.mean(self._hours()[0]))
 
     def at_s(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
         """When so many requests are expected to have come [s]."""
-        rates, expected = self._hours
+        rates, expected = self._hours()
         rounds, rest = np.divmod(clock, expected[-1])
         # Hours without requests end where they begin; the last such place is the beginning of an hour that has some.
         hour = np.searchsorted(expected[:-1], rest, side="right") - 1
@@ -47,15 +53,15 @@ class Profile(Renewal):
         ) / rates[hour]
         return times_s
 
-    @cached_property
     def _hours(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Rate in each hour, and requests expected before each hour and in the whole profile."""
-        shape = np.array(self.hourly_rps)
-        rates = shape * (self.mean_rate_rps() / shape.mean())
+        rates = np.array(hourly_table(self.shape).rates if self.shape is not None else self.hourly_rps, np.float64)
+        if self.rate_rps is not None:
+            rates *= self.rate_rps / rates.mean()
         return rates, np.concatenate([[0.0], np.cumsum(rates * SECONDS_PER_HOUR)])
 
     def describe(self) -> str:
-        """Half a sentence."""
-        hours = len(self.hourly_rps)
-        peak = self.mean_rate_rps() * max(self.hourly_rps) / np.mean(self.hourly_rps)
-        return f"Poisson arrivals over {hours} hourly rates, mean {self.mean_rate_rps():g}, peak {peak:g} requests/s"
+        """Half a sentence. Raises UnknownId."""
+        rates = self._hours()[0]
+        name = f"{len(rates)} hourly rates" + (f" of {self.shape}" if self.shape else "")
+        return f"Poisson arrivals over {name}, mean {rates.mean():.4g}, peak {rates.max():.4g} requests/s"

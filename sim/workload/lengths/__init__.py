@@ -9,12 +9,13 @@ from typing import Annotated
 from pydantic import Field
 
 from sim.spec import Spec
+from sim.workload.lengths.empirical import Empirical
 from sim.workload.lengths.fixed import Fixed
 from sim.workload.lengths.geometric import Geometric
 from sim.workload.lengths.lognormal import Lognormal
 from sim.workload.lengths.uniform import Uniform
 
-Length = Annotated[Fixed | Uniform | Lognormal | Geometric, Field(discriminator="distribution")]
+Length = Annotated[Fixed | Uniform | Lognormal | Geometric | Empirical, Field(discriminator="distribution")]
 
 
 class Lengths(Spec):
@@ -26,4 +27,4 @@ class Lengths(Spec):
     """Output tokens; the answer always has exactly as many."""
 
 
-__all__ = ["Fixed", "Geometric", "Length", "Lengths", "Lognormal", "Uniform"]
+__all__ = ["Empirical", "Fixed", "Geometric", "Length", "Lengths", "Lognormal", "Uniform"]

@@ -38,8 +38,7 @@ class AzureTrace(TraceFile):
 
 def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
     """Dates with up to nine decimals; a UTC offset of zero may follow."""
-    dates = [text.strip().removesuffix("+00:00") for text in texts]
-    stamps = np.array([date if STAMP.fullmatch(date) else "NaT" for date in dates], dtype="datetime64[ns]")
+    stamps = _stamps([text.strip().removesuffix("+00:00") for text in texts])
     wrong = np.isnat(stamps)
     faults.add_rows(
         np.flatnonzero(wrong),
@@ -50,3 +49,19 @@ def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults)
     elapsed_s: NDArray[np.float64] = (stamps - (first[0] if len(first) else stamps[0])).astype(np.int64) / NANOSECONDS
     columns.check_order(np.where(wrong, np.nan, elapsed_s), texts, "TIMESTAMP", lines, faults)
     return elapsed_s
+
+
+def _stamps(dates: list[str]) -> NDArray[np.datetime64]:
+    """NaT for what is no date; a 30th of February is found only one by one."""
+    formed = [date if STAMP.fullmatch(date) else "NaT" for date in dates]
+    try:
+        return np.array(formed, dtype="datetime64[ns]")
+    except ValueError:
+        return np.array([_stamp(date) for date in formed])
+
+
+def _stamp(date: str) -> np.datetime64:
+    try:
+        return np.datetime64(date, "ns")
+    except ValueError:
+        return np.datetime64("NaT", "ns")

@@ -72,6 +72,6 @@ def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional:
         complaints.append(f"missing {kind} {name!r}" + (f"; is {nearest[0]!r} meant?" if nearest else ""))
         unknown = [other for other in unknown if other not in nearest]
     for name in unknown:
-        nearest = get_close_matches(name, [*required, *optional], 1)
+        nearest = get_close_matches(name, [other for other in (*required, *optional) if other not in found], 1)
         complaints.append(f"unknown {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
     return complaints

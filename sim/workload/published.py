@@ -1,0 +1,105 @@
+"""Published statistics of real traffic: data/workloads/<id>.yaml."""
+
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from sim.catalog.catalog import UnknownId, data_root
+from sim.catalog.value import Sourced, Value
+from sim.spec import Fraction, NonNegative, Positive, Spec
+from sim.yamlio import read
+
+
+class Table(Sourced):
+    """Something published as more than one number, with its mean."""
+
+    mean: Positive
+
+    def mean_value(self) -> Value:
+        """The mean with the table's provenance."""
+        return Value(value=self.mean, **{name: getattr(self, name) for name in Sourced.model_fields})
+
+
+class Quantiles(Table):
+    """A length's distribution; between the points of the table it is a straight line.
+
+    The mean [tokens] is that of the requests themselves, not of the table.
+    """
+
+    quantiles: Annotated[tuple[tuple[Fraction, Positive], ...], Field(min_length=2)]
+    """Cumulative probability from 0 to 1 and the tokens there, both never falling."""
+
+    @model_validator(mode="after")
+    def _rises_from_0_to_1(self) -> Self:
+        probabilities, tokens = zip(*self.quantiles, strict=True)
+        if (probabilities[0], probabilities[-1]) != (0, 1):
+            raise ValueError("quantiles must begin at probability 0 and end at 1")
+        if list(probabilities) != sorted(probabilities) or list(tokens) != sorted(tokens):
+            raise ValueError("neither probabilities nor tokens may fall")
+        return self
+
+    def at(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Tokens at the cumulative probabilities *u*."""
+        table = np.array(self.quantiles)
+        tokens: NDArray[np.float64] = np.interp(u, table[:, 0], table[:, 1])
+        return tokens
+
+
+class HourlyRates(Table):
+    """Requests per second in each hour of a day or a week."""
+
+    rates: Annotated[tuple[NonNegative, ...], Field(min_length=1)]
+
+
+class Published(Spec):
+    """What is known of one service's traffic. Lengths of prompts and answers are given apart, not their correlation."""
+
+    id: str
+    name: str
+    requests: Value | None = None
+    """Requests that the statistics rest on."""
+    rate_rps: Value | None = None
+    interarrival_cv: Value | None = None
+    """Standard deviation over mean of the gaps between arrivals."""
+    prompt_tokens: Quantiles | None = None
+    output_tokens: Quantiles | None = None
+    total_tokens: Quantiles | None = None
+    """Prompt and output together, where that is all that was published."""
+    hourly_rps: HourlyRates | None = None
+
+
+@lru_cache
+def published(id: str) -> Published:
+    """The statistics with this id. Raises UnknownId."""
+    known = published_ids()
+    if id not in known:
+        raise UnknownId("workload", id, tuple(get_close_matches(id, known)))
+    return Published.model_validate(read(data_root() / "workloads" / f"{id}.yaml").data)
+
+
+def published_ids() -> list[str]:
+    """All ids in data/workloads."""
+    return sorted(file.stem for file in (data_root() / "workloads").glob("*.yaml"))
+
+
+def length_table(name: str) -> Quantiles:
+    """The table that *name*, `<id>/prompt`, `<id>/output` or `<id>/total`, stands for. Raises UnknownId."""
+    id, _, part = name.partition("/")
+    of = published(id)
+    tables = {"prompt": of.prompt_tokens, "output": of.output_tokens, "total": of.total_tokens}
+    table = tables.get(part)
+    if table is None:
+        raise UnknownId("length table", name, tuple(f"{id}/{key}" for key in tables if tables[key]))
+    return table
+
+
+def hourly_table(id: str) -> HourlyRates:
+    """The hourly rates of the statistics with this id. Raises UnknownId."""
+    hourly = published(id).hourly_rps
+    if hourly is None:
+        raise UnknownId("hourly profile", id, tuple(other for other in published_ids() if published(other).hourly_rps))
+    return hourly

@@ -1,0 +1,245 @@
+"""Trace readers: small typed-in files of each format, and one clear line for each thing that can be wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from sim.workload.traces import Trace, TraceError
+
+TRACE: TypeAdapter[Trace] = TypeAdapter(Trace)
+
+CSV = "arrival_s,prompt_tokens,output_tokens\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+LIKE = "TIMESTAMP must look like 2023-11-16 18:17:03.97996"
+
+Open = Callable[..., Trace]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Open:
+    """Write a file and open it as a trace; the file's name is `t`."""
+
+    def open_trace(format: str, text: str | bytes, **fields: object) -> Trace:
+        path = tmp_path / "t"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return TRACE.validate_python({"path": str(path), "format": format, **fields})
+
+    return open_trace
+
+
+@pytest.fixture
+def complaints(trace: Open, tmp_path: Path) -> Callable[..., list[str]]:
+    """What is said about a wrong file, `line: message` each."""
+
+    def complain(format: str, text: str | bytes, **fields: object) -> list[str]:
+        with pytest.raises(TraceError) as caught:
+            trace(format, text, **fields).reading()
+        assert {path for path, _, _ in caught.value.errors} == {str(tmp_path / "t")}
+        return str(caught.value).replace(f"{tmp_path / 't'}:", "").splitlines()
+
+    return complain
+
+
+def mooncake(*rows: dict[str, object]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def row(timestamp: float, prompt: int, output: int, ids: object) -> dict[str, object]:
+    return {"timestamp": timestamp, "input_length": prompt, "output_length": output, "hash_ids": ids}
+
+
+def test_csv_times_are_as_given(trace: Open) -> None:
+    requests = trace("csv", CSV + "1.5,10,20\n1.5,3,1\n\n2.25,7,9\n").requests(None)
+    assert requests.arrived_s.tolist() == [1.5, 1.5, 2.25]
+    assert requests.prompt_tokens.tolist() == [10, 3, 7]
+    assert requests.output_tokens.tolist() == [20, 1, 9]
+    assert requests.priority is None
+    assert requests.block_hashes is None
+
+
+def test_csv_columns_may_stand_in_any_order_and_priorities_have_either_sign(trace: Open) -> None:
+    text = "\ufeffpriority, output_tokens ,arrival_s,prompt_tokens\r\n-1,2,0,3.0\r\n4,5,6e0,7\r\n"
+    requests = trace("csv", text).requests(None)
+    assert requests.priority is not None
+    assert requests.priority.tolist() == [-1, 4]
+    assert (requests.arrived_s.tolist(), requests.prompt_tokens.tolist()) == ([0.0, 6.0], [3, 7])
+
+
+@given(
+    gaps=st.lists(st.floats(0, 1e6), min_size=1),
+    rate_scale=st.floats(0.01, 100),
+    limit=st.integers(1, 50),
+    horizon_s=st.floats(0, 1e6),
+)
+def test_limit_rate_and_horizon_work_together(
+    tmp_path_factory: pytest.TempPathFactory, gaps: list[float], rate_scale: float, limit: int, horizon_s: float
+) -> None:
+    times = np.cumsum(gaps)
+    path = tmp_path_factory.mktemp("trace") / "t.csv"
+    path.write_text(CSV + "".join(f"{time!r},{index + 1},1\n" for index, time in enumerate(times.tolist())))
+    fields = {"path": str(path), "format": "csv", "rate_scale": rate_scale, "limit": limit}
+    requests = TRACE.validate_python(fields).requests(horizon_s)
+    expected = times[:limit] / rate_scale
+    assert requests.arrived_s.tolist() == expected[expected < horizon_s].tolist()
+    assert requests.prompt_tokens.tolist() == list(range(1, len(requests.arrived_s) + 1))
+
+
+def test_a_file_that_has_changed_is_read_again(trace: Open) -> None:
+    assert len(trace("csv", CSV + "0,1,1\n").requests(None).arrived_s) == 1
+    assert len(trace("csv", CSV + "0,1,1\n1,1,1\n").requests(None).arrived_s) == 2
+
+
+def test_azure_dates_become_seconds_after_the_first(trace: Open) -> None:
+    text = (
+        AZURE
+        + "2023-11-16 23:59:59.9799600,374,44\r\n2023-11-17 00:00:00.0800601,396,109\r\n2023-11-17 00:00:02,1,1\r\n"
+    )
+    requests = trace("azure", text).requests(None)
+    assert requests.arrived_s == pytest.approx([0, 0.1001001, 2.02004], abs=1e-12)
+    assert (requests.prompt_tokens.tolist(), requests.output_tokens.tolist()) == ([374, 396, 1], [44, 109, 1])
+
+
+def test_azure_dates_may_carry_a_utc_offset_of_zero(trace: Open) -> None:
+    text = AZURE + "2024-05-10 00:00:00.009930+00:00,5,5\n2024-05-10 00:00:01+00:00,5,5\n"
+    assert trace("azure", text).requests(None).arrived_s == pytest.approx([0, 0.99007])
+
+
+def test_mooncake_milliseconds_become_seconds_and_only_whole_blocks_have_ids(trace: Open) -> None:
+    text = mooncake(row(500, 10, 3, [7, 8, 9]), row(500.5, 8, 1, [7, 8]), row(2000, 11, 2, [7, 8]), row(2000, 2, 2, []))
+    requests = trace("mooncake", text, hash_block_tokens=4).requests(None)
+    assert requests.arrived_s.tolist() == [0.5, 0.5005, 2.0, 2.0]
+    assert requests.block_hashes == [(7, 8), (7, 8), (7, 8), ()]
+    assert requests.hash_block_tokens == 4
+
+
+def test_mooncake_blocks_have_512_tokens_unless_said_otherwise(trace: Open) -> None:
+    requests = trace("mooncake", mooncake(row(0, 6758, 500, list(range(14))))).requests(None)
+    assert requests.block_hashes == [tuple(range(13))]
+    assert requests.hash_block_tokens == 512
+
+
+def test_burstgpt_failures_are_left_out_and_counted(trace: Open) -> None:
+    text = BURSTGPT + (
+        "5,ChatGPT,472,0,472,Conversation log\n"
+        "45,ChatGPT,1087,230,1317,Conversation log\n"
+        "118,GPT-4,417,276,693,API log\n"
+    )
+    reading = trace("burstgpt", text).reading()
+    assert reading.requests.arrived_s.tolist() == [0.0, 73.0]
+    assert reading.requests.prompt_tokens.tolist() == [1087, 417]
+    assert reading.requests.output_tokens.tolist() == [230, 276]
+    assert reading.notes == ("t: 1 of 3 requests have no response tokens (failures); left out",)
+
+
+def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: Open) -> None:
+    header = "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    reading = trace("burstgpt", header + "5,3,1.5,ChatGPT,472,18,490,Conversation log\n").reading()
+    assert (reading.requests.arrived_s.tolist(), reading.notes) == ([0.0], ())
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "expected"),
+    [
+        ("csv", "", [" is empty; its first line must name the columns arrival_s,prompt_tokens,output_tokens"]),
+        ("csv", CSV, [" holds no requests"]),
+        ("csv", CSV + "2,1,1\n1,1,1\n", ["3: not sorted: arrival_s 1 comes after 2 (line 2)"]),
+        ("csv", CSV + "nan,1,1\n", ["2: arrival_s must be a number, not 'nan'"]),
+        ("csv", CSV + "0,1,1\n\ninf,1,1\n", ["4: arrival_s must be a number, not 'inf'"]),
+        ("csv", CSV + "-1,1,1\n", ["2: arrival_s must not be negative: -1"]),
+        ("csv", CSV + "0,0,1\n", ["2: prompt_tokens must be a whole number of at least 1, not 0"]),
+        ("csv", CSV + "0,1,2.5\n", ["2: output_tokens must be a whole number of at least 1, not 2.5"]),
+        ("csv", CSV + "0,1,1e300\n", ["2: output_tokens must be a whole number of at least 1, not 1e300"]),
+        ("csv", CSV + "0,,1\n", ["2: prompt_tokens must be a number, not empty"]),
+        ("csv", CSV + "0,1,1\n1,ten,1\n", ["3: prompt_tokens must be a number, not 'ten'"]),
+        ("csv", CSV + "0,1\n1,1,1\n2,1,1,\n",
+         ["2: 2 fields where the first line names 3", "4: 4 fields where the first line names 3"]),
+        ("csv", CSV + '0,1,"1\n', ["2: at or after this line: unexpected end of data"]),
+        ("csv", b"\xff\xfe\x00", [" is no UTF-8 text"]),
+        ("csv", CSV.replace("prompt", "promt"), ["1: missing column 'prompt_tokens'; is 'promt_tokens' meant?"]),
+        ("csv", "arrival_s,prompt_tokens\n", ["1: missing column 'output_tokens'"]),
+        ("csv", CSV[:-1] + ",prority\n", ["1: unknown column 'prority'; did you mean 'priority'?"]),
+        ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' stands twice"]),
+        ("csv", AZURE, ["1: the first line must name the columns arrival_s,prompt_tokens,output_tokens; it is "
+                        "'TIMESTAMP,ContextTokens,GeneratedTokens'"]),
+        ("csv", CSV[:-1] + ",priority\n0,1,1,0.5\n", ["2: priority must be a whole number, not 0.5"]),
+        ("azure", AZURE + "yesterday,1,1\n", [f"2: {LIKE}, not 'yesterday'"]),
+        ("azure", AZURE + "2023-02-30 00:00:00,1,1\n",
+         [f"2: {LIKE}, not '2023-02-30 00:00:00'"]),
+        ("azure", AZURE + "2023-11-16 18:17:04,1,1\n2023-11-16 18:17:03,1,1\n",
+         ["3: not sorted: TIMESTAMP 2023-11-16 18:17:03 comes after 2023-11-16 18:17:04 (line 2)"]),
+        ("azure", AZURE + "2023-11-16 18:17:04,0,1\n",
+         ["2: ContextTokens must be a whole number of at least 1, not 0"]),
+        ("burstgpt", BURSTGPT + "1,m,5,0,5,l\n", [" holds no request with response tokens"]),
+        ("burstgpt", BURSTGPT + "1,m,0,7,7,l\n", ["2: Request tokens are 0 although there was a response"]),
+        ("burstgpt", BURSTGPT + "1,m,5,-7,7,l\n", ["2: Response tokens must be a whole number of at least 0, not -7"]),
+        ("mooncake", "", [" holds no requests"]),
+        ("mooncake", "\n{\n", ["2: is no JSON: Expecting property name enclosed in double quotes"]),
+        ("mooncake", "[1]\n", ["1: is no JSON object"]),
+        ("mooncake", '{"timestamp": 0, "input_len": 1, "output_length": 1, "hash_ids": [1]}',
+         ["1: missing key 'input_length'; is 'input_len' meant?"]),
+        ("mooncake", mooncake({**row(0, 1, 1, [1]), "chat_id": 1}), ["1: unknown key 'chat_id'"]),
+        ("mooncake", mooncake({**row(0, 1, 1, [1]), "input_length": "1"}),
+         ["1: input_length must be a number, not '\"1\"'"]),
+        ("mooncake", mooncake({**row(0, 1, 1, [1]), "input_length": True}),
+         ["1: input_length must be a number, not 'true'"]),
+        ("mooncake", '{"timestamp": NaN, "input_length": 1, "output_length": 1, "hash_ids": [1]}',
+         ["1: timestamp must be a number, not 'nan'"]),
+        ("mooncake", mooncake(row(5, 1, 1, [1]), row(4, 1, 1, [1])),
+         ["2: not sorted: timestamp 4 comes after 5 (line 1)"]),
+        ("mooncake", mooncake(row(0, 1, 1, "1")), ["1: hash_ids must be a list of whole numbers"]),
+        ("mooncake", mooncake(row(0, 1100, 1, [1])),
+         ["1: 1 hash_ids for 1100 tokens in blocks of 512; is hash_block_tokens right?"]),
+        ("mooncake", mooncake(row(0, 1024, 1, [1, 2, 3])),
+         ["1: 3 hash_ids for 1024 tokens in blocks of 512; is hash_block_tokens right?"]),
+    ],
+)  # fmt: skip
+def test_each_fault_has_its_line_and_its_words(
+    complaints: Callable[..., list[str]], format: str, text: str | bytes, expected: list[str]
+) -> None:
+    assert complaints(format, text) == expected
+
+
+def test_a_time_that_is_no_number_does_not_hide_one_that_comes_too_early(complaints: Callable[..., list[str]]) -> None:
+    assert complaints("csv", CSV + "5,1,1\nnan,1,0\n4,1,1\n") == [
+        "3: arrival_s must be a number, not 'nan'",
+        "3: output_tokens must be a whole number of at least 1, not 0",
+        "4: not sorted: arrival_s 4 comes after 5 (line 2)",
+    ]
+
+
+def test_all_faults_are_found_at_once_and_the_first_20_are_shown(complaints: Callable[..., list[str]]) -> None:
+    found = complaints("csv", CSV + "0,0,x\n" * 1000)
+    assert len(found) == 21
+    assert found[:2] == [
+        "2: output_tokens must be a number, not 'x'",
+        "2: prompt_tokens must be a whole number of at least 1, not 0",
+    ]
+    assert found[-1] == " and 1980 more"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "none.csv")
+    with pytest.raises(TraceError) as caught:
+        TRACE.validate_python({"path": path, "format": "csv"}).requests(None)
+    assert caught.value.errors == [(path, 0, "cannot be read: no such file or directory")]
+
+
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="cannot be read: is a directory"):
+        TRACE.validate_python({"path": str(tmp_path), "format": "csv"}).requests(None)
+
+
+def test_rates_and_descriptions(trace: Open) -> None:
+    many = trace("csv", CSV + "10,1,1\n11,1,1\n14,1,1\n", rate_scale=2.0)
+    assert many.mean_rate_rps() == 1.5
+    assert many.describe() == "3 requests of t at 1.5 requests/s on average"
+    one = trace("csv", CSV + "10,1,1\n")
+    assert one.mean_rate_rps() is None
+    assert one.describe() == "1 request of t at once"
