@@ -17,8 +17,10 @@ from sim.workload import Workload
 class StepTime(Protocol):
     """The only thing that an engine knows about the hardware."""
 
-    window: int | None
-    """Sliding window of the model [tokens], None without one."""
+    @property
+    def window(self) -> int | None:
+        """Sliding window of the model [tokens], None without one."""
+        ...
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""

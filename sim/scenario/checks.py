@@ -1,0 +1,225 @@
+"""What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalog.catalog import Catalog
+from sim.cost import CostError
+from sim.memory import check_parallel
+from sim.scenario.bind import BoundPool, bind
+from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
+from sim.scenario.layers import value_at, with_values
+from sim.scenario.resolve import resolve_fleet
+from sim.scenario.schema import Fleet, Pool, Scenario
+from sim.steptime import Affine, Roofline
+from sim.workload import TraceError
+
+Found = list[Complaint | InputError]
+
+
+def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
+    """Names in raw scenario data that the catalogue does not know, whatever else is wrong with the data."""
+    everywhere = {"model": catalog.model, "quantization": catalog.quantization, "engine": catalog.engine}
+    in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
+    found = list(_unknown(data, (), everywhere))
+    for i, fleet in _mappings(data, "fleets"):
+        place: Place = ("fleets", i)
+        found += _unknown(fleet, place, everywhere)
+        found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
+        for j, pool in _mappings(fleet, "pools"):
+            found += _unknown(pool, (*place, "pools", j), in_pools)
+    return found
+
+
+def _mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = holder.get(key) if isinstance(holder, dict) else None
+    for i, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict):
+            yield i, item
+
+
+def _unknown(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[Complaint]:
+    for key, lookup in lookups.items() if isinstance(holder, dict) else ():
+        if isinstance(name := holder.get(key), str):
+            try:
+                lookup(name)
+            except ValueError as error:
+                yield Complaint((*place, key), str(error).splitlines()[0])
+
+
+def _price_complaints(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    if not isinstance(cost, dict):
+        return
+    yield from _unknown(cost, place, {"price": catalog.offer})
+    quotes = cost.get("quotes")
+    known = {*catalog.ids("gpus"), *catalog.ids("servers")}
+    for item in quotes if isinstance(quotes, dict) else ():
+        if item not in known:
+            yield Complaint(
+                (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
+            )
+
+
+def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
+    """*data* without the places in *found*, so that one mistake does not hide another; None if too little is left."""
+    data = with_values(data, {})
+    for one in found:
+        if one.place[:1] == ("workload",) or not one.place:
+            data["workload"] = _ANY_WORKLOAD
+            continue
+        *above, last = one.place
+        holder = value_at(data, tuple(above))
+        if isinstance(holder, dict):
+            holder.pop(last, None)
+    try:
+        return Scenario.model_validate(data)
+    except ValidationError:
+        return None
+
+
+_ANY_WORKLOAD = {
+    "arrivals": {"process": "burst", "num_requests": 1},
+    "lengths": {side: {"distribution": "fixed", "value": 1} for side in ("prompt", "output")},
+}
+
+
+def scenario_complaints(scenario: Scenario) -> Found:
+    """Contradictions between keys, and what is wrong in the trace."""
+    found: Found = list(_twice((("fleets", i, "name"), fleet.name) for i, fleet in enumerate(scenario.fleets)))
+    for i, fleet in enumerate(scenario.fleets):
+        named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
+        found += _twice(named)
+    if scenario.horizon_s is None and scenario.workload.needs_horizon:
+        found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
+    if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:
+        message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
+        found.append(Complaint(("warmup_s",), message))
+        return found
+    try:
+        scenario.workload.verify()
+    except TraceError as error:
+        return found + [_in_the_trace(*one) for one in error.errors]
+    if scenario.workload.trace is not None:
+        found += _unmeasured(scenario)
+    return found
+
+
+def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:
+    seen: Counter[str] = Counter()
+    for place, name in named:
+        seen[name] += 1
+        if seen[name] == 2:
+            yield Complaint(place, f"the name {name!r} stands twice")
+
+
+def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:
+    shown = Path(path)
+    if shown.is_relative_to(Path.cwd()):
+        shown = shown.relative_to(Path.cwd())
+    if line == 0 and message.startswith("cannot be read"):
+        return Complaint(("workload", "trace", "path"), f"{shown} {message}")
+    return InputError(str(shown), line, "", message)
+
+
+def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
+    """A window in which no request of the trace arrives."""
+    assert scenario.workload.trace is not None
+    arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
+    if len(arrived_s) == 0 or arrived_s[-1] < scenario.warmup_s:
+        key = "warmup_s" if len(arrived_s) else "horizon_s"
+        yield Complaint((key,), "no request of the trace arrives in the measured window")
+
+
+def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
+    """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
+    found: list[Complaint] = []
+    for i, fleet in enumerate(scenario.fleets):
+        pools: list[Complaint] = []
+        for j, pool in enumerate(fleet.pools):
+            pools += _pool_complaints(scenario, fleet, pool, ("fleets", i, "pools", j), catalog)
+        found += pools
+        if not pools:
+            found += _cost_complaints(scenario, i, fleet, catalog)
+    return found
+
+
+def _pool_complaints(
+    scenario: Scenario, fleet: Fleet, pool: Pool, place: Place, catalog: Catalog
+) -> Iterator[Complaint]:
+    try:
+        bound = bind(scenario, fleet, pool, catalog)
+    except ValueError:
+        return  # an unknown id: id_complaints names it
+    yield from _missing(bound, place)
+    yield from _layout_complaints(bound, place)
+    yield from _limit_complaints(bound, place)
+
+
+def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    given = isinstance(pool.steptime, Affine)
+    if given and pool.batching.num_gpu_blocks is not None:
+        return
+    why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"
+    for key, value in (("gpu", pool.gpu), ("model", pool.model)):
+        if value is None:
+            yield Complaint((*place, key), f"is missing: {why}")
+    lacks = [
+        what for what, known in (("overheads", pool.engine.overheads), ("memory", pool.engine.memory)) if not known
+    ]
+    if lacks and isinstance(pool.steptime, Roofline):
+        yield Complaint((*place, "engine"), f"{pool.engine.id} has no known {' and '.join(lacks)} to compute with")
+
+
+def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    if pool.model is not None and pool.quantization is not None:
+        for text in check_parallel(pool.model, pool.quantization, pool.layout):
+            key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
+            yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
+    server, ranks = pool.server, pool.layout.tensor_parallel_size
+    if server is None:
+        return
+    slots = int(server.gpu_slots.value)
+    if ranks > slots:
+        yield Complaint((*place, "tensor_parallel_size"), f"{ranks} ranks do not fit the {slots} slots of {server.id}")
+    if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
+        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
+
+
+def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Limits that vLLM refuses to start with, the engine's defaults included."""
+    limits, given = pool.batching, pool.spec.batching
+    for key in ("max_num_seqs", "max_num_batched_tokens"):
+        if getattr(limits, key) is None:
+            yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
+    seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+    if (
+        seats is not None
+        and tokens is not None
+        and tokens < seats
+        and None in (given.max_num_seqs, given.max_num_batched_tokens)
+    ):
+        key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
+        yield Complaint(
+            (*place, "batching", key),
+            f"max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); "
+            f"the one left out is {pool.engine.id}'s default",
+        )
+    if pool.model is not None and limits.max_model_len is not None and limits.max_model_len > pool.model.max_context:
+        holder = (*place, "batching") if given.max_model_len is not None else place
+        message = f"{limits.max_model_len} tokens exceed the {pool.model.max_context} that {pool.model.id} was made for"
+        yield Complaint((*holder, "max_model_len"), message)
+
+
+def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
+    try:
+        resolve_fleet(scenario, fleet, catalog)
+    except CostError as error:
+        for path, text in error.problems:
+            steps: Place = tuple(path.split("."))
+            shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
+            stands_at_top = shared and getattr(scenario, str(steps[0])) is not None
+            yield Complaint(steps if stands_at_top else ("fleets", index, *steps), text)

@@ -1,0 +1,226 @@
+"""Mistakes in the input, in plain words: where, what is wrong, and what was probably meant."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputError:
+    """One mistake. `path` is the file, or the option that gave the value; `line` counts from 1, 0: none to blame."""
+
+    path: str
+    line: int
+    where: str
+    """Dotted path of the value, empty if the whole file is meant."""
+    message: str
+
+    def __str__(self) -> str:
+        parts = [f"{self.path}:{self.line}" if self.line else self.path, self.where, self.message]
+        return ": ".join(part for part in parts if part)
+
+
+class ScenarioErrors(ValueError):
+    """All mistakes of one scenario; its text has one line an error."""
+
+    def __init__(self, errors: Iterable[InputError]) -> None:
+        self.errors = list(dict.fromkeys(errors))
+        super().__init__("\n".join(map(str, self.errors)))
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A mistake at a place of the data, before anyone looked up its file and line."""
+
+    place: Place
+    message: str
+
+
+def dotted(place: Place) -> str:
+    """`("fleets", 0, "name")` as `fleets.0.name`."""
+    return ".".join(map(str, place))
+
+
+def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
+    """`; did you mean X`, else the names there are, if they are few enough to help."""
+    names = list(known)
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(str(wrong).lower(), by_lower, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {by_lower[near[0]]}?"
+    return f"; known here: {', '.join(names)}" if 0 < len(names) <= listed else ""
+
+
+def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[Complaint]:
+    """pydantic's findings on *data* as plain sentences at places that exist in the file."""
+    found = []
+    for detail in error.errors(include_url=False):
+        place, kinds = _locate(spec, detail["loc"], data)
+        found.append(_translate(place, kinds, detail))
+    return _of_the_matching_member(found)
+
+
+def _of_the_matching_member(found: list[Complaint]) -> list[Complaint]:
+    """A value that fits no member of a plain union is reported once, by the member that got furthest into it."""
+    first: dict[Place, Complaint] = {}
+    for complaint in found:
+        first.setdefault(complaint.place, complaint)
+    above = {place[:depth] for place in first for depth in range(len(place))}
+    return [complaint for place, complaint in first.items() if place not in above]
+
+
+def _translate(place: Place, kinds: list[Any], detail: ErrorDetails) -> Complaint:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        names = [name for spec in _specs(kinds) for name in spec.model_fields]
+        return Complaint(place, f"unknown key{did_you_mean(place[-1], dict.fromkeys(names), listed=16)}")
+    if kind == "union_tag_invalid":
+        expected = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
+        key = context["discriminator"].strip("'")
+        return Complaint((*place, key), f"unknown {key} {context['tag']!r}{did_you_mean(context['tag'], expected)}")
+    if kind == "union_tag_not_found":
+        key = context["discriminator"].strip("'")
+        return Complaint(place, f"{key} is missing: one of {', '.join(_tags(kinds, key))}")
+    if kind == "literal_error":
+        allowed = [str(choice) for choice in _choices(kinds)]
+        near = did_you_mean(value, allowed)
+        return Complaint(
+            place, f"must be one of {', '.join(allowed)}, not {_show(value)}{near if 'mean' in near else ''}"
+        )
+    return Complaint(place, _sentence(kind, value, context, detail["msg"]))
+
+
+def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> str:
+    shown = _show(value)
+    match kind:
+        case "missing":
+            return "is missing"
+        case "greater_than":
+            return f"must be above {context['gt']:g}, not {shown}"
+        case "greater_than_equal":
+            return f"must be {context['ge']:g} or more, not {shown}"
+        case "less_than":
+            return f"must be below {context['lt']:g}, not {shown}"
+        case "less_than_equal":
+            return f"must be at most {context['le']:g}, not {shown}"
+        case "finite_number":
+            return f"must be a finite number, not {shown}"
+        case "int_from_float" | "int_type" | "int_parsing":
+            return f"a whole number is needed, not {shown}"
+        case "float_type" | "float_parsing":
+            return f"a number is needed, not {shown}"
+        case "bool_type" | "bool_parsing":
+            return f"true or false is needed, not {shown}"
+        case "string_type":
+            return f"text is needed, not {shown}" + (" (put it in quotes)" if isinstance(value, int | float) else "")
+        case "too_short":
+            return (
+                "must not be empty" if context["min_length"] == 1 else f"needs at least {context['min_length']} items"
+            )
+        case "too_long":
+            return f"has more than {context['max_length']} items"
+        case "list_type" | "tuple_type":
+            return f"a list is needed, not {shown}"
+        case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
+            return f"a mapping (key: value) is needed, not {shown}"
+        case "value_error" | "assertion_error":
+            return message.partition(", ")[2]
+        case _:
+            return f"{message[:1].lower()}{message[1:]}, not {shown}"
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tuple[Place, list[Any]]:
+    """The place without pydantic's own marks (union tags, class names), and the types that could stand there.
+
+    For an unknown key these are the types of the mapping that holds it.
+    """
+    place: list[str | int] = []
+    kinds: list[Any] = [spec]
+    for step in loc:
+        kinds = _members(kinds)
+        inside = _children(kinds, step)
+        chosen = [kind for kind in _specs(kinds) if _is_mark(kind, step)]
+        held = isinstance(data, dict) and step in data
+        if chosen and not (held and inside) and len(kinds) > 1:
+            kinds = chosen
+        elif inside:
+            place.append(step)
+            kinds, data = inside, _child(data, step)
+        elif held or (isinstance(data, list) and isinstance(step, int)):
+            place.append(step)
+            data = _child(data, step)
+    return tuple(place), _members(kinds)
+
+
+def _child(data: Any, step: str | int) -> Any:
+    if isinstance(data, dict):
+        return data.get(step)
+    return data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
+
+
+def _members(kinds: list[Any]) -> list[Any]:
+    return [member for kind in kinds for member in _flatten(kind)]
+
+
+def _flatten(kind: Any) -> Iterator[Any]:
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _flatten(get_args(kind)[0])
+    elif origin in (Union, UnionType):
+        for member in get_args(kind):
+            yield from _flatten(member)
+    elif kind is not type(None):
+        yield kind
+
+
+def _specs(kinds: list[Any]) -> list[type[BaseModel]]:
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+
+
+def _children(kinds: list[Any], step: str | int) -> list[Any]:
+    """Types of what stands under key or index *step*."""
+    found = []
+    for kind in kinds:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (list, tuple) and isinstance(step, int):
+            found.append(arguments[0])
+        elif origin is dict:
+            found.append(arguments[1])
+    found += [spec.model_fields[step].annotation for spec in _specs(kinds) if step in spec.model_fields]
+    return found
+
+
+def _is_mark(spec: type[BaseModel], step: str | int) -> bool:
+    """Whether pydantic writes *step* into a path to say that it tried *spec*."""
+    literals = [field.annotation for field in spec.model_fields.values() if get_origin(field.annotation) is Literal]
+    return step == spec.__name__ or any(step in get_args(literal) for literal in literals)
+
+
+def _tags(kinds: list[Any], key: str) -> list[str]:
+    return [str(tag) for spec in _specs(kinds) for tag in get_args(spec.model_fields[key].annotation)]
+
+
+def _choices(kinds: list[Any]) -> list[Any]:
+    return [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]

@@ -1,0 +1,199 @@
+"""From a scenario file to a Scenario, or to all its mistakes at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.checks import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
+from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
+from sim.scenario.layers import Layers, place_of, put, read_layers, value_at, with_values
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import points, sweep_complaints
+
+FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
+"""Values that are always paths of files."""
+
+
+def load(
+    path: Path | str,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> Scenario:
+    """Read, merge, override and check a scenario.
+
+    *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
+    the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
+
+    Raises ScenarioErrors with every mistake found.
+    """
+    layers = read_layers(path, _options(sets, seed, replications))
+    _default_names(layers, Path(path))
+    _absolute_paths(layers)
+    found: list[Complaint | InputError] = [*sweep_complaints(layers.data)]
+    if found:
+        layers.data["sweep"] = None
+    _options_win_over_sweep(layers)
+    _fill_from_sweep(layers.data)
+    scenario, schema = _validated(layers.data)
+    found += schema
+    found += id_complaints(layers.data, catalog)
+    found += _at_the_points(layers.data, catalog, found)
+    if found or scenario is None:
+        raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
+    return scenario
+
+
+def _by_line(error: InputError) -> tuple[bool, str, int]:
+    return (error.line == 0, error.path, error.line)
+
+
+def _options(sets: Sequence[str], seed: int | None, replications: int | None) -> list[tuple[str, str]]:
+    options = []
+    for item in sets:
+        path, equals, value = item.partition("=")
+        if not equals or not path.strip():
+            raise ScenarioErrors([InputError(f"--set {item}", 0, "", "path=value is needed")])
+        options.append((f"--set {path.strip()}", value))
+    named = {"seed": seed, "replications": replications}
+    return options + [(f"--{name}", str(value)) for name, value in named.items() if value is not None]
+
+
+def _default_names(layers: Layers, path: Path) -> None:
+    layers.data.setdefault("name", path.stem)
+    if "question" not in layers.data:
+        layers.data["question"] = opening_comment(path)
+
+
+def opening_comment(path: Path) -> str:
+    """The comment lines that open the file, joined: by custom the question that the scenario answers."""
+    words = []
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        if not line.startswith("#"):
+            break
+        words.append(line.lstrip("#").strip())
+    return " ".join(word for word in words if word)
+
+
+def _absolute_paths(layers: Layers) -> None:
+    """Make file names in the data and in the sweep's values independent of the working directory."""
+    for place in _file_places(layers.data):
+        value = value_at(layers.data, place)
+        if isinstance(value, str):
+            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place)
+    for axis_place, axis, values in _axes(layers.data.get("sweep")):
+        name = tuple(axis.split("."))
+        for step, value in values:
+            if isinstance(value, str) and (name in FILE_KEYS or (name[-1] == "model" and value.endswith(".json"))):
+                holder = value_at(layers.data, ("sweep", *axis_place))
+                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step))
+
+
+def _absolute(text: str, layers: Layers, place: Place) -> str:
+    if layers.is_option(place) and Path(text).exists():
+        return str(Path(text).absolute())
+    return str((layers.folder(place) / text).absolute())
+
+
+def _file_places(data: dict[str, Any]) -> list[Place]:
+    places: list[Place] = [place for place in FILE_KEYS if value_at(data, place) is not None]
+    fleets = data.get("fleets")
+    holders: list[Place] = [()]
+    for i, fleet in enumerate(fleets if isinstance(fleets, list) else []):
+        holders.append(("fleets", i))
+        pools = fleet.get("pools") if isinstance(fleet, dict) else None
+        holders += [("fleets", i, "pools", j) for j in range(len(pools) if isinstance(pools, list) else 0)]
+    for holder in holders:
+        model = value_at(data, (*holder, "model"))
+        if isinstance(model, str) and model.endswith(".json"):
+            places.append((*holder, "model"))
+    return places
+
+
+def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
+    """(place of the holder below `sweep`, axis, [(key in the holder, value)]) of a grid or of explicit points."""
+    if isinstance(sweep, dict):
+        return [((axis,), str(axis), list(enumerate(v))) for axis, v in sweep.items() if isinstance(v, list)]
+    if isinstance(sweep, list):
+        return [((i,), str(a), [(a, v)]) for i, p in enumerate(sweep) if isinstance(p, dict) for a, v in p.items()]
+    return []
+
+
+def _options_win_over_sweep(layers: Layers) -> None:
+    """A value set on the command line holds at every point: its axis shrinks to that value."""
+    sweep = layers.data.get("sweep")
+    for place, _ in layers.options:
+        if isinstance(sweep, dict):
+            for axis in sweep:
+                if place_of(layers.data, axis) == place:
+                    sweep[axis] = [value_at(layers.data, place)]
+        elif isinstance(sweep, list):
+            for point in sweep:
+                for axis in point:
+                    if place_of(layers.data, axis) == place:
+                        point[axis] = value_at(layers.data, place)
+            sweep[:] = [point for i, point in enumerate(sweep) if point not in sweep[:i]]
+
+
+def _fill_from_sweep(data: dict[str, Any]) -> None:
+    """A value that every point of the sweep gives need not stand elsewhere."""
+    found = points(data.get("sweep"))
+    for axis, value in found[0].items():
+        place = place_of(data, axis)
+        if value_at(data, place) is None and all(axis in point for point in found):
+            put(data, place, value)
+
+
+def _validated(data: Any) -> tuple[Scenario | None, list[Complaint]]:
+    try:
+        return Scenario.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, Scenario, data)
+
+
+def _at_the_points(data: dict[str, Any], catalog: Catalog, known: Sequence[Complaint | InputError]) -> Found:
+    """What is wrong at single points of the sweep, and with what the scenario comes to at each."""
+    found: dict[Complaint | InputError, None] = {}
+    planned: list[Any] = []
+    for index, point in enumerate(points(data.get("sweep"))):
+        values = {place_of(data, axis): value for axis, value in point.items()}
+        at = with_values(data, values) | {"sweep": None}
+        built, schema = _validated(at)
+        here: Found = [*schema, *id_complaints(at, catalog)]
+        usable = built or salvaged(at, schema)
+        hardware = {
+            key: value for key, value in at.items() if key not in ("workload", "seed", "slo", "horizon_s", "warmup_s")
+        }
+        if usable is not None:
+            here += scenario_complaints(usable) if built else []
+            here += plan_complaints(usable, catalog) if hardware not in planned else []
+            planned.append(hardware)
+        for one in here:
+            if one not in known:
+                found[_blame(one, data.get("sweep"), point, index, values)] = None
+    return list(found)
+
+
+def _blame(
+    one: Complaint | InputError, sweep: Any, point: dict[str, Any], index: int, values: dict[Place, Any]
+) -> Complaint | InputError:
+    """*one*, moved to the value of the sweep that causes it; where none does, it stays where it is."""
+    for axis, place in zip(point, values, strict=True):
+        if isinstance(one, InputError):
+            break
+        shared = min(len(place), len(one.place))
+        if place[:shared] != one.place[:shared]:
+            continue
+        if isinstance(sweep, list):
+            holder: Place = ("sweep", index, axis)
+        elif one.message.startswith("unknown key"):
+            holder = ("sweep", axis)
+        else:
+            holder = ("sweep", axis, sweep[axis].index(point[axis]))
+        return Complaint(holder, one.message if one.place == place else f"{dotted(one.place)}: {one.message}")
+    return one

@@ -1,0 +1,239 @@
+"""From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sim.batching import Batching
+from sim.catalog.catalog import Catalog
+from sim.cost import CostPlan, PoolFacts, resolve_costs
+from sim.cost.hardware import boxes_needed
+from sim.memory import MemoryFit, fit, what_fits
+from sim.power import PoolPower, pool_power
+from sim.rng import stream
+from sim.scenario.bind import BoundPool, bind, power_coefficients, roofline_inputs
+from sim.scenario.facts import cost_facts, pool_facts
+from sim.scenario.plan import CasePlan, Fact, PoolPlan
+from sim.scenario.schema import Fleet, Scenario, nearest
+from sim.scenario.sweep import Case, at_point
+from sim.steptime import Roofline
+from sim.workload import Workload
+
+SAMPLED_REQUESTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """The part of a plan that is the same for all replications."""
+
+    pools: tuple[PoolPlan, ...]
+    costs: CostPlan | None
+    infeasible: str
+    facts: tuple[Fact, ...]
+
+
+def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
+    """The plan of one case of a scenario that has passed `load`. Raises CostError if prices are missing."""
+    at = at_point(scenario, case.overrides)
+    position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
+    fleet = at.fleets[position]
+    built = resolve_fleet(at, fleet, catalog)
+    models = {nearest(pool.model, fleet.model, at.model) for pool in fleet.pools}
+    return CasePlan(
+        fleet=case.fleet,
+        axes=case.axes,
+        replication=case.replication,
+        seed=at.seed,
+        workload=at.workload,
+        routing=fleet.routing,
+        pools=built.pools,
+        slo=at.slo,
+        horizon_s=at.horizon_s,
+        warmup_s=at.warmup_s,
+        drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
+        meter_interval_s=at.meter_interval_s,
+        model=", ".join(sorted(model for model in models if model)),
+        costs=built.costs,
+        infeasible=built.infeasible,
+        facts=built.facts,
+    )
+
+
+def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPlan:
+    """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
+    bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+    names = _pool_names(bound)
+    servers = _servers_per_replica(bound, fleet)
+    settings = [_fit_settings(pool, scenario.workload) for pool in bound]
+    fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
+    reasons = [_refusal(*one, catalog) for one in zip(bound, fits, settings, strict=True)]
+    pools = tuple(
+        _pool_plan(pool, name, memory, share, scenario.measured_at, catalog)
+        for pool, name, memory, share in zip(bound, names, fits, servers, strict=True)
+    )
+    costs = _costs(scenario, fleet, bound, pools, catalog)
+    facts = [
+        fact for i, pool in enumerate(bound) for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog)
+    ]
+    return FleetPlan(
+        pools=pools,
+        costs=costs,
+        infeasible="; ".join(
+            reason if len(bound) == 1 else f"pool {name}: {reason}"
+            for name, reason in zip(names, reasons, strict=True)
+            if reason
+        ),
+        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs)),
+    )
+
+
+def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
+    """The given names, else the GPU's id, numbered where several pools would be called the same."""
+    wanted = [pool.spec.name or (pool.gpu.id if pool.gpu else "pool") for pool in bound]
+    return [
+        name if pool.spec.name or wanted.count(name) == 1 else f"{name}-{wanted[:i].count(name) + 1}"
+        for i, (name, pool) in enumerate(zip(wanted, bound, strict=True))
+    ]
+
+
+def _servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet) -> list[float]:
+    """Each replica's share of the servers that its pool fills, together with pools of the same server and GPU."""
+    shared = fleet.cost is not None and fleet.cost.share
+    shares = []
+    for pool in bound:
+        if pool.server is None:
+            shares.append(0.0)
+            continue
+        together = [other for other in bound if (other.server, other.gpu) == (pool.server, pool.gpu)]
+        gpus = sum(other.layout.gpus * other.spec.replicas for other in together)
+        boxes = boxes_needed(gpus, int(pool.server.gpu_slots.value), shared)
+        shares.append(boxes * pool.layout.gpus / gpus)
+    return shares
+
+
+def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
+    """Keywords of `fit` and `what_fits`."""
+    batching, layout = pool.batching, pool.layout
+    settings: dict[str, Any] = {
+        "tensor_parallel_size": layout.tensor_parallel_size,
+        "pipeline_parallel_size": layout.pipeline_parallel_size,
+        "data_parallel_size": layout.data_parallel_size,
+        "enable_expert_parallel": layout.enable_expert_parallel,
+        "max_num_seqs": batching.max_num_seqs,
+        "max_num_batched_tokens": batching.max_num_batched_tokens,
+        "max_model_len": batching.max_model_len,
+        "gpu_memory_utilization": batching.gpu_memory_utilization,
+        "block_size": batching.block_size,
+        "kv_cache_dtype": pool.kv_cache_dtype,
+    }
+    if pool.model is not None and pool.model.sliding_window is not None:
+        settings["context_tokens"] = _usual_context(workload)
+    return settings
+
+
+def _usual_context(workload: Workload) -> int:
+    """Mean prompt + output [tokens], of the trace or of requests drawn for the purpose."""
+    if workload.trace is not None:
+        requests = workload.trace.requests(None)
+        prompts, outputs = requests.prompt_tokens, requests.output_tokens
+    else:
+        prompts, outputs = workload.lengths_table(partial(stream, 0, 0), 0, SAMPLED_REQUESTS)
+    return int(np.ceil(np.mean(prompts + outputs)))
+
+
+def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
+    """None where there is no model or no GPU: then the scenario gives the block pool itself."""
+    if pool.gpu is None or pool.model is None or pool.quantization is None:
+        return None
+    return fit(pool.gpu, pool.model, pool.quantization, pool.engine, **settings)
+
+
+def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
+    """Why the pool cannot start, and what would; empty if it can. An explicit block pool is taken at its word."""
+    if memory is None or memory.fits or pool.batching.num_gpu_blocks is not None:
+        return ""
+    if pool.gpu is None or pool.model is None or pool.quantization is None:
+        return memory.reason
+    candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
+    advice = what_fits(pool.gpu, pool.model, pool.quantization, pool.engine, candidates, **settings)
+    return f"{memory.reason}; {advice}" if advice else memory.reason
+
+
+def _pool_plan(
+    pool: BoundPool, name: str, memory: MemoryFit | None, servers: float, measured_at: str, catalog: Catalog
+) -> PoolPlan:
+    steptime, layout = pool.steptime, pool.layout
+    overhead_s = 0.0
+    if isinstance(steptime, Roofline) and pool.model is not None and measured_at == "client":
+        overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size)
+    return PoolPlan(
+        name=name,
+        gpu=pool.gpu.id if pool.gpu else "",
+        server=pool.server.id if pool.server else "",
+        replicas=pool.spec.replicas,
+        gpus_per_replica=layout.gpus if pool.gpu else 0,
+        batching=_sized(pool.batching, memory),
+        steptime=steptime.build(roofline_inputs(pool, catalog)) if isinstance(steptime, Roofline) else steptime,
+        pipeline_parallel_size=layout.pipeline_parallel_size,
+        data_parallel_size=layout.data_parallel_size,
+        lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
+        request_overhead_s=overhead_s,
+        memory=memory,
+        power=_power(pool, servers, catalog),
+    )
+
+
+def _sized(batching: Batching, memory: MemoryFit | None) -> Batching:
+    """*batching* with the block pool and the longest request that the memory leaves."""
+    blocks = batching.num_gpu_blocks or (memory.num_gpu_blocks if memory else 0)
+    longest = batching.max_model_len or (memory.max_model_len if memory else 0) or (blocks - 1) * batching.block_size
+    return batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
+
+
+def _power(pool: BoundPool, servers: float, catalog: Catalog) -> PoolPower | None:
+    if pool.gpu is None:
+        return None
+    return pool_power(pool.power, pool.gpu, power_coefficients(catalog), pool.layout.gpus, pool.server, servers)
+
+
+def _costs(
+    scenario: Scenario, fleet: Fleet, bound: Sequence[BoundPool], plans: Sequence[PoolPlan], catalog: Catalog
+) -> CostPlan | None:
+    if fleet.cost is None:
+        return None
+    site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
+    facts = [_hardware(pool, plan) for pool, plan in zip(bound, plans, strict=True)]
+    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices)
+
+
+def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
+    idle_w = plan.power.server_energy_j(1.0, plan.power.gpu_energy_j(1.0, 0.0, 0.0)) if plan.power else 0.0
+    return PoolFacts(
+        plan.name,
+        plan.gpu,
+        plan.gpus_per_replica,
+        plan.replicas,
+        pool.server,
+        nameplate_w=_nameplate_w(pool),
+        gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
+        idle_w=idle_w,
+    )
+
+
+def _nameplate_w(pool: BoundPool) -> float | None:
+    """One server with all its slots filled, at the wall [W]: as set, as its maker says, or the sum of its parts."""
+    if pool.power.nameplate_w is not None:
+        return pool.power.nameplate_w
+    if pool.server is None:
+        return None
+    if pool.server.max_power_w is not None:
+        return pool.server.max_power_w.value
+    if pool.gpu is None or pool.gpu.tdp_w is None:
+        return None
+    if pool.server.base_power_w is None:
+        return None
+    gpus_w = pool.server.gpu_slots.value * pool.gpu.tdp_w.value
+    return (gpus_w + pool.server.base_power_w.value) / pool.server.psu_efficiency.value

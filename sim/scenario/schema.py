@@ -1,0 +1,132 @@
+"""What a scenario file may say: the whole experiment as frozen data, ids and parameters only."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from sim.batching import Batching, Vllm
+from sim.catalog.quantization import KvCacheDtype
+from sim.cost import Cost, Finance, Site
+from sim.power import Power
+from sim.routing import LeastOutstanding, Routing
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
+from sim.steptime import StepTimeSpec
+from sim.workload import Workload
+
+T = TypeVar("T")
+
+GridSweep = dict[str, tuple[Any, ...]]
+"""Axis (dotted path) -> values: every combination is a point."""
+PointSweep = tuple[dict[str, Any], ...]
+"""Explicit points: dotted path -> value."""
+
+
+class Choices(Spec):
+    """What may stand at the top, in a fleet or in a pool: the nearest wins."""
+
+    model: str | None = None
+    """Id in data/models, or the path of a Hugging Face config.json (relative to the scenario)."""
+    quantization: str | None = None
+    """Id in data/quantizations; none: the model's own dtype."""
+    kv_cache_dtype: KvCacheDtype | None = None
+    """Storage of the KV cache; auto: the activations' 16 bit."""
+    engine: str | None = None
+    """Id in data/engines: host overheads, memory reserves and default limits."""
+    max_model_len: Count | None = None
+    """Longest prompt + output [tokens]; left out: what the model allows."""
+    power: Power | None = None
+    """How power is computed; left out: from how busy the GPUs are."""
+
+
+class Pool(Choices):
+    """Identical replicas of one model on one kind of GPU."""
+
+    name: str | None = None
+    """In the outputs; left out: the GPU's id."""
+    gpu: str | None = None
+    """Id in data/gpus. Only a pool with its own step time and block pool does without."""
+    replicas: Count = 1
+    """Copies of the model, each with GPUs of its own."""
+    tensor_parallel_size: Count = 1
+    """GPUs that share every layer."""
+    pipeline_parallel_size: Count = 1
+    """Stages that hold the layers in turn."""
+    data_parallel_size: Count = 1
+    """Ranks of one replica, each with its own requests."""
+    enable_expert_parallel: bool = False
+    """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
+    server: str | None = None
+    """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
+    link: str | None = None
+    """Id in data/links. Left out: the server's, else the GPU's own."""
+    steptime: StepTimeSpec | None = None
+    """How long a step takes; left out: a roofline of the model on the GPU."""
+    batching: Batching = Vllm()
+    """The engine's scheduler limits."""
+
+
+class Fleet(Choices):
+    """One candidate to compare: pools behind one router, and what they cost."""
+
+    name: str
+    """In the outputs."""
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
+    routing: Routing = LeastOutstanding(policy="least_outstanding")
+    """Which replica, of all pools, gets the next request."""
+    cost: Cost | None = None
+    """Left out: no money columns."""
+    site: Site | None = None
+    """In place of the scenario's."""
+    finance: Finance | None = None
+    """In place of the scenario's."""
+
+
+class Slo(Spec):
+    """Service level: a request is good when all limits hold; a point meets it at `attainment` or more good requests."""
+
+    ttft_s: Positive | None = None
+    """Time to first token, queueing included."""
+    tpot_s: Positive | None = None
+    """Time per output token after the first; one-token outputs meet it."""
+    e2e_s: Positive | None = None
+    """Arrival to last token."""
+    attainment: Fraction = 0.95
+
+
+class Scenario(Choices):
+    """Fleets x sweep points x replications, all under the same workload."""
+
+    name: str
+    """Also names the out folder. Left out: the file's name."""
+    question: str = ""
+    """What the scenario answers. Left out: the comment that opens the file."""
+    workload: Workload
+    """Arrivals and lengths, or a trace."""
+    horizon_s: Positive | None = None
+    """When arrivals stop; a trace without it runs until its last request has finished."""
+    warmup_s: NonNegative = 0.0
+    """Requests that arrive before are simulated and not measured."""
+    drain_limit_s: NonNegative | None = None
+    """How long the fleet may go on after the horizon; left out: as long as the horizon."""
+    meter_interval_s: Positive = 300.0
+    """Usage is cut into rows of at most this length."""
+    seed: WholeNumber = 0
+    replications: Count = 1
+    """Runs with other random numbers; confidence intervals come from them."""
+    measured_at: Literal["client", "engine"] = "client"
+    """Whether latencies include the API server's time per request."""
+    requests: Literal["csv", "parquet", "none"] = "csv"
+    """Format of the request table; csv turns into parquet from 200,000 rows."""
+    slo: Slo = Slo()
+    site: Site | None = None
+    """Electricity price, PUE, hosting."""
+    finance: Finance | None = None
+    """How capital becomes a rate."""
+    fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
+    sweep: GridSweep | PointSweep | None = None
+    """Dotted paths to lists of values (a grid), or a list of explicit points."""
+
+
+def nearest(*levels: T | None) -> T | None:
+    """The first of *levels* that is given: pool, then fleet, then scenario."""
+    return next((level for level in levels if level is not None), None)

@@ -1,0 +1,174 @@
+"""From one scenario to its cases: fleets x sweep points x replications."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from sim.routing import PowerOfTwo, Random
+from sim.scenario.errors import Complaint, Place
+from sim.scenario.layers import place_of, value_at, with_values
+from sim.scenario.schema import Fleet, Scenario
+
+TAKEN_LABELS = frozenset(
+    {
+        "fleet",
+        "status",
+        "reason",
+        "replication",
+        "replications",
+        "requests",
+        "completed",
+        "rejected",
+        "unfinished",
+        "gpus",
+    }
+    | {"request", "service", "pool", "replica", "priority", "server", "state", "component", "phase", "unit", "servers"}
+    | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
+)
+"""Columns of the result tables: no axis is called like one."""
+NOT_SWEPT = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The unit of running, storing and resuming: one fleet, one sweep point, one replication."""
+
+    fleet: str
+    axes: dict[str, Any]
+    """Label of the axis -> value, as the tables show it."""
+    overrides: dict[str, Any]
+    """Dotted path -> value, as the sweep has it."""
+    replication: int
+
+
+def points(sweep: Any) -> list[dict[str, Any]]:
+    """The points of a sweep, dotted path -> value; a grid varies its last axis fastest. No sweep: one empty point."""
+    if not sweep:
+        return [{}]
+    if isinstance(sweep, dict):
+        return [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
+    return [dict(point) for point in sweep]
+
+
+def axis_labels(paths: Iterable[str]) -> dict[str, str]:
+    """Each path's shortest dotted suffix that no other path ends in and no result column is called.
+
+    >>> axis_labels(["workload.arrivals.rate_rps", "fleets.a.pools.0.replicas", "fleets.b.pools.0.replicas"])
+    {'workload.arrivals.rate_rps': 'rate_rps', 'fleets.a.pools.0.replicas': 'a.pools.0.replicas', \
+'fleets.b.pools.0.replicas': 'b.pools.0.replicas'}
+    """
+    known = list(dict.fromkeys(paths))
+    return {path: _label(path, [other for other in known if other != path]) for path in known}
+
+
+def _label(path: str, others: Sequence[str]) -> str:
+    words = path.split(".")
+    for start in range(len(words) - 1, 0, -1):
+        suffix = ".".join(words[start:])
+        if suffix in TAKEN_LABELS or words[start].isdecimal():
+            continue
+        if not any(other == suffix or other.endswith(f".{suffix}") for other in others):
+            return suffix
+    return path
+
+
+def axes(scenario: Scenario) -> list[str]:
+    """Labels of the scenario's sweep axes, in order."""
+    return list(axis_labels(path for point in points(scenario.sweep) for path in point).values())
+
+
+def cases(scenario: Scenario) -> list[Case]:
+    """All cases, fleet by fleet, point by point. What has nothing random in it is run once."""
+    found = points(scenario.sweep)
+    labels = axis_labels(path for point in found for path in point)
+    scenarios = [at_point(scenario, point) for point in found]
+    shown = [_axes(labels, point, at) for point, at in zip(found, scenarios, strict=True)]
+    return [
+        Case(fleet.name, shown[i], found[i], replication)
+        for position, fleet in enumerate(scenario.fleets)
+        for i, at in enumerate(scenarios)
+        for replication in range(1 if is_deterministic(at, at.fleets[position]) else at.replications)
+    ]
+
+
+def _axes(labels: dict[str, str], point: dict[str, Any], at: Scenario) -> dict[str, Any]:
+    """Every axis with its value at the point; one that an explicit point leaves out has the scenario's own."""
+    if point.keys() == labels.keys():
+        return {labels[path]: _cell(value) for path, value in point.items()}
+    data = as_data(at)
+    return {
+        label: _cell(point[path] if path in point else value_at(data, place_of(data, path)))
+        for path, label in labels.items()
+    }
+
+
+def _cell(value: Any) -> Any:
+    """What fits into one cell of a table."""
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+
+
+def as_data(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as its file would say it, without what was left out."""
+    return scenario.model_dump(mode="json", exclude_unset=True)
+
+
+def at_point(scenario: Scenario, overrides: dict[str, Any]) -> Scenario:
+    """The scenario at one point of its sweep, itself without a sweep."""
+    if not overrides:
+        return scenario
+    data = as_data(scenario)
+    values: dict[Place, Any] = {place_of(data, path): value for path, value in overrides.items()}
+    return Scenario.model_validate(with_values(data, values) | {"sweep": None})
+
+
+def is_deterministic(scenario: Scenario, fleet: Fleet) -> bool:
+    """Whether every replication would give the same result."""
+    routed_at_random = isinstance(fleet.routing, Random | PowerOfTwo) and sum(pool.replicas for pool in fleet.pools) > 1
+    return scenario.workload.deterministic and not routed_at_random
+
+
+def sweep_complaints(data: dict[str, Any]) -> list[Complaint]:
+    """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist."""
+    sweep = data.get("sweep")
+    if sweep is None:
+        return []
+    if isinstance(sweep, dict):
+        found = [_axis_complaint(("sweep", axis), values) for axis, values in sweep.items()]
+        named: list[tuple[Place, Any]] = [(("sweep", axis), axis) for axis in sweep]
+    elif isinstance(sweep, list):
+        found = [_point_complaint(i, sweep) for i in range(len(sweep))]
+        named = [
+            (("sweep", i, axis), axis) for i, point in enumerate(sweep) if isinstance(point, dict) for axis in point
+        ]
+    else:
+        return [Complaint(("sweep",), "a mapping of dotted paths to lists, or a list of points, is needed")]
+    found += [_path_complaint(data, place, axis) for place, axis in named]
+    return [complaint for complaint in found if complaint is not None]
+
+
+def _axis_complaint(place: Place, values: Any) -> Complaint | None:
+    if not isinstance(values, list):
+        return Complaint(place, "a list of values is needed")
+    if not values:
+        return Complaint(place, "must not be empty")
+    twice = [value for i, value in enumerate(values) if value in values[:i]]
+    return Complaint(place, f"the value {twice[0]!r} stands twice") if twice else None
+
+
+def _point_complaint(index: int, sweep: list[Any]) -> Complaint | None:
+    point = sweep[index]
+    if not isinstance(point, dict) or not point:
+        return Complaint(("sweep", index), "a mapping of dotted paths to values is needed")
+    return Complaint(("sweep", index), "the point stands twice") if point in sweep[:index] else None
+
+
+def _path_complaint(data: dict[str, Any], place: Place, axis: Any) -> Complaint | None:
+    if str(axis) in NOT_SWEPT:
+        return Complaint(place, f"{axis} cannot be swept")
+    try:
+        place_of(data, str(axis))
+    except LookupError as error:
+        return Complaint(place, str(error.args[0]))
+    return None
