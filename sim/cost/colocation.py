@@ -1,7 +1,9 @@
 """Hosting by contracted power: what is reserved is paid, drawn or not."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from sim.cost.charge import FlatCharge, UnitPrice
 from sim.cost.hardware import Hardware
@@ -10,12 +12,18 @@ from sim.spec import NonNegative, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 
+def _contracted(value: Any) -> Any:
+    if value == "nameplate" or (isinstance(value, int | float) and value > 0):
+        return value
+    raise ValueError(f"contracted kW above 0 or nameplate is needed, not {value!r}")
+
+
 class PerKwMonth(Spec):
     """A price per contracted kW and month."""
 
     per: Literal["kw_month"]
     usd: NonNegative
-    kw: Literal["nameplate"] | Positive = "nameplate"
+    kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
     """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs."""
     electricity: Literal["metered", "included"] = "metered"
     """Whether the energy is paid on top."""

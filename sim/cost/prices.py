@@ -43,6 +43,8 @@ class Quote(Spec):
 
 
 def _dollars(value: Any) -> Any:
+    if not isinstance(value, int | float | dict | Quote):
+        raise ValueError(f"US dollars or {{price: ..., currency: ...}} is needed, not {value!r}")
     return {"price": value} if isinstance(value, int | float) else value
 
 

@@ -12,11 +12,12 @@ from sim.cost.charge import FlatCharge
 from sim.cost.hardware import Hardware, boxes_needed
 from sim.cost.prices import CostError, PriceBook, Priced, Problem, Quotes
 from sim.spec import Spec
-from sim.units import HOURS_PER_MONTH
+from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR
 
 _UNITS = {
     "gpu_hour": ("GPU-h", 1),
     "gpu_day": ("GPU-day", 24),
+    "gpu_year": ("GPU-year", HOURS_PER_YEAR),
     "instance_hour": ("instance-h", 1),
     "instance_day": ("instance-day", 24),
     "instance_month": ("instance-month", HOURS_PER_MONTH),

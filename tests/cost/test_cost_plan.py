@@ -238,3 +238,12 @@ def test_a_wrong_cost_is_refused(resolve, make_pool, wrong):
 def test_a_wrong_site_is_refused(wrong):
     with pytest.raises(ValidationError):
         Site.model_validate(wrong)
+
+
+def test_wrong_numbers_are_one_line_each(resolve, make_pool):
+    for wrong in ("namplate", 0, None):
+        with pytest.raises(ValidationError, match="contracted kW above 0 or nameplate is needed") as error:
+            Site.model_validate(site(per="kw_month", usd=250, kw=wrong))
+        assert error.value.error_count() == 1
+    with pytest.raises(ValidationError, match=r"US dollars or \{price"):
+        resolve(BUY | {"quotes": {"card": "cheap"}}, make_pool())
