@@ -6,7 +6,9 @@ compute time, and that of a sum of intervals is the sum of theirs.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from sim.catalog.gpu import Gpu
 from sim.catalog.server import Server
@@ -21,6 +23,12 @@ class Power(Spec):
     """load: by what the GPUs do; nameplate: always the most that the server and its GPUs can draw."""
     nameplate_w: Positive | None = None
     """With nameplate: power of one server at the wall, instead of the catalogue's."""
+
+    @model_validator(mode="after")
+    def _nameplate_goes_with_its_mode(self) -> Self:
+        if self.nameplate_w is not None and self.mode != "nameplate":
+            raise ValueError("nameplate_w needs mode: nameplate")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ def pool_power(
     server: Server | None = None,
     servers_per_replica: float = 1.0,
 ) -> PoolPower | None:
-    """Power of one replica of a pool; None where the GPU's power limit is unknown.
+    """Power of one replica of a pool; None where the GPU's power limit or the server's base power is unknown.
 
     *servers_per_replica* is the number of servers over the number of replicas that share them: their base power, or
     nameplate, is split evenly. Without a server only the GPUs draw power.
@@ -105,13 +113,20 @@ def pool_power(
     gpu_power = GpuPower.nameplate(gpu) if nameplate else GpuPower.of(gpu, coefficients)
     if gpu_power is None:
         return None
-    server_w = spec.nameplate_w
-    if server_w is None and server is not None and server.max_power_w is not None:
-        server_w = server.max_power_w.value
+    if server is None:
+        return PoolPower(gpu_power, gpus_per_replica, nameplate_w=_share(spec.nameplate_w, servers_per_replica))
+    maker_w = server.max_power_w.value if server.max_power_w else None
+    nameplate_w = (spec.nameplate_w or maker_w) if nameplate else None
+    if server.base_power_w is None and nameplate_w is None:
+        return None
     return PoolPower(
         gpu_power,
         gpus_per_replica,
-        base_w=server.base_power_w.value * servers_per_replica if server else 0.0,
-        psu_efficiency=server.psu_efficiency.value if server else 1.0,
-        nameplate_w=server_w * servers_per_replica if nameplate and server_w is not None else None,
+        base_w=server.base_power_w.value * servers_per_replica if server.base_power_w else 0.0,
+        psu_efficiency=server.psu_efficiency.value,
+        nameplate_w=_share(nameplate_w, servers_per_replica),
     )
+
+
+def _share(server_w: float | None, servers_per_replica: float) -> float | None:
+    return None if server_w is None else server_w * servers_per_replica

@@ -94,14 +94,18 @@ class Rates:
         return factor
 
     def weight_time_factor(self, matrix: Matrix) -> float:
-        """Time to read *matrix* against stored bytes / reachable bandwidth."""
+        """Time to read *matrix* against stored bytes / reachable bandwidth.
+
+        A matrix is never read faster than the memory delivers. Experts may seem to be: uniform routing, which the bytes
+        assume, touches more of them than real routing does.
+        """
         kernel = self.inputs.kernel
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
-        if matrix.role == "expert":
-            factor *= self.overheads.moe_gemm_time_factor.value
-            if self.inputs.blackwell:
-                factor *= kernel.moe_weight_time_factor_blackwell.value
-        return factor
+        if matrix.role != "expert":
+            return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
+        if self.inputs.blackwell:
+            factor *= kernel.moe_weight_time_factor_blackwell.value
+        return factor * self.overheads.moe_gemm_time_factor.value
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sim.catalog.gpu import Gpu
+from sim.catalog.server import Server
+from sim.catalog.value import Value
+from sim.power import GpuPower, PoolPower, Power, load_power_coefficients, pool_power
+from sim.yamlio import read
+
+DATA = Path(__file__).parents[2] / "data"
+COEFFICIENTS = load_power_coefficients(DATA / "power.yaml")
+GPU_IDS = sorted(path.stem for path in (DATA / "gpus").glob("*.yaml"))
+FRACTIONS = st.floats(0, 1)
+
+
+def card(name):
+    return Gpu.model_validate(read(DATA / "gpus" / f"{name}.yaml").data)
+
+
+def value(number):
+    return Value(value=number, source="test", kind="computed")
+
+
+def server(max_power_w=None):
+    return Server(
+        id="box",
+        name="box",
+        gpu_slots=value(8),
+        link="pcie4-x16",
+        base_power_w=value(1000),
+        max_power_w=None if max_power_w is None else value(max_power_w),
+        psu_efficiency=value(0.9),
+    )
+
+
+@given(
+    idle=st.floats(10, 100), more=st.floats(0, 300), most=st.floats(0, 300),
+    duration_s=st.floats(1, 1e5), busy=FRACTIONS, compute=FRACTIONS,
+)  # fmt: skip
+def test_energy_is_power_times_time(idle, more, most, duration_s, busy, compute):
+    gpu = GpuPower(idle, idle + more, idle + more + most)
+    busy_s, compute_s = busy * duration_s, busy * compute * duration_s
+    power_w = (1 - busy) * idle + busy * ((1 - compute) * gpu.memory_bound_w + compute * gpu.compute_bound_w)
+    assert gpu.energy_j(duration_s, busy_s, compute_s) == pytest.approx(power_w * duration_s)
+
+
+@given(first=st.tuples(*[st.floats(0, 1e4)] * 3), second=st.tuples(*[st.floats(0, 1e4)] * 3))
+def test_energy_of_two_intervals_is_that_of_both_together(first, second):
+    pool = PoolPower(GpuPower(60, 250, 400), 4, base_w=300, psu_efficiency=0.94)
+    both = [a + b for a, b in zip(first, second, strict=True)]
+    apart_j = [pool.gpu_energy_j(*first), pool.gpu_energy_j(*second)]
+    assert sum(apart_j) == pytest.approx(pool.gpu_energy_j(*both), abs=1e-3)
+    walls_j = pool.server_energy_j(first[0], apart_j[0]) + pool.server_energy_j(second[0], apart_j[1])
+    assert walls_j == pytest.approx(pool.server_energy_j(both[0], sum(apart_j)), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", GPU_IDS)
+def test_every_gpu_draws_more_the_harder_it_works_and_at_most_its_limit(name):
+    gpu = card(name)
+    power = GpuPower.of(gpu, COEFFICIENTS)
+    if gpu.tdp_w is None:
+        assert power is None
+        return
+    assert 0 < power.idle_w < power.memory_bound_w <= power.compute_bound_w <= gpu.tdp_w.value
+    assert power.idle_w >= (gpu.idle_w.value if gpu.idle_w else 0)
+
+
+def test_every_gpu_with_measured_power_exists():
+    assert set(COEFFICIENTS.gpus) <= set(GPU_IDS)
+
+
+def test_the_wall_sees_gpus_base_and_supply():
+    pool = pool_power(Power(), card("a100-80gb-pcie"), COEFFICIENTS, 2, server(), servers_per_replica=0.25)
+    assert pool.server_energy_j(10, 6000) == pytest.approx((6000 + 250 * 10) / 0.9)
+    assert pool.peak_w == pytest.approx((2 * 300 + 250) / 0.9)
+
+
+def test_without_a_server_the_gpus_are_all():
+    pool = pool_power(Power(), card("rtx-4090"), COEFFICIENTS, 1)
+    assert pool.server_energy_j(10, 1234) == 1234
+
+
+def test_nameplate_power_does_not_follow_the_load():
+    spec = Power(mode="nameplate", nameplate_w=10_000)
+    pool = pool_power(spec, card("h100-80gb-sxm"), COEFFICIENTS, 8, server(max_power_w=10_200))
+    assert pool.gpu_energy_j(3600, 0, 0) == pool.gpu_energy_j(3600, 3600, 1800) == 8 * 700 * 3600
+    assert pool.server_energy_j(3600, 0) == pool.server_energy_j(3600, 1e9) == 10_000 * 3600
+    assert pool.peak_w == 10_000
+
+
+def test_the_nameplate_is_the_servers_own_or_the_sum_of_its_parts():
+    spec, gpu = Power(mode="nameplate"), card("h100-80gb-sxm")
+    assert pool_power(spec, gpu, COEFFICIENTS, 4, server(10_200), servers_per_replica=0.5).peak_w == 5_100
+    parts = pool_power(spec, gpu, COEFFICIENTS, 8, server())
+    assert parts.peak_w == pytest.approx((8 * 700 + 1000) / 0.9)
+    assert parts.server_energy_j(10, parts.gpu_energy_j(10, 0, 0)) == pytest.approx(10 * parts.peak_w)
+
+
+def test_a_server_of_unknown_base_power_has_only_a_nameplate():
+    box = server(5000).model_copy(update={"base_power_w": None})
+    assert pool_power(Power(), card("a100-80gb-pcie"), COEFFICIENTS, 8, box) is None
+    assert pool_power(Power(mode="nameplate"), card("a100-80gb-pcie"), COEFFICIENTS, 8, box).peak_w == 5000
+
+
+def test_a_nameplate_goes_with_its_mode():
+    with pytest.raises(ValidationError, match="nameplate_w needs mode: nameplate"):
+        Power(nameplate_w=10_000)
+
+
+def test_unknown_power_limit_means_unknown_power():
+    unlimited = card("rtx-4090").model_copy(update={"tdp_w": None})
+    assert pool_power(Power(), unlimited, COEFFICIENTS, 1) is None

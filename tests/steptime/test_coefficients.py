@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from sim.steptime import Coefficients
+from sim.yamlio import read
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def catalogue_ids(kind):
+    return {path.stem for path in (DATA / kind).glob("*.yaml")}
+
+
+def test_every_gpu_and_link_that_is_named_exists(coefficients):
+    rules = coefficients.allreduce_time_factors
+    assert set(coefficients.gpus) | {gpu for rule in rules for gpu in rule.gpus} <= catalogue_ids("gpus")
+    assert {link for rule in rules for link in rule.links} <= catalogue_ids("links")
+
+
+def test_every_architecture_of_the_catalogue_is_named(coefficients, gpu):
+    cards = [gpu(name) for name in catalogue_ids("gpus")]
+    assert {card.architecture for card in cards} <= set(coefficients.architectures)
+    assert {card.architecture for card in cards if card.geforce} <= set(coefficients.geforce)
+
+
+def test_nothing_beats_the_datasheet(coefficients):
+    entries = [*coefficients.gpus.values(), *coefficients.architectures.values(), *coefficients.geforce.values()]
+    assert all(0 < value.value <= 1 for entry in entries for value in (entry.compute, entry.memory))
+
+
+def test_the_nearest_statement_counts(coefficients, gpu, link):
+    assert coefficients.efficiency(gpu("rtx-4090")).compute.kind == "measured"
+    assert coefficients.efficiency(gpu("rtx-a5000")) == coefficients.architectures["Ampere"]
+    assert coefficients.efficiency(gpu("rtx-3080-10gb")) == coefficients.geforce["Ampere"]
+    assert coefficients.allreduce_factor(gpu("l40s"), link("pcie4-x16")).value == 1.3
+    assert coefficients.allreduce_factor(gpu("a10"), link("pcie4-x16")).value == 1.9
+    assert coefficients.allreduce_factor(gpu("rtx-3090"), link("nvlink-bridge-ga102")).weak
+
+
+def test_the_last_rule_must_be_general():
+    data = read(DATA / "steptime.yaml").data
+    data["allreduce_time_factors"].pop()
+    with pytest.raises(ValidationError, match="must name no link and no GPU"):
+        Coefficients.model_validate(data)

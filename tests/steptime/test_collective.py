@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.steptime.collective import AllReduce, Curve, Send
+
+LINKS = ["nvlink4-nvswitch", "pcie4-x16", "pcie4-x16-no-p2p", "pcie3-x16", "infinity-fabric-mi300x", "thunderbolt-4"]
+SIZES = st.floats(1, 1e10)
+
+
+@pytest.fixture(scope="module", params=[(name, ranks) for name in LINKS for ranks in (2, 3, 4, 8, 16)], ids=str)
+def allreduce(request, link):
+    name, ranks = request.param
+    return AllReduce.over(link(name), ranks, 1.5)
+
+
+@given(small=SIZES, large=SIZES)
+def test_larger_messages_are_never_faster(allreduce, small, large):
+    small, large = sorted((small, large))
+    assert 0 < allreduce.time_s(small) <= allreduce.time_s(large) * (1 + 1e-9)
+
+
+def test_a_curve_goes_through_its_points_and_on_in_proportion():
+    curve = Curve.of((1e3, 1e6), (1e-5, 1e-3))
+    assert curve.time_s(1e3) == pytest.approx(1e-5)
+    assert curve.time_s(1e6) == pytest.approx(1e-3)
+    assert curve.time_s(1) == pytest.approx(1e-5)
+    assert curve.time_s(1e7) == pytest.approx(1e-2)
+    assert curve.time_s(10**4.5) == pytest.approx(1e-4)
+
+
+def test_noise_in_a_curve_is_levelled():
+    curve = Curve.of((1e3, 2e3, 4e3), (2e-5, 1e-5, 3e-5))
+    assert curve.time_s(2e3) == pytest.approx(2e-5)
+
+
+def test_without_a_table_it_is_latency_plus_ring_traffic(link):
+    tableless = link("pcie3-x16")
+    assert not tableless.allreduce_tables
+    expected = tableless.allreduce_latency_s[4].value + 1.5 * 1e6 / tableless.allreduce_bus_bytes_per_s[4].value
+    assert AllReduce.over(tableless, 4, 1.0).time_s(1e6) == pytest.approx(expected)
+
+
+def test_one_rank_has_nobody_to_talk_to(link):
+    assert AllReduce.over(link("pcie4-x16"), 1, 1.9).time_s(1e6) == 0
+
+
+def test_a_number_of_gpus_that_was_not_measured_takes_the_next_larger(link):
+    pcie = link("pcie4-x16")
+    assert AllReduce.over(pcie, 3, 1.0).time_s(1e6) == AllReduce.over(pcie, 4, 1.0).time_s(1e6)
+
+
+def test_a_send_takes_latency_and_rate(link):
+    nvlink = link("nvlink3-nvswitch")
+    send = Send.over(nvlink)
+    assert send.time_s(0) == nvlink.allreduce_latency_s[2].value
+    assert send.time_s(2.3e11) == pytest.approx(1, rel=1e-3)

@@ -1,0 +1,155 @@
+"""Known physics: what a datasheet and a model's dimensions say before anything is fitted."""
+
+import pytest
+
+from sim.catalog.model import params_active, params_total
+from sim.records import Batch
+from sim.steptime import Roofline
+
+
+def decode(sequences, context=0, windowed=0):
+    return Batch(
+        decode_seqs=sequences, kv_tokens=sequences * context, windowed_kv_tokens=windowed, sampled_seqs=sequences
+    )
+
+
+def prompt(tokens):
+    return Batch(
+        prefill_seqs=1, prefill_tokens=tokens, prefill_attention_pairs=tokens * (tokens + 1) // 2, sampled_seqs=1
+    )
+
+
+def gpu_s(steptime, batch):
+    parts = steptime.breakdown(batch)
+    return sum(parts.values()) - parts["overhead"]
+
+
+CARDS = {"a100-80gb-sxm": "nvlink3-nvswitch", "rtx-4090": "pcie4-x16-no-p2p"}
+
+
+@pytest.mark.parametrize(("card", "over"), CARDS.items())
+def test_one_stream_decodes_at_the_speed_of_reading_the_weights(build, card, over):
+    steptime = build("llama3.1-8b", card, over)
+    model, gpu = steptime.inputs.model, steptime.inputs.gpu
+    weight_bytes = 2 * (params_total(model) - model.vocab * model.hidden)  # the embedding is looked up, not read
+    reading_s = weight_bytes / gpu.memory_bytes_per_s.value
+    efficiency = steptime.values["memory_efficiency"].value
+    assert gpu_s(steptime, decode(1)) == pytest.approx(reading_s / efficiency, rel=0.01)
+    assert steptime.leap(decode(1)).first_s < 1.6 * reading_s
+
+
+@pytest.mark.parametrize(("card", "over"), CARDS.items())
+def test_a_long_prompt_runs_at_the_speed_of_the_arithmetic(build, card, over):
+    steptime, tokens = build("llama3.1-8b", card, over), 2048
+    model, peak = steptime.inputs.model, steptime.inputs.gpu.fp16_flops.value
+    flop = 2 * (params_total(model) - 2 * model.vocab * model.hidden) * tokens
+    reached = steptime.values["compute_efficiency"].value / steptime.values["serving_compute_time_factor"].value
+    assert steptime.leap(prompt(tokens)).first_s == pytest.approx(flop / (peak * reached), rel=0.12)
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_fewer_bits_decode_faster_and_gain_nothing_in_a_long_prompt_at_16_bit_arithmetic(build, card):
+    plain, int4 = build(card=card), build(card=card, weights="int4")
+    assert int4.leap(decode(1)).first_s < 0.6 * plain.leap(decode(1)).first_s
+    assert int4.leap(prompt(2048)).first_s == pytest.approx(plain.leap(prompt(2048)).first_s, rel=0.02)
+
+
+def test_fp8_doubles_the_arithmetic_only_where_the_tensor_cores_have_it(build):
+    def gain(card):
+        return build(card=card).leap(prompt(4096)).first_s / build(card=card, weights="fp8").leap(prompt(4096)).first_s
+
+    assert gain("h100-80gb-sxm") > 1.6
+    assert gain("a100-80gb-sxm") == pytest.approx(1, abs=0.02)
+
+
+def test_a_smaller_cache_is_read_faster(build):
+    batch = decode(64, context=4000)
+    assert build(kv_bytes=1.0).leap(batch).first_s < build(kv_bytes=2.0).leap(batch).first_s
+
+
+def test_tensor_parallelism_gains_more_over_nvlink_than_over_pcie(build):
+    def speedup(card, over):
+        alone, four = (build(card=card, over=over, tp=tp).leap(decode(64, 500)).first_s for tp in (1, 4))
+        return alone / four
+
+    assert 1 < speedup("a100-80gb-sxm", "nvlink3-nvswitch") < 4
+    assert speedup("a100-80gb-sxm", "pcie4-x16") < speedup("a100-80gb-sxm", "nvlink3-nvswitch")
+    assert speedup("a100-80gb-sxm", "pcie4-x16") < speedup("rtx-a6000", "pcie4-x16") < 4  # slower cards wait less
+
+
+def test_the_link_costs_nothing_on_one_gpu(build):
+    assert build().breakdown(decode(8, 100))["link"] == 0
+
+
+def test_a_rank_keeps_at_least_one_kv_head(build):
+    def cache_s(tp):
+        return build("llama3.1-70b", "h100-80gb-sxm", "nvlink4-nvswitch", tp=tp).leap(decode(1)).growth_s
+
+    assert cache_s(4) == pytest.approx(cache_s(8) * 2, rel=1e-6)
+    assert cache_s(16) == pytest.approx(cache_s(8), rel=0.01)
+
+
+def test_the_latent_of_mla_is_whole_on_every_rank(build):
+    def growth_s(tp):
+        return build("deepseek-v3", "h200-141gb-sxm", "nvlink4-nvswitch", "fp8", tp=tp).leap(decode(1)).growth_s
+
+    model_bytes = (512 + 64) * 61 * 2
+    assert growth_s(8) == pytest.approx(model_bytes / 4.8e12, rel=0.05)
+    assert growth_s(1) >= growth_s(8)
+
+
+def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(build):
+    steptime = build("mixtral-8x7b", "h100-80gb-sxm", "nvlink4-nvswitch")
+    model = steptime.inputs.model
+    one, many = (steptime.breakdown(decode(n))["memory"] for n in (1, 64))
+    assert one / many == pytest.approx(params_active(model) / params_total(model), rel=0.15)
+
+
+def test_windowed_layers_stop_growing_at_the_window(build):
+    steptime = build("gpt-oss-120b", "h100-80gb-sxm", "nvlink4-nvswitch")
+    assert steptime.window == 128
+    growing = Batch(decode_seqs=4, kv_tokens=400, windowed_kv_tokens=400, windowed_growing_seqs=4, sampled_seqs=4)
+    full = Batch(decode_seqs=4, kv_tokens=4000, windowed_kv_tokens=512, windowed_growing_seqs=0, sampled_seqs=4)
+    assert steptime.leap(full).growth_s == pytest.approx(steptime.leap(growing).growth_s / 2)
+
+
+def test_pipeline_stages_share_the_model_and_lose_some_of_it(build):
+    whole, stage = build("llama3.1-70b"), build("llama3.1-70b", pp=4)
+    share = stage.leap(decode(8, 1000)).first_s / whole.leap(decode(8, 1000)).first_s
+    assert 1 / 4 < share < 1.4 / 4
+
+
+def test_expert_parallel_ranks_read_fewer_experts_each(build):
+    card, over = "h200-141gb-sxm", "nvlink4-nvswitch"
+    apart = build("deepseek-v3", card, over, "fp8", dp=8)
+    together = build("deepseek-v3", card, over, "fp8", dp=8, ep=True)
+    batch = decode(32, 1000)
+    assert together.breakdown(batch)["memory"] < 0.5 * apart.breakdown(batch)["memory"]
+    assert together.breakdown(batch)["link"] > apart.breakdown(batch)["link"] == 0
+
+
+def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build):
+    def overhead_s(**spec):
+        return build(spec=Roofline(**spec)).breakdown(decode(100))["overhead"]
+
+    assert overhead_s(host_factor=2) - overhead_s() == pytest.approx(1e-3 + 100 * 40e-6)
+    assert overhead_s() - overhead_s(in_process=True) == pytest.approx(100 * (40e-6 - 8e-6))
+
+
+def test_request_overhead_grows_with_ranks_and_experts(engine, language_model):
+    dense, mixture = language_model("llama3.1-8b"), language_model("mixtral-8x7b")
+    assert Roofline().request_overhead_s(engine, dense, 1) == pytest.approx(0.012)
+    assert Roofline().request_overhead_s(engine, mixture, 4) == pytest.approx(0.012 * 1.6 * 1.5)
+    assert Roofline(in_process=True).request_overhead_s(engine, dense, 1) == 0
+
+
+def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model):
+    unknown = engine.model_copy(update={"overheads": None})
+    with pytest.raises(ValueError, match="nobody has measured the step overheads of engine 'test'"):
+        Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1)
+
+
+def test_values_name_what_the_time_rests_on(build):
+    assert "allreduce_time_factor" not in build().values
+    assert build(tp=2).values["allreduce_time_factor"].value == 1.3
+    assert build(card="gaudi2").values["compute_efficiency"].weak
