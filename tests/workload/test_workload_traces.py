@@ -169,6 +169,8 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("csv", AZURE, ["1: the first line must name the columns arrival_s,prompt_tokens,output_tokens; it is "
                         "'TIMESTAMP,ContextTokens,GeneratedTokens'"]),
         ("csv", CSV[:-1] + ",priority\n0,1,1,0.5\n", ["2: priority must be a whole number, not 0.5"]),
+        ("azure", AZURE + "9999-12-31 00:00:00,1,1\n", [f"2: {LIKE}, not '9999-12-31 00:00:00'"]),
+        ("azure", AZURE + "yesterday\n", ["2: 1 fields where the first line names 3"]),
         ("azure", AZURE + "yesterday,1,1\n", [f"2: {LIKE}, not 'yesterday'"]),
         ("azure", AZURE + "2023-02-30 00:00:00,1,1\n",
          [f"2: {LIKE}, not '2023-02-30 00:00:00'"]),

@@ -13,7 +13,7 @@ from sim.workload.traces.faults import Faults
 from sim.workload.traces.file import Reading, TraceFile
 from sim.workload.traces.table import read_table
 
-STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?")
+STAMP = re.compile(r"(?:19|20|21)\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 NANOSECONDS = 1e9
 
 
@@ -45,8 +45,9 @@ def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults)
         lines,
         lambda row: f"TIMESTAMP must look like 2023-11-16 18:17:03.97996, not {texts[row]!r}",
     )
-    first = stamps[~wrong][:1]
-    elapsed_s: NDArray[np.float64] = (stamps - (first[0] if len(first) else stamps[0])).astype(np.int64) / NANOSECONDS
+    if wrong.all():
+        return np.zeros(len(stamps))
+    elapsed_s: NDArray[np.float64] = (stamps - stamps[~wrong][0]).astype(np.int64) / NANOSECONDS
     columns.check_order(np.where(wrong, np.nan, elapsed_s), texts, "TIMESTAMP", lines, faults)
     return elapsed_s
 
