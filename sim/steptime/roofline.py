@@ -205,7 +205,7 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         "serving_compute_time_factor": coefficients.serving_compute_time_factor,
         "prefill_attention_efficiency": coefficients.prefill_attention_efficiency,
     }
-    if inputs.tensor_parallel_size > 1:
+    if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
