@@ -45,6 +45,10 @@ class Site(Spec):
             return []
         if self.electricity_usd_per_kwh is None:
             raise CostError(Problem("site.electricity_usd_per_kwh", "metered electricity needs a tariff"))
+        unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
+        if unknown:
+            text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
+            raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
         price = UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh")
         return [
             EnergyCharge(pool.name, pool.server_id, self.pue, pool.idle_w, price)

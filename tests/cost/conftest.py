@@ -35,7 +35,9 @@ PRICES = {
 def make_pool():
     """A pool of cards in boxes of four slots with a nameplate of 2 kW, unless told otherwise."""
 
-    def make(name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", idle_w=100.0):
+    def make(
+        name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", idle_w=100.0, tdp_w=400.0
+    ):
         chassis = Server(
             id=server,
             name=server,
@@ -51,7 +53,7 @@ def make_pool():
             replicas=replicas,
             server=chassis if server else None,
             nameplate_w=nameplate_w if server else None,
-            gpu_tdp_w=400.0,
+            gpu_tdp_w=tdp_w,
             idle_w=idle_w,
         )
 

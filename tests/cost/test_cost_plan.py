@@ -247,3 +247,10 @@ def test_wrong_numbers_are_one_line_each(resolve, make_pool):
         assert error.value.error_count() == 1
     with pytest.raises(ValidationError, match=r"US dollars or \{price"):
         resolve(BUY | {"quotes": {"card": "cheap"}}, make_pool())
+
+
+def test_electricity_of_unknown_power_is_an_error_and_not_free(resolve, make_pool):
+    with pytest.raises(CostError, match=r"add tdp_w to data/gpus/card\.yaml"):
+        resolve(BUY, make_pool(tdp_w=None))
+    included = {"pue": 1.5, "hosting": {"per": "kw_month", "usd": 250, "electricity": "included"}}
+    assert resolve(BUY, make_pool(tdp_w=None), site=included).capex_usd > 0
