@@ -1,7 +1,7 @@
 """A model's dimensions from its Hugging Face `config.json`.
 
 One reader per `model_type`; most differ from Llama in a few facts that the config leaves to the code (biases, norms,
-sliding layers). Keys that transformers has defaults for may be missing; any other missing key is an error that names it.
+sliding layers). Keys that transformers has defaults for may be missing; any other missing key is an error naming it.
 """
 
 import json

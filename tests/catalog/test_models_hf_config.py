@@ -1,0 +1,122 @@
+"""Hugging Face configs give the same model as the catalogue, or one clear error."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalog.catalog import load_catalog
+from sim.catalog.hf_config import ConfigError, model_from_config
+from sim.catalog.model import params_total
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama3.1-8b": LLAMA,
+    "qwen2-72b-instruct": LLAMA
+    | {"model_type": "qwen2", "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80}
+    | {"num_attention_heads": 64, "vocab_size": 152064, "max_position_embeddings": 32768}
+    | {"sliding_window": 131072, "use_sliding_window": False, "max_window_layers": 80},
+    "qwen3-30b-a3b": LLAMA
+    | {"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48}
+    | {"num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960}
+    | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
+    "mixtral-8x7b": LLAMA
+    | {"model_type": "mixtral", "vocab_size": 32000, "max_position_embeddings": 32768}
+    | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None},
+    "mistral-7b": LLAMA
+    | {"model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "sliding_window": 4096},
+    "gemma2-9b": LLAMA
+    | {"model_type": "gemma2", "hidden_size": 3584, "num_hidden_layers": 42, "num_attention_heads": 16}
+    | {"head_dim": 256, "vocab_size": 256000, "max_position_embeddings": 8192, "sliding_window": 4096},
+    "gpt-oss-20b": LLAMA
+    | {"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24}
+    | {"num_attention_heads": 64, "head_dim": 64, "vocab_size": 201088, "num_local_experts": 32}
+    | {"num_experts_per_tok": 4, "attention_bias": True, "sliding_window": 128}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 12, "quantization_config": {"quant_method": "mxfp4"}},
+    "deepseek-v3": LLAMA
+    | {"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61}
+    | {"num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280}
+    | {"max_position_embeddings": 163840, "n_routed_experts": 256, "num_experts_per_tok": 8}
+    | {"moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536}
+    | {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    | {"quantization_config": {"quant_method": "fp8"}},
+    "opt-125m": {
+        "model_type": "opt",
+        "hidden_size": 768,
+        "ffn_dim": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "vocab_size": 50272,
+        "max_position_embeddings": 2048,
+        "torch_dtype": "float16",
+    },
+    "falcon-40b": {
+        "model_type": "falcon",
+        "hidden_size": 8192,
+        "num_hidden_layers": 60,
+        "num_attention_heads": 128,
+        "num_kv_heads": 8,
+        "new_decoder_architecture": True,
+        "vocab_size": 65024,
+        "torch_dtype": "bfloat16",
+    },
+}
+NAMES = {"id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted"}
+
+
+def write(folder: Path, keys: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(keys if isinstance(keys, str) else json.dumps(keys))
+    return path
+
+
+@pytest.mark.parametrize("model_id", CONFIGS)
+def test_config_gives_the_model_of_the_catalogue(model_id: str, tmp_path: Path) -> None:
+    model = model_from_config(write(tmp_path, CONFIGS[model_id]))
+    known = load_catalog().model(model_id)
+    assert model.model_dump(exclude=NAMES) == known.model_dump(exclude=NAMES)
+    assert params_total(model) == params_total(known)
+    assert (model.dimensions.source, model.dimensions.kind) == ("hf_config", "quoted")
+
+
+def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
+    inner = {key: value for key, value in LLAMA.items() if key != "torch_dtype"} | {"model_type": "gemma3_text"}
+    write(tmp_path, {"model_type": "gemma3", "text_config": inner | {"sliding_window": 1024}})
+    model = model_from_config(tmp_path)
+    assert (model.sliding_window, model.sliding_window_layers, model.qk_norm) == (1024, 27, True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"model_type": "mamba"}, "model_type: 'mamba' is not known"),
+        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
+        (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
+        (LLAMA | {"num_key_value_heads": -8}, "kv_heads: "),
+        ([1, 2], "not a JSON object"),
+        ("{", "not JSON"),
+    ],
+)
+def test_bad_config_is_one_clear_error(keys: object, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path, keys)
+    with pytest.raises(ConfigError) as caught:
+        model_from_config(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        model_from_config(tmp_path / "none.json")

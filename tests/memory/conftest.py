@@ -1,0 +1,27 @@
+"""One catalogue for all memory tests, and `fit` by ids."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalog.quantization import native_quantization
+from sim.memory import MemoryFit, fit
+
+Fit = Callable[..., MemoryFit]
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture(scope="session")
+def fit_ids(catalog: Catalog) -> Fit:
+    def by_ids(gpu: str, model: str, quantization: str, engine: str = "vllm-0.11", **settings: Any) -> MemoryFit:
+        dims = catalog.model(model)
+        weights = native_quantization(catalog.quantization(quantization), dims, catalog.quantization)
+        return fit(catalog.gpu(gpu), dims, weights, catalog.engine(engine), **settings)
+
+    return by_ids

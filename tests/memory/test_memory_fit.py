@@ -1,0 +1,141 @@
+"""Laws of the memory fit, and what it refuses."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
+
+Fit = Callable[..., MemoryFit]
+
+CATALOG = load_catalog()
+A100, VLLM = CATALOG.gpu("a100-80gb-sxm"), CATALOG.engine("vllm-0.11")
+DENSE = CATALOG.model("llama3.1-70b")
+FORMATS = [CATALOG.quantization(name) for name in ("bf16", "gptq-int8", "int8-w8a8", "fp8", "gptq-int4", "int4-wo")]
+
+
+@given(tp=st.sampled_from([1, 2, 4, 8]), pp=st.integers(1, 8))
+def test_fewer_bits_weigh_less(tp: int, pp: int) -> None:
+    sizes = [
+        fit(A100, DENSE, form, VLLM, tensor_parallel_size=tp, pipeline_parallel_size=pp).weights_bytes
+        for form in sorted(FORMATS, key=lambda form: form.bits_per_weight.value)
+    ]
+    assert sizes == sorted(sizes)
+
+
+@given(
+    form=st.sampled_from(FORMATS),
+    sizes=st.sampled_from([(1, 2), (2, 4), (4, 8), (8, 16)]),
+    seats=st.integers(1, 1024),
+    tokens=st.integers(16, 16384),
+)
+def test_fewer_ranks_never_have_more_blocks(form: object, sizes: tuple[int, int], seats: int, tokens: int) -> None:
+    few, many = (
+        fit(A100, DENSE, form, VLLM, tensor_parallel_size=n, max_num_seqs=seats, max_num_batched_tokens=tokens)  # type: ignore[arg-type]
+        for n in sizes
+    )
+    assert few.num_gpu_blocks <= many.num_gpu_blocks
+
+
+@given(seats=st.integers(1, 2048), tokens=st.integers(16, 32768), share=st.floats(0.5, 0.98))
+def test_parts_add_up_to_what_is_usable(seats: int, tokens: int, share: float) -> None:
+    limits = {"max_num_seqs": seats, "max_num_batched_tokens": tokens}
+    result = fit(A100, DENSE, FORMATS[0], VLLM, tensor_parallel_size=4, gpu_memory_utilization=share, **limits)
+    library = VLLM.memory.library_bytes.value if VLLM.memory else 0.0
+    parts = result.weights_bytes + result.activations_bytes + result.comms_bytes + library + result.kv_bytes
+    assert parts == pytest.approx(result.usable_bytes)
+    assert result.usable_bytes <= share * result.total_bytes
+
+
+@given(layers=st.integers(1, 200), stages=st.integers(1, 16))
+def test_stages_tile_the_layers(layers: int, stages: int) -> None:
+    stages = min(layers, stages)
+    spans = stage_layers(layers, stages)
+    assert [first for first, _ in spans] == [0, *(last for _, last in spans[:-1])]
+    assert spans[-1][1] == layers
+    sizes = [last - first for first, last in spans]
+    assert max(sizes) - min(sizes) <= 1
+    assert stages == 1 or sizes[-1] == min(sizes)
+
+
+def test_kv_heads_are_replicated_beyond_their_number(fit_ids: Fit) -> None:
+    blocks = [
+        fit_ids(
+            "h200-141gb-sxm", "qwen3-30b-a3b", "none", tensor_parallel_size=n, enable_expert_parallel=True
+        ).block_bytes
+        for n in (1, 2, 4, 8)
+    ]
+    assert blocks == [blocks[0], blocks[0] / 2, blocks[0] / 4, blocks[0] / 4]
+
+
+def test_latent_kv_is_whole_on_every_rank(fit_ids: Fit) -> None:
+    eight, sixteen = (fit_ids("h200-141gb-sxm", "deepseek-v3", "none", tensor_parallel_size=n) for n in (8, 16))
+    assert eight.block_bytes == sixteen.block_bytes == 16 * 2 * 576 * 61
+
+
+def test_experts_spread_over_data_parallel_ranks_only_with_expert_parallelism(fit_ids: Fit) -> None:
+    copies = fit_ids("b200-180gb-sxm", "qwen3-30b-a3b", "none", data_parallel_size=4)
+    spread = fit_ids("b200-180gb-sxm", "qwen3-30b-a3b", "none", data_parallel_size=4, enable_expert_parallel=True)
+    assert copies.weights_bytes - spread.weights_bytes == pytest.approx(28_991_029_248 * 2 * 3 / 4)
+
+
+def test_window_layers_cost_less_in_long_contexts(fit_ids: Fit) -> None:
+    short, long = (fit_ids("h100-80gb-sxm", "gpt-oss-20b", "none", context_tokens=n) for n in (128, 12_800))
+    assert short.block_bytes == 16 * 49_152
+    assert long.block_bytes == pytest.approx(16 * 49_152 * (0.5 + 0.5 * 0.01))
+
+
+def test_smaller_cache_numbers_give_more_tokens(fit_ids: Fit) -> None:
+    full, half = (fit_ids("rtx-4090", "llama3.1-8b", "none", kv_cache_dtype=kind) for kind in ("auto", "fp8"))
+    assert half.kv_tokens == pytest.approx(2 * full.kv_tokens, abs=32)
+
+
+def test_request_longer_than_the_cache_is_refused_before_the_start(fit_ids: Fit) -> None:
+    result = fit_ids("rtx-4090", "llama3.1-8b", "none", max_model_len=131_072)
+    assert not result.fits
+    assert result.num_gpu_blocks == 0
+    assert "one request of 131072 tokens" in result.reason
+    assert fit_ids("rtx-4090", "llama3.1-8b", "none").max_model_len < 131_072
+
+
+@pytest.mark.parametrize(
+    ("model", "quantization", "layout", "message"),
+    [
+        ("qwen2-72b-instruct", "none", Layout(6), "tensor_parallel_size 6 does not divide 64 attention heads"),
+        ("qwen2.5-7b", "none", Layout(14), "neither divides nor is a multiple of 4 KV heads"),
+        ("qwen3-30b-a3b", "fp8-block", Layout(4), "cuts the expert intermediate size 768 of qwen3-30b-a3b into 192"),
+        ("llama2-7b", "gptq-int4", Layout(4), "not a multiple of the group of 128 in gptq-int4"),
+        ("llama3.1-8b", "none", Layout(1, 33), "pipeline_parallel_size 33 exceeds the 32 layers"),
+        ("llama3.1-8b", "none", Layout(1, 1, 2, enable_expert_parallel=True), "has no experts"),
+    ],
+)
+def test_impossible_layout_is_named(
+    catalog: Catalog, model: str, quantization: str, layout: Layout, message: str
+) -> None:
+    problems = check_parallel(catalog.model(model), catalog.quantization(quantization), layout)
+    assert any(message in problem for problem in problems)
+
+
+def test_possible_layouts_pass(catalog: Catalog) -> None:
+    qwen = catalog.model("qwen2-72b-instruct")
+    for tp in (1, 2, 4, 8):
+        assert check_parallel(qwen, catalog.quantization("gptq-int4"), Layout(tp)) == []
+    moe = catalog.model("qwen3-30b-a3b")
+    assert check_parallel(moe, catalog.quantization("fp8-block"), Layout(4, enable_expert_parallel=True)) == []
+
+
+def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -> None:
+    gpu, model, none = catalog.gpu("rtx-4090"), catalog.model("qwen2-72b-instruct"), catalog.quantization("none")
+    result = fit(gpu, model, none, VLLM, tensor_parallel_size=4)
+    assert result.reason.startswith("needs 145.5 GB for")
+    assert "4x 24 GB leave 8" in result.reason
+    candidates = [catalog.quantization(name) for name in ("gptq-int4", "int8-w8a8", "bf16")]
+    advice = what_fits(gpu, model, none, VLLM, candidates, tensor_parallel_size=4)
+    assert advice.startswith("fits at int8-w8a8, gptq-int4, or on 8x")
+
+
+def test_engine_of_unknown_memory_is_refused(fit_ids: Fit) -> None:
+    assert "LM Studio uses GPU memory is not known" in fit_ids("rtx-4090", "llama3.1-8b", "none", "lm-studio").reason
