@@ -1,26 +1,26 @@
 """Looking things up in data/: one file a thing, read when it is first asked for."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
 from sim.catalog.engine import Engine
 from sim.catalog.gpu import Gpu
+from sim.catalog.hf_config import model_from_config
 from sim.catalog.kernel import Kernel
 from sim.catalog.link import Link
-from sim.catalog.model import Model
+from sim.catalog.model import AnyModel, Model, OtherModel
 from sim.catalog.price import Offer, PriceList
 from sim.catalog.quantization import Quantization
 from sim.catalog.server import Server
 from sim.catalog.source import Source
-from sim.spec import Spec
 
-Entry = TypeVar("Entry", bound=Spec)
+Entry = TypeVar("Entry")
 
 _SINGULAR = {
     "gpus": "gpu",
@@ -34,10 +34,11 @@ _SINGULAR = {
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
+_ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
-class UnknownId(ValueError):  # noqa: N818 - it names what is wrong, like KeyError
+class UnknownId(ValueError):
     """A name that the catalogue does not know; `suggestions` are the ids that come nearest."""
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
@@ -80,36 +81,52 @@ class Catalog:
 
     def gpu(self, name: str) -> Gpu:
         """A GPU: data/gpus."""
-        return self._lookup("gpus", name, Gpu)
+        return self._lookup("gpus", name, Gpu.model_validate)
 
     def model(self, name: str) -> Model:
-        """A model: data/models."""
-        return self._lookup("models", name, Model)
+        """A language model: data/models, or a path to a Hugging Face config.json (or to the folder that holds one).
+
+        Raises ConfigError for a config that cannot be read, UnknownId also for a network that is no language model.
+        """
+        if name.endswith(".json") or (Path(name) / "config.json").is_file():
+            return model_from_config(Path(name))
+        model = self.any_model(name)
+        if isinstance(model, OtherModel):
+            raise UnknownId("language model", name, ())
+        return model
+
+    def any_model(self, name: str) -> Model | OtherModel:
+        """A language model or another network: data/models."""
+        return self._lookup("models", name, _ANY_MODEL.validate_python)
 
     def quantization(self, name: str) -> Quantization:
         """A weight format: data/quantizations."""
-        return self._lookup("quantizations", name, Quantization)
+        return self._lookup("quantizations", name, Quantization.model_validate)
 
     def kernel(self, name: str) -> Kernel:
         """A matrix kernel: data/kernels."""
-        return self._lookup("kernels", name, Kernel)
+        return self._lookup("kernels", name, Kernel.model_validate)
 
     def engine(self, name: str) -> Engine:
         """A serving engine: data/engines."""
-        return self._lookup("engines", name, Engine)
+        return self._lookup("engines", name, Engine.model_validate)
 
     def server(self, name: str) -> Server:
         """A chassis: data/servers."""
-        return self._lookup("servers", name, Server)
+        return self._lookup("servers", name, Server.model_validate)
 
     def link(self, name: str) -> Link:
         """A link between GPUs: data/links."""
-        return self._lookup("links", name, Link)
+        return self._lookup("links", name, Link.model_validate)
 
     def prices(self, item: str) -> PriceList | None:
         """The offers for *item*; None where nobody has asked for a price yet (the file would be `price_file(item)`)."""
         key = item.strip().lower()
-        return self._lookup("prices", key, PriceList) if _is_id(key) and self._path("prices", key).is_file() else None
+        return (
+            self._lookup("prices", key, PriceList.model_validate)
+            if _is_id(key) and self._path("prices", key).is_file()
+            else None
+        )
 
     def price_file(self, item: str) -> Path:
         """Where the offers for *item* stand or would have to stand."""
@@ -118,7 +135,7 @@ class Catalog:
     def offer(self, name: str) -> Offer:
         """One offer by `item/offer`. Raises UnknownId."""
         item, _, key = name.partition("/")
-        offers = self._lookup("prices", item, PriceList).offers
+        offers = self._lookup("prices", item, PriceList.model_validate).offers
         if key not in offers:
             raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)))
         return offers[key]
@@ -140,12 +157,14 @@ class Catalog:
         """All sources by key."""
         if self._sources is None:
             document = yamlio.read(self.root / "sources.yaml")
+            if not isinstance(document.data, dict):
+                raise CatalogError(f"{document.path}:1: file: must hold sources by their keys")
             self._sources = {
-                key: _validated(document, Source, entry, (key,)) for key, entry in (document.data or {}).items()
+                key: _validated(document, Source.model_validate, entry, (key,)) for key, entry in document.data.items()
             }
         return self._sources
 
-    def _lookup(self, kind: str, name: str, spec: type[Entry]) -> Entry:
+    def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
         key = name.strip().lower()
         if not (_is_id(key) and self._path(kind, key).is_file()):
             key = self._alias_index(kind).get(key, "")
@@ -155,8 +174,8 @@ class Catalog:
             raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near)))
         if (kind, key) not in self._entries:
             document = yamlio.read(self._path(kind, key))
-            entry = _validated(document, spec, document.data, ())
-            if entry.model_dump(include={"id"})["id"] != key:
+            entry = _validated(document, read, document.data, ())
+            if document.data.get("id") != key:
                 raise CatalogError(f"{document.path}:{document.line(('id',))}: id: must be the file's name, {key!r}")
             self._entries[kind, key] = entry
         found: Entry = self._entries[kind, key]
@@ -186,14 +205,20 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(get_close_matches(name.strip().lower(), list(known), n=3, cutoff=0.6))
 
 
-def _validated(document: yamlio.Document, spec: type[Entry], data: Any, place: tuple[str | int, ...]) -> Entry:
-    """*data*, which stands at *place* in *document*, as a *spec*. Raises CatalogError with all that is wrong."""
+def _validated(
+    document: yamlio.Document, read: Callable[[Any], Entry], data: Any, place: tuple[str | int, ...]
+) -> Entry:
+    """What *read* makes of *data*, which stands at *place* in *document*. Raises CatalogError with every error."""
     try:
-        return spec.model_validate(data)
+        return read(data)
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False):
-            path = (*place, *problem["loc"])
+            steps = problem["loc"]
+            if steps and isinstance(data, dict) and steps[0] == data.get("kind"):
+                steps = steps[1:]  # pydantic puts the tag of a union in front
+            path = (*place, *steps)
             dotted = ".".join(str(step) for step in path) or "file"
-            lines.append(f"{document.path}:{document.line(path)}: {dotted}: {problem['msg']}")
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{document.path}:{document.line(path)}: {dotted}: {message}")
         raise CatalogError("\n".join(lines)) from None
