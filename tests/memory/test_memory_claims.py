@@ -47,7 +47,7 @@ def test_six_4090_do_not_hold_a_70b_at_half_precision(catalog: Catalog, fit_ids:
 
 
 def test_qwen2_72b_int4_needs_more_than_the_estimator_says(catalog: Catalog) -> None:
-    """Holds: the estimator's 33.59 is 4 bits a weight in GiB; scales and embeddings make 41.6 GB, as both engines show."""
+    """Holds: the estimator's 33.59 is 4 bits a weight in GiB; scales and embeddings make 41.6 GB, as both show."""
     assert params_total(catalog.model("qwen2-72b-instruct")) * 4 / 8 / GIB == pytest.approx(33.59, rel=0.01)
     assert weights(catalog, "qwen2-72b-instruct", "gptq-int4") / 1e9 == pytest.approx(41.6, abs=0.1)
     assert weights(catalog, "qwen2-72b-instruct", "gguf-q4_0") / 1e9 == pytest.approx(41, abs=1)
