@@ -1,5 +1,6 @@
 """Reads every file and every value of the catalogue."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_every_value_has_a_known_source_and_an_honest_kind(kind: str, name: str)
     assert statements or isinstance(entry, OtherModel) or entry.note, "neither a sourced value nor a word why not"
     for path, statement in statements:
         assert CATALOG.source(statement.source).title, path
+        assert not re.search(r"\b\d{8,11}\b", statement.where), f"{path}: a place in the source, not a record number"
         if isinstance(statement, Value):
             assert statement.weak == (statement.kind in WEAK_KINDS), path
             assert statement.kind != "assumed" or statement.range is not None, path
