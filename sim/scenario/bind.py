@@ -83,10 +83,13 @@ def _with_defaults(batching: Batching, engine: Engine, gpu: Gpu | None, max_mode
     `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
     """
     limits = default_limits(engine, gpu) if gpu is not None else None
-    filled = {"max_model_len": max_model_len}
+    filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
     if limits is not None:
         filled["max_num_seqs"] = batching.max_num_seqs or limits[0]
         filled["max_num_batched_tokens"] = batching.max_num_batched_tokens or limits[1]
+    if engine.memory is not None and gpu is not None:
+        share = batching.gpu_memory_utilization
+        filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
     return batching.model_copy(update=filled)
 
 

@@ -25,7 +25,7 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]
         yield from _all(f"{prefix}.quantization", pool.quantization)
     yield from _engine_facts(f"{prefix}.engine", pool, computed)
     if pool.server is not None:
-        yield from _all(f"{prefix}.server", pool.server, without=("rack_units", "host_memory_bytes"))
+        yield from _all(f"{prefix}.server", pool.server, without=("idle_power_w", "rack_units", "host_memory_bytes"))
     if pool.gpu is not None and pool.power.mode == "load":
         yield from _power_facts(f"{prefix}.power", pool, catalog)
     if computed:
@@ -78,7 +78,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
     if engine.memory is not None and model is not None:
         unused = [] if given.gpu_memory_utilization is None else ["gpu_memory_utilization"]
-        unused += [] if pool.layout.gpus > 1 else ["comms_bytes"]
+        unused += _other_comms(pool)
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
         open_limits = [name for name in ("max_num_seqs", "max_num_batched_tokens") if getattr(given, name) is None]
@@ -86,6 +86,13 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
             small, large = getattr(engine.limits, name), getattr(engine.limits, f"large_gpu_{name}")
             chosen = large if large is not None and getattr(pool.batching, name) == large.value else small
             yield Fact(f"{prefix}.limits.{name}", chosen)
+
+
+def _other_comms(pool: BoundPool) -> list[str]:
+    """Communication buffers of another kind of card, or all of them where a replica has one GPU."""
+    names = {False: "comms_bytes", True: "comms_bytes_geforce"}
+    geforce = pool.gpu is not None and pool.gpu.geforce
+    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != geforce]
 
 
 def _in_process(pool: BoundPool) -> bool:

@@ -71,13 +71,14 @@ def _default_names(layers: Layers, path: Path) -> None:
 
 
 def opening_comment(path: Path) -> str:
-    """The comment lines that open the file, joined: by custom the question that the scenario answers."""
-    words = []
+    """The comment that opens the file, up to its first empty line: by custom the question that the scenario answers."""
+    lines = []
     for line in path.read_text(encoding="utf-8-sig").splitlines():
-        if not line.startswith("#"):
+        text = line.lstrip("#").strip()
+        if not line.startswith("#") or not text:
             break
-        words.append(line.lstrip("#").strip())
-    return " ".join(word for word in words if word)
+        lines.append(text)
+    return " ".join(lines)
 
 
 def _absolute_paths(layers: Layers) -> None:

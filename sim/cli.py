@@ -1,0 +1,214 @@
+"""The command line: arguments in, exit code out. Each command imports what it needs, so that --help is instant."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+BAD_INPUT = 2
+OTHER_FAILURE = 1
+UNLIMITED = 100_000
+"""Width of what is printed into a pipe: no value is cut."""
+
+app = typer.Typer(
+    name="gpufleet",
+    help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Replace a value: workload.arrivals.rate_rps=2. May be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
+Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Kind = Annotated[str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links or prices.")]
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/<scenario name>.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+) -> None:
+    """Simulate a scenario and write tables, curves and a report."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.scenario.load import load
+
+        path, catalog = _found(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = out or Path("outputs") / loaded.name
+        if refusal := _why_not(folder):
+            _fail(f"--out {folder}: {refusal}")
+
+        from sim.study.points import run_scenario
+
+        try:
+            code = run_scenario(
+                scenario=loaded,
+                catalog=catalog,
+                path=path,
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                report=not no_report,
+                quiet=quiet,
+                command=["gpufleet", *sys.argv[1:]],
+            )
+        except KeyboardInterrupt:
+            kept = "interrupted; finished points are kept, and the same command goes on from them"
+            _fail(f"{folder}: {kept}", OTHER_FAILURE)
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
+    """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.plan import overview
+        from sim.scenario.describe import describe
+        from sim.scenario.load import load
+        from sim.scenario.resolve import resolve
+        from sim.scenario.sweep import cases
+
+        catalog = load_catalog()
+        loaded = load(_found(scenario), sets or (), catalog=catalog, seed=seed, replications=replications)
+        found = cases(loaded)
+        first = [case for case in found if case.replication == 0]
+        plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
+    if loaded.question:
+        _print(loaded.question)
+    _print(*overview(plans, len(found)))
+    if all(plan["infeasible"] for _, plan in plans):
+        raise typer.Exit(BAD_INPUT)
+
+
+@app.command("list")
+def list_(kind: Kind) -> None:
+    """List what the catalogue holds."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.catalogue import listing
+
+        table = listing(load_catalog(), kind)
+    _print(table)
+
+
+@app.command()
+def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")]) -> None:
+    """Show one thing of the catalogue, every value with its source."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.catalogue import details, entry
+
+        table = details(entry(load_catalog(), kind, name))
+    _print(table)
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the new scenario.")] = "scenario",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
+    with _bad_input_told():
+        from sim.scenario.template import SCHEMA_FILE, schema_text, template
+
+        target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+        schema = target.with_name(SCHEMA_FILE)
+        if target.exists() and not force:
+            _fail(f"{target}: exists; --force overwrites it")
+        try:
+            target.write_text(template(target.stem), encoding="utf-8")
+            schema.write_text(schema_text(), encoding="utf-8")
+        except OSError as error:
+            _fail(f"{error.filename}: cannot be written: {(error.strerror or str(error)).lower()}")
+    _print(f"wrote {target} and {schema}; look at it with: gpufleet check {target}")
+
+
+def main() -> None:
+    """Entry point of the command `gpufleet`."""
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read our output has closed it (`| head`); Python must not complain while it flushes on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(OTHER_FAILURE)
+
+
+@contextmanager
+def _bad_input_told() -> Iterator[None]:
+    """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.catalog.catalog import CatalogError, UnknownId
+    from sim.scenario.errors import ScenarioErrors
+    from sim.yamlio import YamlError
+
+    try:
+        yield
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError) as error:
+        _fail(str(error))
+
+
+def _fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def _found(path: Path) -> Path:
+    """*path*, or the scenario of that name that came with the program."""
+    if path.exists():
+        return path
+    package = Path(__file__).resolve().parent
+    inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
+    for folder in (package / "scenarios", package.parent / "scenarios"):
+        for shipped in (folder / inside, folder / f"{inside}.yaml"):
+            if not path.is_absolute() and shipped.is_file():
+                return shipped
+    return path
+
+
+def _why_not(out: Path) -> str:
+    """Why results may not go to *out*; empty if it is new, empty or an earlier run's, and can be written."""
+    if out.is_dir():
+        names = {child.name for child in out.iterdir()}
+        manifest = out / "manifest.json"
+        ours = manifest.is_file() and "gpufleet" in manifest.read_text(encoding="utf-8", errors="replace")
+        if names and not ours and names != {"points"}:
+            return "holds files that are no gpufleet run (no manifest.json of ours); name another folder"
+    elif out.exists() or out.is_symlink():
+        return "is no folder"
+    above = out.absolute().parent
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    try:
+        for folder in {above, out} if out.is_dir() else {above}:
+            Path(tempfile.mkdtemp(prefix=".gpufleet-", dir=folder)).rmdir()
+    except OSError as error:
+        return f"cannot be written: {(error.strerror or str(error)).lower()}"
+    return ""
+
+
+def _print(*parts: Any) -> None:
+    """Tables and lines on stdout: to the terminal's width, or as wide as they are into a pipe."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))

@@ -1,0 +1,114 @@
+"""`gpufleet check`: what a scenario comes to before anything is simulated."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sim.catalog.value import WEAK_KINDS
+from sim.report.text import plain, usd
+
+MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
+
+
+def overview(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int) -> Iterator[RenderableType]:
+    """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
+    first = plans[0][1]
+    yield Text(f"Workload: {first['workload']}")
+    for note in first["notes"]:
+        yield Text(f"Note: {note}")
+    yield Text(f"Cases to run: {cases}")
+    yield _pools(plans)
+    yield _memory(plans)
+    for _, plan in _distinct(plans, "infeasible"):
+        if plan["infeasible"]:
+            yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
+    shown: set[str] = set()
+    for _, plan in plans:
+        if plan["fleet"] not in shown:
+            shown.add(plan["fleet"])
+            yield _values(plan)
+    yield _sources(plans)
+
+
+def _distinct(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The plans that differ in *key* from the one before, so that a sweep of the load does not repeat the hardware."""
+    last: tuple[str, Any] | None = None
+    for axes, plan in plans:
+        if (now := (plan["fleet"], plan[key])) != last:
+            yield axes, plan
+        last = now
+
+
+def _point(axes: dict[str, Any]) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+    several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
+    table = Table(
+        *["fleet", *(["from point"] if several else []), "pool", "GPUs", "layout (tp x pp x dp)", "server"],
+        *["max_num_seqs", "max_num_batched_tokens", "max_model_len", "KV tokens per rank"],
+        title="Pools",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for axes, plan in _distinct(plans, "pools"):
+        for pool in plan["pools"]:
+            sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+            limits = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+            table.add_row(
+                plan["fleet"],
+                *([_point(axes)] if several else []),
+                pool["name"],
+                f"{pool['replicas'] * pool['gpus_per_replica']}x {pool['gpu']}" if pool["gpu"] else "none",
+                f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in sizes)})",
+                pool["server"] or "none",
+                *(f"{pool['batching'][limit]:,}" for limit in limits),
+                f"{pool['kv_tokens']:,}",
+            )
+    return table
+
+
+def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+    table = Table(
+        *["fleet", "pool", *MEMORY_PARTS], title="Memory of each GPU [GB]", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    for _, plan in _distinct(plans, "pools"):
+        for pool in plan["pools"]:
+            if memory := pool["memory_gb_per_gpu"]:
+                table.add_row(plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS))
+    return table
+
+
+def _values(plan: dict[str, Any]) -> Table:
+    bought = f"; to buy it: {usd(plan['capex_usd'])}" if plan["capex_usd"] else ""
+    table = Table(
+        *["value of", "", "unit", "kind", "source", "where"],
+        title=f"What {plan['fleet']} rests on{bought}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for value in plan["values"]:
+        span = f" ({value['range'][0]:g} to {value['range'][1]:g})" if value["range"] else ""
+        table.add_row(
+            value["path"].removeprefix(f"fleets.{plan['fleet']}."),
+            plain(value["value"], 6) + span,
+            value["unit"],
+            value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else ""),
+            value["source"],
+            "; ".join(part for part in (value["as_of"], value["where"], value["note"]) if part),
+        )
+    return table
+
+
+def _sources(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+    table = Table("source", "title", "url", title="Sources", title_justify="left", box=box.SIMPLE_HEAD)
+    for key, source in sorted({key: item for _, plan in plans for key, item in plan["sources"].items()}.items()):
+        table.add_row(key, source["title"], source["url"])
+    return table

@@ -1,0 +1,83 @@
+"""What `gpufleet init` writes: a commented scenario, and a JSON schema for editors."""
+
+import json
+from typing import Any
+
+from sim.scenario.schema import Scenario
+
+SCHEMA_FILE = "gpufleet.schema.json"
+
+_TEMPLATE = """\
+# Two RTX 4090 or one L40S for a chat service with an 8B model?
+
+# yaml-language-server: $schema={schema}
+# Editors that know this line complete keys and mark mistakes. `gpufleet check {name}.yaml` says what the file comes to;
+# `gpufleet list gpus` (models, quantizations, engines, servers, links, prices) says which ids there are.
+name: {name}
+
+# model, quantization, kv_cache_dtype, engine, max_model_len may also stand in a fleet or in a pool: the nearest wins.
+model: llama3.1-8b            # or the path of a Hugging Face config.json
+quantization: none            # none: the model's own 16 bit; gptq-int4, fp8, ...
+engine: vllm
+
+workload:
+  arrivals: {{process: poisson, rate_rps: 4}}
+  # {{process: gamma, rate_rps: 4, cv: 2}}                  bursty
+  # {{process: constant, rate_rps: 4}}
+  # {{process: closed_loop, concurrency: 32, think_s: 1}}   as many clients, each waits for its answer
+  # {{process: burst, num_requests: 1000}}                  all at once
+  # {{process: profile, hourly_rps: [1, 2, 5, 3]}}          hour by hour, then again
+  lengths:                    # tokens; also fixed (value), uniform (min, max), geometric (mean)
+    prompt: {{distribution: lognormal, mean: 512, cv: 1.0, max: 4096}}
+    output: {{distribution: lognormal, mean: 256, cv: 0.8, max: 2048}}
+  # instead of both:
+  # trace: {{path: requests.csv, format: csv}}   # columns arrival_s,prompt_tokens,output_tokens[,priority]
+
+horizon_s: 900                # arrivals stop then, and the fleet drains
+warmup_s: 60                  # requests that arrive before are simulated but not measured
+seed: 1
+replications: 3               # runs with other random numbers: they give the confidence intervals
+
+slo: {{ttft_s: 1.0, tpot_s: 0.05, attainment: 0.95}}   # also e2e_s
+
+fleets:                       # the candidates
+  - name: 2x RTX 4090
+    pools:
+      - gpu: rtx-4090
+        replicas: 2           # copies of the model, each with GPUs of its own
+        server: workstation-2x4090
+        # tensor_parallel_size: 2, pipeline_parallel_size, data_parallel_size, enable_expert_parallel
+        batching: {{policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, gpu_memory_utilization: 0.9}}
+    routing: {{policy: least_outstanding}}   # round_robin, random, power_of_two
+    cost: {{acquisition: buy, quotes: {{rtx-4090: 1900, workstation-2x4090: 2000}}}}   # no `cost`: no money columns
+  - name: 1x L40S rented
+    pools: [{{gpu: l40s, batching: {{policy: vllm}}}}]
+    cost: {{acquisition: rent, quotes: {{l40s: 0.9}}}}   # dollars per GPU-hour; or price: <item>/<offer>
+
+site:                         # of what is bought
+  electricity_usd_per_kwh: 0.12
+  pue: 1.4
+  hosting: {{per: kw_month, usd: 200, kw: nameplate, electricity: metered}}
+  # or {{per: rack, usd_per_month: 1500, power_limit_kw: 20, servers_per_rack: 2, count: fraction}}
+finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}}   # or straight_line
+
+sweep:                        # every combination is a point, every axis a column; or a list of explicit points
+  workload.arrivals.rate_rps: [1, 2, 4, 8]
+  # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
+"""
+
+
+def template(name: str) -> str:
+    """A scenario called *name* that passes `check` and runs as it is."""
+    return _TEMPLATE.format(name=name, schema=SCHEMA_FILE)
+
+
+def schema_text() -> str:
+    """JSON schema of scenario files; what a base may supply is not required."""
+    schema: dict[str, Any] = Scenario.model_json_schema()
+    schema["required"] = []
+    schema["properties"]["base"] = {
+        "type": "string",
+        "description": "Another scenario that this one changes: mappings merge, lists replace, null takes a key away.",
+    }
+    return json.dumps(schema, indent=1) + "\n"
