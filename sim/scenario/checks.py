@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim.catalog.catalog import Catalog
+from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError
 from sim.memory import check_parallel
 from sim.scenario.bind import BoundPool, bind
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.resolve import resolve_fleet
-from sim.scenario.schema import Fleet, Pool, Scenario
+from sim.scenario.schema import Fleet, Scenario
 from sim.steptime import Affine, Roofline
 from sim.workload import TraceError
 
@@ -54,7 +54,7 @@ def _unknown(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], ob
 def _price_complaints(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
     if not isinstance(cost, dict):
         return
-    yield from _unknown(cost, place, {"price": catalog.offer})
+    yield from _offer_complaints(cost.get("price"), (*place, "price"), catalog)
     quotes = cost.get("quotes")
     known = {*catalog.ids("gpus"), *catalog.ids("servers")}
     for item in quotes if isinstance(quotes, dict) else ():
@@ -62,6 +62,18 @@ def _price_complaints(cost: Any, place: Place, catalog: Catalog) -> Iterator[Com
             yield Complaint(
                 (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
             )
+
+
+def _offer_complaints(name: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    if not isinstance(name, str):
+        return
+    try:
+        catalog.offer(name)
+    except UnknownId as error:
+        item = name.partition("/")[0]
+        prices = None if error.suggestions else catalog.prices(item)
+        known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
+        yield Complaint(place, str(error) + did_you_mean(name, known))
 
 
 def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
@@ -93,6 +105,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
     for i, fleet in enumerate(scenario.fleets):
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
+    if "/" in scenario.name or scenario.name in ("", ".", ".."):
+        found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
     if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:
@@ -138,25 +152,19 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
     found: list[Complaint] = []
     for i, fleet in enumerate(scenario.fleets):
-        pools: list[Complaint] = []
-        for j, pool in enumerate(fleet.pools):
-            pools += _pool_complaints(scenario, fleet, pool, ("fleets", i, "pools", j), catalog)
-        found += pools
-        if not pools:
-            found += _cost_complaints(scenario, i, fleet, catalog)
+        try:
+            pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+        except ValueError:
+            continue  # an unknown id: id_complaints names it
+        wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
+        found += wrong or _cost_complaints(scenario, i, fleet, catalog)
     return found
 
 
-def _pool_complaints(
-    scenario: Scenario, fleet: Fleet, pool: Pool, place: Place, catalog: Catalog
-) -> Iterator[Complaint]:
-    try:
-        bound = bind(scenario, fleet, pool, catalog)
-    except ValueError:
-        return  # an unknown id: id_complaints names it
-    yield from _missing(bound, place)
-    yield from _layout_complaints(bound, place)
-    yield from _limit_complaints(bound, place)
+def _pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    yield from _missing(pool, place)
+    yield from _layout_complaints(pool, place)
+    yield from _limit_complaints(pool, place)
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -176,9 +184,12 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 
 def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     if pool.model is not None and pool.quantization is not None:
+        told: set[str] = set()
         for text in check_parallel(pool.model, pool.quantization, pool.layout):
             key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
-            yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
+            if key not in told:
+                yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
+            told.add(key)
     server, ranks = pool.server, pool.layout.tensor_parallel_size
     if server is None:
         return

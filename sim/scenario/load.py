@@ -9,10 +9,12 @@ from pydantic import ValidationError
 from sim.catalog.catalog import Catalog
 from sim.scenario.checks import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
-from sim.scenario.layers import Layers, place_of, put, read_layers, value_at, with_values
+from sim.scenario.layers import Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import points, sweep_complaints
 
+NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
+"""Keys without a say in layouts and prices."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
 
@@ -39,14 +41,10 @@ def load(
     if found:
         layers.data["sweep"] = None
     _options_win_over_sweep(layers)
-    _fill_from_sweep(layers.data)
-    scenario, schema = _validated(layers.data)
-    found += schema
-    found += id_complaints(layers.data, catalog)
-    found += _at_the_points(layers.data, catalog, found)
-    if found or scenario is None:
+    found += _at_the_points(layers.data, catalog)
+    if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
-    return scenario
+    return Scenario.model_validate(_filled_from_sweep(layers.data))
 
 
 def _by_line(error: InputError) -> tuple[bool, str, int]:
@@ -141,60 +139,71 @@ def _options_win_over_sweep(layers: Layers) -> None:
             sweep[:] = [point for i, point in enumerate(sweep) if point not in sweep[:i]]
 
 
-def _fill_from_sweep(data: dict[str, Any]) -> None:
-    """A value that every point of the sweep gives need not stand elsewhere."""
+def _filled_from_sweep(data: dict[str, Any]) -> Any:
+    """*data* with the values that need not stand elsewhere because every point of the sweep gives them."""
     found = points(data.get("sweep"))
-    for axis, value in found[0].items():
-        place = place_of(data, axis)
-        if value_at(data, place) is None and all(axis in point for point in found):
-            put(data, place, value)
+    first = {place_of(data, axis): value for axis, value in found[0].items() if all(axis in point for point in found)}
+    return with_values(data, {place: value for place, value in first.items() if value_at(data, place) is None})
 
 
-def _validated(data: Any) -> tuple[Scenario | None, list[Complaint]]:
+def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
+    """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
+    found = points(data.get("sweep"))
+    values = [{place_of(data, axis): value for axis, value in point.items()} for point in found]
+    planned: list[tuple[Any, list[Complaint]]] = []
+    wrong = [_complaints(with_values(data, one) | {"sweep": None}, catalog, planned) for one in values]
+    everywhere = set(wrong[0]).intersection(*wrong)
+    told: dict[Complaint | InputError, None] = {}
+    for index, point in enumerate(found):
+        for one in wrong[index]:
+            if isinstance(one, Complaint):
+                axis = _guilty_axis(one, point, values[index], data, one in everywhere)
+                one = one if axis is None else _moved(one, data["sweep"], index, point, axis)
+            told[one] = None
+    return list(told)
+
+
+def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[Complaint]]]) -> Found:
+    """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
+    schema: list[Complaint] = []
     try:
-        return Scenario.model_validate(data), []
+        built: Scenario | None = Scenario.model_validate(at)
     except ValidationError as error:
-        return None, complaints(error, Scenario, data)
-
-
-def _at_the_points(data: dict[str, Any], catalog: Catalog, known: Sequence[Complaint | InputError]) -> Found:
-    """What is wrong at single points of the sweep, and with what the scenario comes to at each."""
-    found: dict[Complaint | InputError, None] = {}
-    planned: list[Any] = []
-    for index, point in enumerate(points(data.get("sweep"))):
-        values = {place_of(data, axis): value for axis, value in point.items()}
-        at = with_values(data, values) | {"sweep": None}
-        built, schema = _validated(at)
-        here: Found = [*schema, *id_complaints(at, catalog)]
+        built, schema = None, complaints(error, Scenario, at)
+    found: Found = [*schema, *id_complaints(at, catalog)]
+    if built is not None:
+        found += scenario_complaints(built)
+    hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
+    plans = next((plans for earlier, plans in planned if earlier == hardware), None)
+    if plans is None:
         usable = built or salvaged(at, schema)
-        hardware = {
-            key: value for key, value in at.items() if key not in ("workload", "seed", "slo", "horizon_s", "warmup_s")
-        }
-        if usable is not None:
-            here += scenario_complaints(usable) if built else []
-            here += plan_complaints(usable, catalog) if hardware not in planned else []
-            planned.append(hardware)
-        for one in here:
-            if one not in known:
-                found[_blame(one, data.get("sweep"), point, index, values)] = None
-    return list(found)
+        plans = plan_complaints(usable, catalog) if usable is not None else []
+        planned.append((hardware, plans))
+    broken = {one.place[:4] for one in schema if not one.message.startswith("unknown key")}
+    told = {one.place for one in found if isinstance(one, Complaint)}
+    return found + [one for one in plans if one.place[:4] not in broken and one.place not in told]
 
 
-def _blame(
-    one: Complaint | InputError, sweep: Any, point: dict[str, Any], index: int, values: dict[Place, Any]
-) -> Complaint | InputError:
-    """*one*, moved to the value of the sweep that causes it; where none does, it stays where it is."""
+def _guilty_axis(
+    one: Complaint, point: dict[str, Any], values: dict[Place, Any], data: Any, everywhere: bool
+) -> str | None:
+    """The axis whose value is to blame for *one*: it sets the place itself, or it alone made the trouble above."""
     for axis, place in zip(point, values, strict=True):
-        if isinstance(one, InputError):
-            break
-        shared = min(len(place), len(one.place))
-        if place[:shared] != one.place[:shared]:
-            continue
-        if isinstance(sweep, list):
-            holder: Place = ("sweep", index, axis)
-        elif one.message.startswith("unknown key"):
-            holder = ("sweep", axis)
-        else:
-            holder = ("sweep", axis, sweep[axis].index(point[axis]))
-        return Complaint(holder, one.message if one.place == place else f"{dotted(one.place)}: {one.message}")
-    return one
+        if one.place[: len(place)] == place:
+            return axis
+        above = place[: len(one.place)] == one.place
+        if above and (not everywhere or descend(data, one.place)[0] < len(one.place)):
+            return axis
+    return None
+
+
+def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str) -> Complaint:
+    """*one*, told at the value of the sweep that causes it."""
+    if isinstance(sweep, list):
+        place: Place = ("sweep", index, axis)
+    elif one.message.startswith("unknown key"):
+        place = ("sweep", axis)
+    else:
+        place = ("sweep", axis, sweep[axis].index(point[axis]))
+    where = dotted(one.place)
+    return Complaint(place, one.message if axis.endswith(str(one.place[-1])) else f"{where}: {one.message}")

@@ -1,0 +1,269 @@
+"""Every mistake is one line with file, line and place, all of them at once."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.scenario.errors import ScenarioErrors
+from sim.scenario.load import load
+
+REFEREE = """\
+name: referee
+workload:
+  arrivals: {process: poisson, rate_rps: 1.0}
+  lengths:
+    prompt: {distribution: fixed, value: 100}
+    output: {distribution: fixed, value: 10}
+horizon_s: 100
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+"""
+REAL = """\
+name: real
+model: qwen2-72b-instruct
+quantization: gptq-int4
+workload:
+  arrivals: {process: poisson, rate_rps: 1.0}
+  lengths:
+    prompt: {distribution: fixed, value: 100}
+    output: {distribution: fixed, value: 10}
+horizon_s: 100
+fleets:
+  - name: a
+    pools:
+      - gpu: rtx-4090
+        tensor_parallel_size: 4
+        server: workstation-4x4090
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def complaints(folder: Path, catalog: Catalog, text: str, *sets: str, **others: str) -> list[str]:
+    """The error lines of a scenario file s.yaml with *text*, without the folder."""
+    (folder / "s.yaml").write_text(text)
+    for name, content in others.items():
+        (folder / name.replace("_", ".")).write_text(content)
+    with pytest.raises(ScenarioErrors) as caught:
+        load(folder / "s.yaml", sets, catalog=catalog)
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("rate_rps: 1.0", "rate_rps: -1", ["s.yaml:3: workload.arrivals.rate_rps: must be above 0, not -1"]),
+        ("rate_rps: 1.0", "rate_rps: .nan", ["s.yaml:3: workload.arrivals.rate_rps: must be a finite number, not nan"]),
+        ("rate_rps: 1.0", "rate_rps: fast", ["s.yaml:3: workload.arrivals.rate_rps: a number is needed, not 'fast'"]),
+        ("rate_rps: 1.0", "rate_rsp: 1.0", [
+            "s.yaml:3: workload.arrivals.rate_rps: is missing",
+            "s.yaml:3: workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?"]),
+        ("process: poisson", "process: poison", [
+            "s.yaml:3: workload.arrivals.process: unknown process 'poison'; did you mean poisson?"]),
+        ("process: poisson, ", "", [
+            "s.yaml:3: workload.arrivals: process is missing: one of poisson, gamma, constant, closed_loop, burst, profile"]),
+        ("distribution: fixed, value: 100", "distribution: fixed, value: 0", [
+            "s.yaml:5: workload.lengths.prompt.value: must be above 0, not 0"]),
+        ("horizon_s: 100", "horizon_s: 100\nwarmup_s: 100", [
+            "s.yaml:8: warmup_s: must be below horizon_s (100), not 100"]),
+        ("horizon_s: 100\n", "", ["s.yaml:1: horizon_s: is missing: nothing else ends these arrivals"]),
+        ("horizon_s: 100", "horizon_s: 12:30:00", ["s.yaml:7: horizon_s: a number is needed, not '12:30:00'"]),
+        ("horizon_s: 100", "horizon_s: 100\nrequests: xlsx", [
+            "s.yaml:8: requests: must be one of csv, parquet, none, not 'xlsx'"]),
+        ("horizon_s: 100", "horizon_s: 100\nslo: {ttft: 3}", ["s.yaml:8: slo.ttft: unknown key; did you mean ttft_s?"]),
+        ("horizon_s: 100", "horizon_s: 100\nreplications: 1.5", [
+            "s.yaml:8: replications: a whole number is needed, not 1.5"]),
+        ("horizon_s: 100", "horizon_s: 100\nseed: true", ["s.yaml:8: seed: a number is needed, not true or false"]),
+        ("name: referee", "name: 2024", ["s.yaml:1: name: text is needed, not 2024 (put it in quotes)"]),
+        ("name: referee", "name: a/b", ["s.yaml:1: name: 'a/b' is no name for a folder: the results go to one"]),
+        ("max_num_batched_tokens: 512", "max_num_batched_tokens: 8", [
+            "s.yaml:12: fleets.0.pools.0.batching: max_num_batched_tokens (8) must not be below max_num_seqs (16)"]),
+        ("policy: vllm", "policy: vlm", [
+            "s.yaml:12: fleets.0.pools.0.batching.policy: must be one of vllm, not 'vlm'; did you mean vllm?"]),
+        (", num_gpu_blocks: 1000", "", [
+            "s.yaml:11: fleets.0.pools.0.gpu: is missing: the KV cache follows from it; or give batching.num_gpu_blocks",
+            "s.yaml:11: fleets.0.pools.0.model: is missing: the KV cache follows from it; or give batching.num_gpu_blocks"]),
+        ("model: affine, ", "", ["s.yaml:11: fleets.0.pools.0.steptime: model is missing: one of affine, roofline"]),
+        ("    pools:", "    pool:", [
+            "s.yaml:9: fleets.0.pools: is missing", "s.yaml:10: fleets.0.pool: unknown key; did you mean pools?"]),
+        ("  - name: a", "  - name: a\n    routing: {policy: round}", [
+            "s.yaml:10: fleets.0.routing.policy: unknown policy 'round'; did you mean round_robin?"]),
+        ("fleets:", "fleets: []\nfleet:", [
+            "s.yaml:8: fleets: must not be empty", "s.yaml:9: fleet: unknown key; did you mean fleets?"]),
+        ("horizon_s: 100", "horizon_s: 100\nhorizon_s: 200", ["s.yaml:8: the key 'horizon_s' stands twice"]),
+        ("horizon_s: 100", "horizon_s: [100", ["s.yaml:8: is no valid YAML: did not find expected ',' or ']'"]),
+    ],
+)  # fmt: skip
+def test_one_mistake(tmp_path: Path, catalog: Catalog, old: str, new: str, lines: list[str]) -> None:
+    assert REFEREE.count(old) >= 1
+    assert complaints(tmp_path, catalog, REFEREE.replace(old, new, 1)) == lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("gpu: rtx-4090", "gpu: rtx4900", ["s.yaml:13: fleets.0.pools.0.gpu: unknown gpu 'rtx4900'; did you mean rtx-4090"]),
+        ("qwen2-72b-instruct", "qwen2-72b-instuct", [
+            "s.yaml:2: model: unknown model 'qwen2-72b-instuct'; did you mean qwen2-72b-instruct"]),
+        ("gptq-int4", "gptq-4", ["s.yaml:3: quantization: unknown quantization 'gptq-4'; did you mean gptq-int4"]),
+        ("quantization:", "engine: vlm\nquantization:", ["s.yaml:3: engine: unknown engine 'vlm'; did you mean"]),
+        ("workstation-4x4090", "workstation-4x4080", [
+            "s.yaml:15: fleets.0.pools.0.server: unknown server 'workstation-4x4080'; did you mean workstation-4x4090"]),
+        ("server: ", "link: nvlink9\n        server: ", ["s.yaml:15: fleets.0.pools.0.link: unknown link 'nvlink9'; did you mean"]),
+        ("tensor_parallel_size: 4", "tensor_parallel_size: 3", [
+            "s.yaml:14: fleets.0.pools.0.tensor_parallel_size: 3 does not divide 64 attention heads of qwen2-72b-instruct"]),
+        ("tensor_parallel_size: 4", "tensor_parallel_size: 64", [
+            "s.yaml:14: fleets.0.pools.0.tensor_parallel_size: 64 ", "s.yaml:14: fleets.0.pools.0.tensor_parallel_size: 64 "]),
+        ("server: workstation-4x4090", "server: workstation-2x4090", [
+            "s.yaml:14: fleets.0.pools.0.tensor_parallel_size: 4 ranks do not fit the 2 slots of workstation-2x4090"]),
+        ("server: workstation-4x4090", "server: workstation-4xa6000", [
+            "s.yaml:15: fleets.0.pools.0.server: workstation-4xa6000 is built for rtx-a6000, not for rtx-4090"]),
+        ("server: workstation-4x4090", "max_model_len: 999999", [
+            "s.yaml:15: fleets.0.pools.0.max_model_len: 999999 tokens exceed the 32768 that qwen2-72b-instruct was made for"]),
+        ("server: workstation-4x4090", "batching: {max_num_seqs: 9999}", [
+            "s.yaml:15: fleets.0.pools.0.batching.max_num_seqs: max_num_batched_tokens (2048) must not be below max_num_seqs"]),
+        ("model: qwen2-72b-instruct\n", "", ["s.yaml:12: fleets.0.pools.0.model: is missing: the step time follows from it"]),
+        ("  - name: a", "  - name: a\n    cost: {acquisition: buy, quotes: {rtx-4900: 1}}", [
+            "s.yaml:11: fleets.0.finance: buying needs finance",
+                "s.yaml:11: fleets.0.site: buying needs a site",
+                "s.yaml:12: fleets.0.cost.quotes.rtx-4900: unknown gpu or server 'rtx-4900'; did you mean rtx-4090?"]),
+        ("  - name: a", "  - name: a\n    cost: {acquisition: buy}", [
+            "s.yaml:11: fleets.0.finance: buying needs finance", "s.yaml:11: fleets.0.site: buying needs a site"]),
+        ("  - name: a", "  - name: a\n    cost: {acquisition: rent, price: rtx-4090/nobody}", [
+            "s.yaml:12: fleets.0.cost.price: unknown offer 'rtx-4090/nobody'"]),
+    ],
+)  # fmt: skip
+def test_one_mistake_against_the_catalogue(
+    tmp_path: Path, catalog: Catalog, old: str, new: str, lines: list[str]
+) -> None:
+    assert REAL.count(old) >= 1
+    found = complaints(tmp_path, catalog, REAL.replace(old, new, 1))
+    assert [line[: len(start)] for line, start in zip(found, lines, strict=True)] == lines
+
+
+def test_all_mistakes_at_once(tmp_path: Path, catalog: Catalog) -> None:
+    text = REAL.replace("rate_rps: 1.0", "rate_rps: -1").replace("gpu: rtx-4090", "gpu: rtx4900")
+    text = text.replace("horizon_s: 100", "horizont_s: 100\nseed: -1") + "  - {name: a, pools: [{gpu: l40s, tp: 3}]}\n"
+    assert complaints(tmp_path, catalog, text) == [
+        "s.yaml:5: workload.arrivals.rate_rps: must be above 0, not -1",
+        "s.yaml:9: horizont_s: unknown key; did you mean horizon_s?",
+        "s.yaml:10: seed: must be 0 or more, not -1",
+        "s.yaml:14: fleets.0.pools.0.gpu: unknown gpu 'rtx4900'; did you mean rtx-4090?",
+        "s.yaml:17: fleets.1.pools.0.tp: unknown key",
+    ]
+
+
+def test_one_mistake_does_not_hide_another_kind(tmp_path: Path, catalog: Catalog) -> None:
+    text = REAL.replace("rate_rps: 1.0", "rate_rps: -1").replace("tensor_parallel_size: 4", "tensor_parallel_size: 3")
+    found = complaints(tmp_path, catalog, text)
+    assert [line.split(": ")[1] for line in found] == [
+        "workload.arrivals.rate_rps",
+        "fleets.0.pools.0.tensor_parallel_size",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trace", "lines"),
+    [
+        (None, ["s.yaml:2: workload.trace.path: t.csv cannot be read: no such file or directory"]),
+        ("", ["t.csv: "]),
+        ("arrival_s,prompt_tokens,output_tokens\n", ["t.csv: "]),
+        ("arrival_s,prompt_tokens,output_tokens\n1,10,5\n0.5,10,5\n", ["t.csv:3: "]),
+        ("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,x,5\n2,10,-1\n", ["t.csv:3: ", "t.csv:4: "]),
+        ("arrival_s,prompt_tokens,output_tokens\n0,10,5\nnan,5,5\n", ["t.csv:3: "]),
+        ("arrivals_s,prompt_tokens,output_tokens\n0,10,5\n", ["t.csv:1: "]),
+    ],
+)
+def test_traces(tmp_path: Path, catalog: Catalog, trace: str | None, lines: list[str]) -> None:
+    start = REFEREE.index("workload:")
+    text = "name: x\nworkload: {trace: {path: t.csv, format: csv}}\n" + REFEREE[REFEREE.index("horizon_s") :]
+    assert start > 0
+    found = complaints(tmp_path, catalog, text, **({} if trace is None else {"t_csv": trace}))
+    assert [line[: len(begin)] for line, begin in zip(found, lines, strict=True)] == lines
+
+
+@pytest.mark.parametrize(
+    ("sweep", "lines"),
+    [
+        ("workload.arrivals.rate_rsp: [1]", [
+            "s.yaml:14: sweep.workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?"]),
+        ("workload.arivals.rate_rps: [1, 2]", [
+            "s.yaml:14: sweep.workload.arivals.rate_rps: workload.arivals: unknown key; did you mean arrivals?"]),
+        ("workload.arrivals.rate_rps: [1, -2]", [
+            "s.yaml:14: sweep.workload.arrivals.rate_rps.1: must be above 0, not -2"]),
+        ("workload.arrivals.rate_rps: 3", ["s.yaml:14: sweep.workload.arrivals.rate_rps: a list of values is needed"]),
+        ("workload.arrivals.rate_rps: []", ["s.yaml:14: sweep.workload.arrivals.rate_rps: must not be empty"]),
+        ("workload.arrivals.rate_rps: [1, 1]", [
+            "s.yaml:14: sweep.workload.arrivals.rate_rps: the value 1 stands twice"]),
+        ("fleets.b.pools.0.replicas: [1]", [
+            "s.yaml:14: sweep.fleets.b.pools.0.replicas: fleets has no item named 'b'; known here: a"]),
+        ("fleets.a.pools.3.replicas: [1]", [
+            "s.yaml:14: sweep.fleets.a.pools.3.replicas: fleets.0.pools has no item 3, only 1 counted from 0"]),
+        ("fleets.a.pools.0.batching.max_num_seqs: [8, 9999]", [
+            "s.yaml:14: sweep.fleets.a.pools.0.batching.max_num_seqs.1: fleets.0.pools.0.batching: "
+            "max_num_batched_tokens (512) must not be below max_num_seqs (9999)"]),
+        ("warmup_s: [0, 1000]", ["s.yaml:14: sweep.warmup_s.1: must be below horizon_s (100), not 1000"]),
+        ("model: [none-such]", ["s.yaml:14: sweep.model.0: unknown model 'none-such'"]),
+        ("replications: [1]", ["s.yaml:14: sweep.replications: replications cannot be swept"]),
+    ],
+)  # fmt: skip
+def test_sweeps(tmp_path: Path, catalog: Catalog, sweep: str, lines: list[str]) -> None:
+    assert complaints(tmp_path, catalog, f"{REFEREE}sweep:\n  {sweep}\n") == lines
+
+
+def test_explicit_points(tmp_path: Path, catalog: Catalog) -> None:
+    text = f"{REFEREE}sweep:\n  - {{workload.arrivals.rate_rps: 1}}\n  - {{workload.arrivals.rate_rps: 0}}\n  - 3\n"
+    assert complaints(tmp_path, catalog, text) == ["s.yaml:16: sweep.2: a mapping of dotted paths to values is needed"]
+    assert complaints(tmp_path, catalog, text.replace("  - 3\n", "")) == [
+        "s.yaml:15: sweep.1.workload.arrivals.rate_rps: must be above 0, not 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("workload.arrivals.rate_rps=-1", "--set workload.arrivals.rate_rps: must be above 0, not -1"),
+        ("workload.arrivals={process: poisson, rate_rps: 0}",
+         "--set workload.arrivals: workload.arrivals.rate_rps: must be above 0, not 0"),
+        ("fleets.a.pools.0.replcas=2", "--set fleets.a.pools.0.replcas: unknown key; did you mean replicas?"),
+        ("fleets.b.pools.0.replicas=2", "--set fleets.b.pools.0.replicas: fleets has no item named 'b'; known here: a"),
+        ("horizon_s.x=2", "--set horizon_s.x: horizon_s is 100: it has no keys"),
+        ("horizon_s", "--set horizon_s: path=value is needed"),
+        ("horizon_s=[1", "--set horizon_s: is no valid YAML: did not find expected ',' or ']'"),
+    ],
+)  # fmt: skip
+def test_values_set_on_the_command_line(tmp_path: Path, catalog: Catalog, option: str, line: str) -> None:
+    assert complaints(tmp_path, catalog, REFEREE, option) == [line]
+
+
+def test_a_mistake_in_the_base_is_told_at_the_base(tmp_path: Path, catalog: Catalog) -> None:
+    base = REFEREE.replace("rate_rps: 1.0", "rate_rps: -1")
+    assert complaints(tmp_path, catalog, "base: b.yaml\nhorizon: 3\n", b_yaml=base) == [
+        "b.yaml:3: workload.arrivals.rate_rps: must be above 0, not -1",
+        "s.yaml:2: horizon: unknown key; did you mean horizon_s?",
+    ]
+
+
+def test_a_base_has_no_base(tmp_path: Path, catalog: Catalog) -> None:
+    found = complaints(tmp_path, catalog, "base: b.yaml\n", b_yaml="base: c.yaml\n")
+    assert found == ["s.yaml:1: base: b.yaml has a base of its own; only one level is allowed"]
+    assert complaints(tmp_path, catalog, "base: gone.yaml\n") == ["s.yaml:1: base: there is no file gone.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("", "s.yaml: is empty"), ("- 1\n", "s.yaml:1: a mapping (key: value) is needed")]
+)
+def test_files_that_are_no_scenario(tmp_path: Path, catalog: Catalog, text: str, line: str) -> None:
+    assert complaints(tmp_path, catalog, text) == [line]
+
+
+def test_a_missing_file(tmp_path: Path, catalog: Catalog) -> None:
+    with pytest.raises(ScenarioErrors, match=r"gone\.yaml: cannot be read: no such file or directory"):
+        load(tmp_path / "gone.yaml", catalog=catalog)
