@@ -29,14 +29,16 @@ def runnable(block: str) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A copy of the working tree in which `gpufleet` and `make demo` run, as after a first `make`."""
+    """A copy of the working tree with an environment as after a first `make`."""
     copy = tmp_path / "clone"
     left_out = shutil.ignore_patterns(".*", "outputs", "__pycache__", "dist")
     shutil.copytree(ROOT, copy, ignore=left_out)
-    command = copy / ".venv" / "bin" / "gpufleet"
-    command.parent.mkdir(parents=True)
+    programs = copy / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    command = programs / "gpufleet"
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{copy}" exec "{sys.executable}" -m sim "$@"\n')
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    (programs / "activate").write_text(f'PATH="{programs}:$PATH"\n')
     for stamp in (".stamp-venv", ".stamp-run"):
         (copy / ".venv" / stamp).touch()
     return copy
