@@ -9,7 +9,8 @@ from textwrap import wrap
 from typing import Any
 
 from sim.report.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
-from sim.report.panels import Panel, style
+from sim.report.panels import DASHES, Panel, dashes, style
+from sim.report.sweep import Sweep
 
 PANEL_IN = (4.6, 3.3)
 LEFT, RIGHT, TOP, BOTTOM = 0.55, 0.15, 0.55, 0.48
@@ -18,7 +19,6 @@ MARGIN = 0.2
 DOTS_PER_INCH = 120
 GLYPH = 0.6 / 72
 """Mean width of a glyph [inches] per point of font size."""
-OFF = "off the chart"
 SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "gpufleet",
@@ -27,7 +27,7 @@ SETTINGS: Any = {
 }
 
 
-def write_curves(path: Path, panels: Sequence[Panel], fleets: Sequence[str], question: str, answer: str) -> None:
+def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> None:
     """One picture of all *panels* under the *question* and the *answer*."""
     columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
     rows = -(-len(panels) // columns)
@@ -44,7 +44,7 @@ def write_curves(path: Path, panels: Sequence[Panel], fleets: Sequence[str], que
         for text, size, color, step in lines:
             figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
-        _key(figure, fleets, (MARGIN + 0.05) / width, (y - 0.12) / height, width)
+        _key(figure, sweep, (MARGIN + 0.05) / width, (y - 0.12) / height, width)
         data = BytesIO()
         figure.savefig(data, format="png", metadata={"Software": None})
     path.write_bytes(data.getvalue())
@@ -86,17 +86,20 @@ def _plot(figure: Any, panel: Panel, x: float, y: float) -> None:
     draw(figure.add_axes(((x + LEFT) / width, (y + BOTTOM) / height, size[0] / width, size[1] / height)), panel)
 
 
-def _key(figure: Any, fleets: Sequence[str], x: float, y: float, width: float) -> None:
-    """The fleets' marks, and what hollow points and arrowheads mean."""
+def _key(figure: Any, sweep: Sweep, x: float, y: float, width: float) -> None:
+    """The fleets' marks, the line styles of further axes, and what hollow points and arrowheads mean."""
     from matplotlib.lines import Line2D
 
-    entries = [(name, marker, color, color, NORMAL, "bold") for name, (color, marker) in style(fleets).items()]
-    entries += [
+    marks = [(name, marker, color, color, NORMAL, "bold") for name, (color, marker) in style(sweep.fleets).items()]
+    marks += [
         (text, mark, SOFT, "white", SMALL, "normal")
-        for text, mark in (("misses the SLO or is overloaded", "o"), (OFF, "^"))
+        for text, mark in (("misses the SLO or is overloaded", "o"), ("off the chart", "^"))
     ]
-    for text, marker, edge, face, size, weight in entries:
-        dot = Line2D([x], [y], marker=marker, markersize=6, markerfacecolor=face, markeredgecolor=edge)
-        figure.add_artist(dot)
+    for text, marker, edge, face, size, weight in marks:
+        figure.add_artist(Line2D([x], [y], marker=marker, markersize=6, markerfacecolor=face, markeredgecolor=edge))
         figure.text(x + 0.1 / width, y, text, color=edge, fontsize=size, va="center", fontweight=weight)
         x += (0.35 + GLYPH * (1.12 if weight == "bold" else 0.95) * size * len(text)) / width
+    for setting, name in dashes(sweep).items() if len(sweep.settings) > 1 else ():
+        figure.add_artist(Line2D([x, x + 0.4 / width], [y, y], color=SOFT, linewidth=1.8, linestyle=DASHES[name]))
+        figure.text(x + 0.48 / width, y, setting, color=SOFT, fontsize=SMALL, va="center")
+        x += (0.75 + GLYPH * SMALL * len(setting)) / width

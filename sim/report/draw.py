@@ -13,6 +13,8 @@ from sim.report.panels import Curve, Limit, Panel
 INK, SOFT, FAINT = "#222222", "#666666", "#e3e3e3"
 SMALL, NORMAL, HEAD = 8.0, 9.0, 10.5
 DECADE = 10.0
+PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}}
+"""Behind a text that may cover a limit's line."""
 
 
 class Scale:
@@ -20,6 +22,7 @@ class Scale:
 
     def __init__(self, values: Sequence[float], anchored: bool, share: bool = False) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
+        self.most = 1.0 if share else inf
         self.log = not share and low > 0 and high > DECADE * low
         if share:
             self.low, self.high = 0.0, 1.04
@@ -54,12 +57,13 @@ def draw(axes: Any, panel: Panel) -> None:
     width, height = to_points(np.array([[x_scale.high, y_scale.high]]))[0]
     room = Room(float(width), float(height))
     ends = [_line(axes, curve, x_scale, y_scale, room, to_points) for curve in panel.curves]
+    for curve, places in zip(panel.curves, ends, strict=True):
+        _tags(axes, curve, places, panel, (x_scale.high, y_scale.high), True, room)
     for limit, upright in ((panel.x_limit, True), (panel.y_limit, False)):
         if limit is not None:
             _limit(axes, limit, upright, x_scale, y_scale, room, to_points)
-    for beyond in (True, False):
-        for curve, places in zip(panel.curves, ends, strict=True):
-            _tags(axes, curve, places, panel, (x_scale.high, y_scale.high), beyond, room)
+    for curve, places in zip(panel.curves, ends, strict=True):
+        _tags(axes, curve, places, panel, (x_scale.high, y_scale.high), False, room)
     for curve, places in zip(panel.curves, ends, strict=True):
         _name(axes, curve, places, room)
 
@@ -149,7 +153,7 @@ def _line(axes: Any, curve: Curve, x: Scale, y: Scale, room: Room, project: Any)
     if not len(path):
         return np.empty((0, 2))
     axes.plot(*_steady_part(inside, steady), color=curve.color, linewidth=1.8, linestyle=curve.dash, zorder=3)
-    axes.plot(*path.T, color=curve.color, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2.5)
+    axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2.5)
     if any(curve.half):
         _band(axes, curve, steady, y)
     if curve.marker:
@@ -164,12 +168,20 @@ def _steady_part(inside: NDArray[np.float64], steady: NDArray[np.bool_]) -> NDAr
     return np.asarray(np.where(steady[:, None], inside, np.nan).T)
 
 
+def _unsteady_part(path: NDArray[np.float64], steady: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The stretches to or from an overloaded point, kept apart by nan."""
+    gap = np.full(2, np.nan)
+    ends = zip(path, path[1:], steady, steady[1:], strict=False)
+    stretches = [point for a, b, first, second in ends if not (first and second) for point in (a, b, gap)]
+    return np.array(stretches).reshape(-1, 2).T
+
+
 def _band(axes: Any, curve: Curve, steady: NDArray[np.bool_], y: Scale) -> None:
     middle = np.array(curve.y)
     half = np.array([np.nan if value is None else value for value in curve.half])
     shown = steady & np.isfinite(middle) & np.isfinite(half)
-    low = np.maximum(middle[shown] - half[shown], y.low)
-    axes.fill_between(np.array(curve.x)[shown], low, (middle + half)[shown], color=curve.color, alpha=0.18, linewidth=0)
+    low, high = np.maximum(middle - half, y.low)[shown], np.minimum(middle + half, y.most)[shown]
+    axes.fill_between(np.array(curve.x)[shown], low, high, color=curve.color, alpha=0.18, linewidth=0)
 
 
 def _markers(axes: Any, curve: Curve, inside: NDArray[np.float64], x: Scale, y: Scale) -> None:
@@ -210,7 +222,7 @@ def _tags(
             text = ": ".join([*curve.tags[index : index + 1], *values[:1]])
             place = room.fit(text, SMALL, [(float(left), float(bottom))], 5.5) if text else None
             if place is not None:
-                _write(axes, text, place.x, place.y, SMALL, curve.color)
+                _write(axes, text, place.x, place.y, SMALL, curve.color, **(PLATE if beyond else {}))
 
 
 def _write(axes: Any, text: str, x: float, y: float, size: float, color: str, **more: Any) -> None:

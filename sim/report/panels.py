@@ -14,7 +14,13 @@ from sim.report.text import axis_label, percent, plain, short, usd_mark
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-DASHES = ["-", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2))]
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dashed": (0, (5, 2)),
+    "dash-dotted": (0, (7, 2, 2, 2)),
+    "fine dashes": (0, (2, 2)),
+}
+"""Line styles of the settings of further axes."""
 QUANTILES = 200
 LATENCIES = {
     "ttft_s": ("time to first token", 1.0, "s"),
@@ -79,6 +85,12 @@ def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {name: (COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
 
+def dashes(sweep: Sweep) -> dict[str, str]:
+    """Name of the line style of every setting."""
+    names = list(DASHES)
+    return {setting: names[i % len(names)] for i, setting in enumerate(sweep.settings)}
+
+
 def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
     """The charts of a run: distributions for a single point, else cost and latency over the main axis."""
     sweep = sweep_of(points, axes)
@@ -98,14 +110,13 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
 
 def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
     color, marker = style(sweep.fleets)[line.fleet]
-    settings = sweep.settings
     return Curve(
         f"{line.fleet}, {line.setting}" if line.setting else line.fleet,
         color,
         tuple(map(x, line.points)),
         tuple(map(y, line.points)),
         marker,
-        DASHES[settings.index(line.setting) % len(DASHES)],
+        DASHES[dashes(sweep)[line.setting]],
         good=tuple(point.good for point in line.points),
         steady=tuple(not point.row["overloaded"] for point in line.points),
         **more,

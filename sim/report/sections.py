@@ -1,14 +1,14 @@
 """The tables and bars of report.html as plain data, ready for the template."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.catalog.value import WEAK_KINDS
 from sim.report.cases import Point
+from sim.report.figures import limited_by
 from sim.report.panels import style
 from sim.report.sweep import Sweep
-from sim.report.text import LIMITS, percent, place, plain, seconds, short, span, steady, usd
+from sim.report.text import percent, place, plain, span, spread, steady, usd
 
 COST = "usd_per_million_output_tokens"
 CAUSES = {
@@ -52,7 +52,7 @@ class Bar:
 
 def reference(sweep: Sweep) -> Any:
     """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
-    fit = {value: 0 for value in sweep.values}
+    fit = dict.fromkeys(sweep.values, 0)
     for line in sweep.lines:
         for point in line.points:
             fit[sweep.value(point)] += point.good
@@ -75,9 +75,9 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         ("Capital", _column(here, "capex_usd", usd)),
         (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
         (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
-        (f"Per million output tokens{there}", [with_interval(point, COST, usd) for point in here]),
-        (f"Time to first token, p95{there}", [with_interval(point, "ttft_s_p95", seconds) for point in here]),
-        (f"Time per output token, p95{there}", [with_interval(point, "tpot_s_p95", seconds) for point in here]),
+        (f"Per million output tokens{there}", list(map(cost_of, here))),
+        (f"Time to first token, p95{there}", [latency_of(point, "ttft_s_p95") for point in here]),
+        (f"Time per output token, p95{there}", [latency_of(point, "tpot_s_p95") for point in here]),
         (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
     ]
     if sweep.single:
@@ -88,7 +88,7 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         ]
         rows.insert(0, (goal + " at", places))
         rows.append(("Cheapest per million output tokens within that", [_cheapest(sweep, points) for points in fit]))
-        rows.append(("Limited by, at the last point", [limit(line.points[-1]) for line in lines]))
+        rows.append(("Limited by, at the last point", [limited_by(line.points[-1]) for line in lines]))
     return [(name, cells) for name, cells in rows if any(cells)]
 
 
@@ -99,7 +99,7 @@ def _counts(point: Point) -> str:
     )
 
 
-def _column(points: Sequence[Point], name: str, show: Any) -> list[str]:
+def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) -> list[str]:
     return [show(value) if (value := point.number(name)) is not None else "" for point in points]
 
 
@@ -116,18 +116,24 @@ def kilowatts(watts: float) -> str:
     return f"{steady(watts / 1e3)} kW"
 
 
-def with_interval(point: Point, column: str, show: Any) -> str:
-    """A mean and the half-width of its 95 % interval."""
+def cost_of(point: Point) -> str:
+    """USD per million output tokens with its interval."""
+    return _with_interval(point, COST, usd, 1.0, "")
+
+
+def latency_of(point: Point, column: str) -> str:
+    """A duration with its interval, in ms below a tenth of a second."""
+    value = point.number(column)
+    scale, unit = (1e3, " ms") if value is not None and value < 0.1 else (1.0, " s")
+    return _with_interval(point, column, steady, scale, unit)
+
+
+def _with_interval(point: Point, column: str, show: Callable[[float], str], scale: float, unit: str) -> str:
     value, half = point.number(column), point.number(f"{column}_ci95")
     if value is None:
         return ""
-    return show(value) if half is None else f"{show(value)} ± {show(half)}"
-
-
-def limit(point: Point) -> str:
-    """What holds the fleet back."""
-    name = point.row["limited_by"] or ""
-    return LIMITS.get(name, name.replace("_", " "))
+    around = "" if half is None else spread(scale * half, scale * value)
+    return f"{show(scale * value)} ± {around}{unit}" if around else f"{show(scale * value)}{unit}"
 
 
 def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
@@ -146,16 +152,29 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
             for name, amount in shares.items()
             if amount
         )
-        cost = with_interval(point, COST, usd)
+        cost = cost_of(point)
         bars.append(
             Bar(line.fleet, line.setting, segments, f"{usd(sum(shares.values()))}/h; {cost} per million output tokens")
         )
     return bars, {_words(name): color for name, color in colors.items()}
 
 
+def cost_table(sweep: Sweep) -> dict[str, Any]:
+    """The amounts behind the cost bars [USD/h]: components down, fleets across, their sum last."""
+    at = reference(sweep)
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
+    columns = [(line, shares) for line, shares in columns if shares]
+    names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
+    rows = [(_words(name), [usd(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
+    total = ("in all", [usd(sum(shares.values())) for _, shares in columns])
+    return {"heads": [(line.fleet, line.setting) for line, _ in columns], "rows": rows, "total": total}
+
+
 def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
     """Where the time of the mean step goes, one bar a point; and the colour of every cause."""
-    bars, used = [], {}
+    bars: list[Bar] = []
+    used: dict[str, str] = {}
     for line in sweep.lines:
         step = -(-len(line.points) // MOST_BARS)
         for point in line.points[::-1][::step][::-1]:
@@ -171,7 +190,7 @@ def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
 
 
 def _state(point: Point) -> str:
-    parts = [f"limited by {limit(point)}"] if limit(point) else []
+    parts = [f"limited by {limited_by(point)}"] if limited_by(point) else []
     batch, kv = point.number("batch_mean"), point.number("kv_used_peak_fraction")
     parts += [] if batch is None else [f"mean batch {plain(batch)}"]
     parts += [] if kv is None else [f"KV peak {percent(kv)}"]
@@ -186,31 +205,3 @@ def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and glyph of every fleet, as in the charts."""
     glyphs = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
     return {name: (color, glyphs[marker]) for name, (color, marker) in style(fleets).items()}
-
-
-def weak_values(resolved: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
-    found: dict[str, dict[str, Any]] = {}
-    for entry in resolved:
-        for value in entry.get("values", ()):
-            if value.get("kind") in WEAK_KINDS:
-                name = str(value["path"]).removeprefix(f"fleets.{entry.get('fleet')}.")
-                key = repr((name, value.get("value"), value.get("source"), value.get("where")))
-                row = found.setdefault(key, {**value, "path": name, "fleets": {}})
-                row["fleets"][entry.get("fleet")] = None
-    return list(found.values())
-
-
-def sources(resolved: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every source, once, by key."""
-    merged: dict[str, Any] = {}
-    for entry in resolved:
-        merged |= entry.get("sources", {})
-    return [{"key": key, **dict(source)} for key, source in sorted(merged.items())]
-
-
-def number(value: Any) -> str:
-    """A catalogue value: large and small ones with an exponent."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "" if value is None else short(value)
-    return plain(value, 6) if value == 0 or 1e-4 <= abs(value) < 1e9 else f"{value:.6g}"

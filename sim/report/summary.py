@@ -47,17 +47,12 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
     for members in group(cases, axes).values():
         first = members[0]
         finished = [case for case in members if case.status == "ok"]
-        places = {axis: _scalar(first.axes.get(axis)) for axis in axes}
+        places = {axis: first.axes.get(axis) for axis in axes}
         row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
         if finished:
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
         points.append(Point(first.fleet, places, tuple(finished), row))
     return points
-
-
-def _scalar(value: Any) -> Any:
-    """A sweep value that is a list or a mapping, as text."""
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _empty(first: FinishedCase, finished: Sequence[FinishedCase]) -> dict[str, Any]:

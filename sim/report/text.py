@@ -47,6 +47,11 @@ def steady(value: float, digits: int = 3) -> str:
     return f"{value:#.{digits}g}".rstrip(".") if abs(value) >= 1e-4 else plain(value, digits)
 
 
+def spread(half: float, value: float) -> str:
+    """Half of an interval with two digits, in the unit of *value*; empty where it is below a thousandth of it."""
+    return plain(half, 2) if half >= 1e-3 * abs(value) and isfinite(half) else ""
+
+
 def usd(value: float) -> str:
     """An amount with three significant digits; from $100 on whole dollars."""
     if not isfinite(value):
@@ -112,3 +117,10 @@ def listing(items: Sequence[str]) -> str:
 
 def _with_unit(axis: str, text: str) -> str:
     return AXIS_UNITS[axis].format(text) if axis in AXIS_UNITS else f"{axis} {text}"
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The question itself (or the first sentence), and the rest."""
+    ends = [at for mark in ("? ", ". ") if (at := text.find(mark)) >= 0]
+    end = (text.find("? ") if "? " in text else min(ends)) + 1 if ends else len(text)
+    return text[:end].strip(), text[end:].strip()

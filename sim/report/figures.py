@@ -1,0 +1,116 @@
+"""The key figures of every point, as the terminal and report.html show them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.report.cases import Point
+from sim.report.summary import slo_limits
+from sim.report.text import LIMITS, axis_label, percent, short, spread, steady, usd
+
+THIN, OVER = "†", "▲"
+NOTES = {
+    THIN: f"{THIN} percentile with fewer than 20 requests in its tail",
+    OVER: f"{OVER} overloaded: the queue grows through the whole run, and percentiles depend on the horizon",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure: its heading, the column of summary.csv, and how a value is shown (without unit)."""
+
+    head: str
+    unit: str
+    name: str
+    show: Callable[[float], str]
+    scale: float = 1.0
+    """From base units to those shown, for the interval."""
+    brief: str = ""
+    """Heading in the terminal; empty: not shown there."""
+
+
+def _ms(value: float) -> str:
+    return steady(1e3 * value)
+
+
+def _kw(value: float) -> str:
+    return steady(1e-3 * value)
+
+
+def _tokens(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else steady(value)
+
+
+COLUMNS = [
+    Column("within SLO", "", "slo_attainment", percent, 100.0, brief="in\nSLO %"),
+    Column("TTFT p50", "s", "ttft_s_p50", steady),
+    Column("TTFT p95", "s", "ttft_s_p95", steady, brief="p95 s\nTTFT"),
+    Column("TTFT p99", "s", "ttft_s_p99", steady),
+    Column("TPOT p50", "ms", "tpot_s_p50", _ms),
+    Column("TPOT p95", "ms", "tpot_s_p95", _ms, 1e3, brief="p95ms\nTPOT"),
+    Column("E2E p95", "s", "e2e_s_p95", steady),
+    Column("output tokens", "1/s", "output_tokens_per_s", _tokens, brief="out\ntok/s"),
+    Column("KV peak", "", "kv_used_peak_fraction", percent, brief="KV\npk %"),
+    Column("GPU busy", "", "gpu_busy_fraction", percent),
+    Column("power", "kW", "facility_power_w_mean", _kw, brief="power\nkW"),
+    Column("cost per hour", "", "cost_usd_per_h", usd, brief="USD\n/h"),
+    Column("per million output tokens", "", "usd_per_million_output_tokens", usd, brief="USD/M\nout"),
+    Column("per million good tokens", "", "usd_per_million_good_tokens", usd),
+]
+WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
+
+
+def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Column]:
+    """The columns that hold something in this run."""
+    wanted = [column for column in COLUMNS if column.brief or not brief]
+    if not slo_limits(slo):
+        wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
+    return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def figure(point: Point, column: Column) -> str:
+    """The value with the mark of a thin percentile; empty where there is none."""
+    value = point.number(column.name)
+    thin = column.name in str(point.row["thin_percentiles"] or "").split()
+    return "" if value is None else column.show(value) + (THIN if thin else "")
+
+
+def interval(point: Point, column: Column) -> str:
+    """`± half-width`, for the figures that differ most between replications."""
+    value, half = point.number(column.name), point.number(f"{column.name}_ci95")
+    if column.name not in WITH_INTERVAL or value is None or half is None:
+        return ""
+    text = spread(column.scale * half, column.scale * value)
+    return f"± {text}" if text else ""
+
+
+def standing(point: Point) -> str:
+    """yes, no or nothing (without an SLO), with the mark of an overloaded point."""
+    met = point.row["meets_slo"]
+    return ("" if met is None else "yes" if met else "no") + (OVER if point.row["overloaded"] else "")
+
+
+def limited_by(point: Point) -> str:
+    """What holds the fleet back, in words."""
+    name = str(point.row["limited_by"] or "")
+    return LIMITS.get(name, name.replace("_", " "))
+
+
+def axis_heads(axes: Sequence[str]) -> list[str]:
+    """Headings of the sweep axes."""
+    return [axis_label(axis) for axis in axes]
+
+
+def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
+    """The point's place in the sweep."""
+    return ["" if point.axes.get(axis) is None else short(point.axes[axis]) for axis in axes]
+
+
+def notes_for(points: Sequence[Point]) -> list[str]:
+    """What the marks in the table mean, for the marks that occur."""
+    marks = []
+    if any(point.row["thin_percentiles"] for point in points):
+        marks.append(NOTES[THIN])
+    if any(point.row["overloaded"] for point in points):
+        marks.append(NOTES[OVER])
+    return marks

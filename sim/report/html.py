@@ -1,0 +1,94 @@
+"""report.html: one self-contained page, charts as inline SVG, no scripts and nothing to fetch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.basis import assumptions, build, number, one_per_fleet, sources, weak_values
+from sim.report.cases import Point
+from sim.report.curves import svg
+from sim.report.figures import axis_cells, axis_heads, columns_for, figure, interval, limited_by, notes_for, standing
+from sim.report.panels import Panel, dashes
+from sim.report.sections import cost_bars, cost_table, glance, limit_bars, reference, swatches
+from sim.report.summary import slo_limits
+from sim.report.sweep import sweep_of
+from sim.report.text import first_sentence, place
+from sim.report.verdict import Verdict
+
+TEMPLATE = "report.html.j2"
+
+
+def render(
+    points: Sequence[Point],
+    panels: Sequence[Panel],
+    answer: Verdict,
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    sweep = sweep_of(points, axes)
+    plans = one_per_fleet(resolved)
+    asked, context = first_sentence(question or scenario_name)
+    return environment.get_template(TEMPLATE).render(
+        name=scenario_name,
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches(sweep.fleets),
+        fleets=sweep.fleets,
+        settings=dashes(sweep),
+        glance=glance(sweep, bool(slo_limits(slo))),
+        charts=[(panel.title, svg(panel)) for panel in _in_pairs(panels)],
+        table=_table(points, axes, slo),
+        reference=place(sweep.axis, reference(sweep)) if not sweep.single else "",
+        costs=cost_bars(sweep),
+        cost_table=cost_table(sweep),
+        limits=limit_bars(sweep),
+        build=build(plans),
+        assumptions=assumptions(plans, slo, axes, points),
+        weak=weak_values(resolved),
+        values=[(plan["fleet"], plan["values"]) for plan in plans if plan.get("values")],
+        sources=sources(resolved),
+    )
+
+
+def _in_pairs(panels: Sequence[Panel]) -> list[Panel]:
+    """The picture's two rows, each ending in a chart of its own kind, for a page of two columns: those two go last."""
+    half = len(panels) // 2
+    if len(panels) < 6 or len(panels) % 2:
+        return list(panels)
+    return [*panels[: half - 1], *panels[half:-1], panels[half - 1], panels[-1]]
+
+
+def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+    columns = columns_for(points, slo)
+    rows = []
+    for index, point in enumerate(points):
+        rows.append(
+            {
+                "fleet": point.fleet,
+                "first": index == 0 or points[index - 1].fleet != point.fleet,
+                "places": axis_cells(point, axes),
+                "ok": point.ok,
+                "reason": point.row["reason"],
+                "good": point.good,
+                "standing": standing(point) if point.ok else "",
+                "cells": [(figure(point, column), interval(point, column)) for column in columns],
+                "limited_by": limited_by(point) if point.ok else "",
+            }
+        )
+    heads = [(column.head, column.unit) for column in columns]
+    return {"axes": axis_heads(axes), "heads": heads, "rows": rows, "notes": notes_for(points)}

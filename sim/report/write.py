@@ -1,0 +1,52 @@
+"""Everything that a run leaves in its folder, manifest.json aside."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.cases import FinishedCase
+from sim.report.curves import write_curves
+from sim.report.html import render
+from sim.report.panels import panels_of
+from sim.report.summary import summarize
+from sim.report.sweep import sweep_of
+from sim.report.tables import write_costs, write_requests, write_summary, write_usage
+from sim.report.text import first_sentence
+from sim.report.verdict import verdict
+from sim.yamlio import dump
+
+
+def write_report(
+    out: Path,
+    cases: Sequence[FinishedCase],
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    requests_format: str,
+    with_pictures: bool,
+) -> None:
+    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
+
+    *resolved* has one plain mapping per fleet or case (see sim.scenario.describe); *slo* the limits in seconds and
+    `attainment`. Every file but the pictures is written case by case.
+    """
+    points = summarize(cases, axes, slo)
+    write_summary(out / "summary.csv", points, axes)
+    write_requests(out, cases, axes, requests_format)
+    write_usage(out / "usage.csv", cases, axes)
+    write_costs(out / "costs.csv", cases, axes)
+    (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
+    if with_pictures:
+        panels = panels_of(points, axes, slo)
+        answer = verdict(points, axes, slo)
+        write_curves(
+            out / "curves.png",
+            panels,
+            sweep_of(points, axes),
+            first_sentence(question or scenario_name)[0],
+            answer.headline,
+        )
+        page = render(points, panels, answer, resolved, scenario_name, question, axes, slo)
+        (out / "report.html").write_text(page, encoding="utf-8")
