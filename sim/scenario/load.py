@@ -94,9 +94,10 @@ def _absolute_paths(layers: Layers) -> None:
 
 
 def _absolute(text: str, layers: Layers, place: Place) -> str:
-    if layers.is_option(place) and Path(text).exists():
-        return str(Path(text).absolute())
-    return str((layers.folder(place) / text).absolute())
+    if not layers.is_option(place):
+        return str((layers.folder(place) / text).absolute())
+    here = Path(text).absolute()
+    return str(here if here.exists() else (Path(layers.file.path).parent / text).absolute())
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:

@@ -1,0 +1,152 @@
+"""What a case comes to: memory, limits, power, prices, and the facts that it rests on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.scenario.describe import describe
+from sim.scenario.load import load
+from sim.scenario.plan import CasePlan
+from sim.scenario.resolve import resolve
+from sim.scenario.sweep import cases
+from sim.yamlio import dump, parse
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture(scope="module")
+def main_plans(root: Path, catalog: Catalog) -> list[CasePlan]:
+    scenario = load(root / "scenarios" / "4x4090-vs-2xa100.yaml", ["sweep=null", "replications=1"], catalog=catalog)
+    return [resolve(scenario, case, catalog) for case in cases(scenario)]
+
+
+def scenario_data(**pool: Any) -> dict[str, Any]:
+    fixed = {"distribution": "fixed", "value": 100}
+    return {
+        "model": "llama3.1-8b",
+        "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": {"prompt": fixed, "output": fixed}},
+        "horizon_s": 60,
+        "fleets": [{"name": "f", "pools": [{"gpu": "rtx-4090", **pool}]}],
+    }
+
+
+def plan_of(folder: Path, catalog: Catalog, data: dict[str, Any]) -> CasePlan:
+    (folder / "s.yaml").write_text(dump(data))
+    scenario = load(folder / "s.yaml", catalog=catalog)
+    return resolve(scenario, cases(scenario)[0], catalog)
+
+
+def test_the_main_scenario_fits_and_has_prices(main_plans: list[CasePlan]) -> None:
+    for plan in main_plans:
+        [pool] = plan.pools
+        assert plan.infeasible == ""
+        assert plan.model == "qwen2-72b-instruct"
+        assert pool.memory is not None
+        assert pool.batching.num_gpu_blocks == pool.memory.num_gpu_blocks > 1000
+        assert pool.batching.max_model_len == 32768
+        assert (pool.batching.max_num_seqs, pool.batching.max_num_batched_tokens) == (256, 2048)
+        assert pool.power is not None
+        assert plan.costs is not None
+        assert {charge.component for charge in plan.costs.charges} == {
+            "gpu_capital",
+            "server_capital",
+            "hosting",
+            "energy",
+        }
+    assert [plan.pools[0].gpus_per_replica for plan in main_plans] == [4, 2]
+    assert main_plans[0].costs is not None
+    assert main_plans[0].costs.capex_usd == 4 * 1900 + 3400
+
+
+def test_every_fact_has_a_source(main_plans: list[CasePlan], catalog: Catalog) -> None:
+    for plan in main_plans:
+        paths = [fact.path for fact in plan.facts]
+        assert len(set(paths)) == len(paths)
+        assert all(path.startswith(f"fleets.{plan.fleet}.") for path in paths)
+        assert all(catalog.source(fact.value.source) for fact in plan.facts)
+
+
+def test_a_description_is_plain_data(main_plans: list[CasePlan], catalog: Catalog) -> None:
+    for plan in main_plans:
+        said = describe(plan, catalog)
+        assert parse(dump(said)) == said
+        assert {value["source"] for value in said["values"]} - {"scenario"} == set(said["sources"])
+        memory = said["pools"][0]["memory_gb_per_gpu"]
+        assert memory["usable"] == pytest.approx(sum(memory[p] for p in ("weights", "activations", "kv")), rel=0.1)
+
+
+def test_the_nearest_setting_wins(tmp_path: Path, catalog: Catalog) -> None:
+    data = scenario_data(quantization="fp8", max_model_len=4096)
+    data |= {"quantization": "none", "max_model_len": 1024}
+    data["fleets"][0]["quantization"] = "gptq-int4"
+    data["fleets"][0]["pools"].append({"gpu": "rtx-4090"})
+    first, second = plan_of(tmp_path, catalog, data).pools
+    assert first.memory is not None
+    assert second.memory is not None
+    assert (first.batching.max_model_len, second.batching.max_model_len) == (4096, 1024)
+    assert first.memory.weights_bytes > second.memory.weights_bytes
+    assert (first.name, second.name) == ("rtx-4090-1", "rtx-4090-2")
+
+
+def test_what_does_not_fit_is_no_error_but_a_reason(tmp_path: Path, catalog: Catalog) -> None:
+    plan = plan_of(tmp_path, catalog, scenario_data() | {"model": "qwen2-72b-instruct"})
+    assert "needs 145" in plan.infeasible
+    assert "fits" in plan.infeasible
+    assert plan.pools[0].batching.num_gpu_blocks == 0
+
+
+def test_an_explicit_block_pool_is_taken_at_its_word(tmp_path: Path, catalog: Catalog) -> None:
+    data = scenario_data(batching={"num_gpu_blocks": 500})
+    [pool] = plan_of(tmp_path, catalog, data).pools
+    assert (pool.batching.num_gpu_blocks, pool.batching.block_size) == (500, 16)
+
+
+def test_a_referee_needs_no_model_and_no_gpu(tmp_path: Path, catalog: Catalog) -> None:
+    data = scenario_data()
+    del data["model"]
+    limits = {"max_num_seqs": 8, "max_num_batched_tokens": 64, "num_gpu_blocks": 10}
+    steptime = {"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}
+    data["fleets"][0]["pools"] = [{"steptime": steptime, "batching": limits}]
+    plan = plan_of(tmp_path, catalog, data)
+    [pool] = plan.pools
+    assert (pool.gpu, pool.gpus_per_replica, pool.memory, pool.power) == ("", 0, None, None)
+    assert (pool.batching.max_model_len, pool.request_overhead_s) == (9 * 16, 0.0)
+    assert (plan.costs, plan.facts, plan.model) == (None, (), "")
+
+
+def test_requests_take_longer_where_the_client_stands(tmp_path: Path, catalog: Catalog) -> None:
+    at_client = plan_of(tmp_path, catalog, scenario_data()).pools[0]
+    at_engine = plan_of(tmp_path, catalog, scenario_data() | {"measured_at": "engine"}).pools[0]
+    assert at_client.request_overhead_s > at_engine.request_overhead_s == 0
+
+
+def test_replicas_share_their_servers(tmp_path: Path, catalog: Catalog) -> None:
+    def base_w(replicas: int) -> float:
+        [pool] = plan_of(tmp_path, catalog, scenario_data(server="workstation-4x4090", replicas=replicas)).pools
+        assert pool.power is not None
+        return pool.power.base_w
+
+    whole = catalog.server("workstation-4x4090").base_power_w
+    assert whole is not None
+    assert base_w(1) == whole.value
+    assert base_w(4) == whole.value / 4
+    assert base_w(5) == whole.value * 2 / 5
+
+
+def test_data_parallel_ranks_with_shared_experts_step_together(tmp_path: Path, catalog: Catalog) -> None:
+    data = scenario_data(gpu="h100-80gb-sxm", tensor_parallel_size=2, data_parallel_size=4, enable_expert_parallel=True)
+    [pool] = plan_of(tmp_path, catalog, data | {"model": "mixtral-8x7b"}).pools
+    assert (pool.gpus_per_replica, pool.data_parallel_size, pool.lockstep) == (8, 4, True)
+
+
+def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
+    for path in sorted((root / "scenarios").rglob("*.yaml")):
+        scenario = load(path, catalog=catalog)
+        assert scenario.question, path
+        for case in cases(scenario):
+            resolve(scenario, case, catalog)
