@@ -4,9 +4,7 @@ from sim.engine.rank import Rank
 from sim.records import Leap, Meters
 
 
-def book(
-    meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int
-) -> None:
+def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
 
     The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration and no
@@ -46,6 +44,14 @@ def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
         steps += 1
     while steps > 0 and leap_s(leap, steps) > elapsed_s:
         steps -= 1
+    return steps
+
+
+def cut_steps(leap: Leap, start_s: float, now: float, most: int) -> int:
+    """Steps, 1 to *most*, after which a leap that began at *start_s* first reaches a step boundary at or after *now*."""
+    steps = max(1, steps_within(leap, now - start_s, most))
+    if steps < most and start_s + leap_s(leap, steps) < now:
+        steps += 1
     return steps
 
 

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import isnan
 
 from sim.engine.kv import BlockPool
+from sim.engine.limits import RankLimits
 from sim.engine.sequence import Sequence
 from sim.engine.waiting import WaitingQueue
 from sim.engine.windows import WindowedContexts
@@ -20,11 +21,9 @@ from sim.records import Batch, Request
 
 
 class Rank:
-    """Scheduler state of one data-parallel rank (or of one pipeline lane, which shares pool and queue with its neighbours)."""
+    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its neighbours."""
 
-    def __init__(
-        self, pool: BlockPool, waiting: WaitingQueue, max_num_seqs: int, max_num_batched_tokens: int, window: int | None
-    ) -> None:
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting
         self.batch = Batch()
@@ -37,9 +36,10 @@ class Rank:
         self.recomputed_in_step = 0
         """Tokens of the step formed last that had been computed before."""
         self.cached_in_step = 0
-        """Prompt tokens that requests admitted in the step formed last found in the prefix cache."""
-        self._max_num_seqs = max_num_seqs
-        self._max_num_batched_tokens = max_num_batched_tokens
+        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by others."""
+        self.seats = limits.max_num_seqs
+        """Most sequences that may run here; pipeline lanes share them out."""
+        self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._step = 0
         self._admissions = 0
         self._finishing: list[tuple[int, int, Sequence]] = []
@@ -49,17 +49,13 @@ class Rank:
         self._prefilling: Sequence | None = None
         self._chunks: list[tuple[Sequence, int]] = []
         self._preempted_in_step = False
-        self._windows = WindowedContexts(window) if window else None
-
-    def can_ever_hold(self, request: Request) -> bool:
-        """Whether the whole pool is enough for *request*; the last token made needs no KV."""
-        return -(-(request.prompt_tokens + request.output_tokens - 1) // self.pool.block_size) <= self.pool.usable
+        self._windows = WindowedContexts(limits.window) if limits.window else None
 
     def may_admit(self, sequence: Sequence) -> bool:
         """Whether *sequence*, now at the head of the queue, could join a step: then a leap must end early for it."""
         pool = self.pool
         return (
-            len(self.running) < self._max_num_seqs
+            len(self.running) < self.seats
             and self._decoding < self._max_num_batched_tokens
             and pool.missing(sequence, pool.lookup(sequence)) <= pool.free
         )
@@ -74,11 +70,11 @@ class Rank:
             self._step += 1
 
     def _form(self, now: float) -> int:
+        self._preempted_in_step = False
         if not self.running and not self.waiting:
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
-        self._preempted_in_step = False
         skipped = self._serve_running()
         budget = self._max_num_batched_tokens - self._decoding + skipped - sum(chunk for _, chunk in self._chunks)
         self.blocked_by = ""
@@ -189,7 +185,7 @@ class Rank:
             if budget <= 0:
                 self.blocked_by = "budget"
                 return
-            if len(self.running) >= self._max_num_seqs:
+            if len(self.running) >= self.seats:
                 self.blocked_by = "seats"
                 return
             sequence = waiting.head()
@@ -204,7 +200,9 @@ class Rank:
             if isnan(sequence.request.started_s):
                 sequence.request.started_s = now
                 sequence.request.cached_tokens = sequence.computed
-                self.cached_in_step += sequence.computed
+            if sequence.computed > sequence.high_water:
+                self.cached_in_step += min(sequence.computed, sequence.request.prompt_tokens) - sequence.high_water
+                sequence.high_water = sequence.computed
             self._admissions += 1
             sequence.admission = self._admissions
             self.running[sequence] = None
@@ -237,7 +235,9 @@ class Rank:
             context += computed
             pairs += chunk * computed + chunk * (chunk + 1) // 2
             batch.sampled_seqs += computed + chunk == sequence.tokens
-            self.recomputed_in_step += max(0, min(sequence.high_water, computed + chunk) - computed)
+            prompt_tokens = sequence.request.prompt_tokens
+            first_time = min(prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
+            self.recomputed_in_step += chunk - max(0, first_time)
         batch.prefill_seqs = len(self._chunks)
         batch.prefill_tokens = tokens
         batch.prefill_context_tokens = context

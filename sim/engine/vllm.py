@@ -3,46 +3,23 @@
 from copy import copy
 from math import inf
 
-from sim.engine.kv import BlockPool, PrefixCache
-from sim.engine.metering import book, leap_s, steps_within
+from sim.engine.limits import RankLimits
+from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
 from sim.engine.sequence import Sequence
-from sim.engine.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.records import Leap, Meters, Request
-
-
-def new_queue(scheduling: str) -> WaitingQueue:
-    """The queue for `scheduling`: fcfs or priority."""
-    return PriorityQueue() if scheduling == "priority" else FcfsQueue()
-
-
-def new_pool(num_gpu_blocks: int, block_size: int, enable_prefix_caching: bool) -> BlockPool:
-    """The KV blocks of one rank."""
-    return PrefixCache(num_gpu_blocks, block_size) if enable_prefix_caching else BlockPool(num_gpu_blocks, block_size)
 
 
 class VllmEngine:
     """Continuous batching on one rank (tensor parallelism included: its GPUs step together)."""
 
-    def __init__(
-        self,
-        steptime: StepTime,
-        *,
-        num_gpu_blocks: int,
-        block_size: int,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
-        max_model_len: int,
-        enable_prefix_caching: bool,
-        scheduling: str,
-        window: int | None,
-    ) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
         self._steptime = steptime
-        self._pool = new_pool(num_gpu_blocks, block_size, enable_prefix_caching)
-        self._waiting = new_queue(scheduling)
-        self._rank = Rank(self._pool, self._waiting, max_num_seqs, max_num_batched_tokens, window)
-        self._max_model_len = max_model_len
+        self._limits = limits
+        self._pool = limits.new_pool()
+        self._waiting = limits.new_queue()
+        self._rank = Rank(limits, self._pool, self._waiting)
         self._meters = Meters()
         self._leap = Leap(0.0)
         self._start_s = 0.0
@@ -52,7 +29,7 @@ class VllmEngine:
 
     def offer(self, request: Request, now: float) -> bool:
         """See `Engine.offer`."""
-        if request.prompt_tokens + request.output_tokens > self._max_model_len or not self._rank.can_ever_hold(request):
+        if not self._limits.serves(request):
             request.rejected = True
             return False
         sequence = Sequence(request)
@@ -65,10 +42,8 @@ class VllmEngine:
 
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
-        steps = max(1, steps_within(self._leap, now - self._start_s, self._steps))
-        if self._start_s + leap_s(self._leap, steps) < now:
-            steps += 1
-        if steps >= self._steps:
+        steps = cut_steps(self._leap, self._start_s, now, self._steps)
+        if steps == self._steps:
             return False
         self._steps = steps
         self._end_s = self._start_s + leap_s(self._leap, steps)

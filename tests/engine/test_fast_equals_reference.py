@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
 
@@ -28,7 +29,8 @@ class Affine:
         tokens = batch.decode_seqs + batch.prefill_tokens
         context = batch.kv_tokens + batch.prefill_context_tokens
         return Leap(
-            self.scale * (BASE + PER_TOKEN * tokens + PER_CONTEXT * context), self.scale * PER_CONTEXT * batch.decode_seqs
+            self.scale * (BASE + PER_TOKEN * tokens + PER_CONTEXT * context),
+            self.scale * PER_CONTEXT * batch.decode_seqs,
         )
 
 
@@ -71,7 +73,7 @@ def workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
 
 def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Request], VllmEngine, list, ReferenceEngine]:
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, window=model.window, **limits)
+    engine = VllmEngine(model, RankLimits(window=model.window, **limits))
     drain(engine, fast)
     reference = ReferenceEngine(model.leap, window=model.window, **limits)
     return fast, engine, reference.run([Request(**r) for r in requests]), reference

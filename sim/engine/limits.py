@@ -1,0 +1,38 @@
+"""What an operator sets for one rank, and what follows from it."""
+
+from dataclasses import dataclass
+
+from sim.engine.kv import BlockPool, PrefixCache
+from sim.engine.waiting import FcfsQueue, PriorityQueue, WaitingQueue
+from sim.records import Request
+
+
+@dataclass(frozen=True, slots=True)
+class RankLimits:
+    """What an operator sets, per rank, under vLLM's names."""
+
+    num_gpu_blocks: int
+    """KV blocks, the null block included."""
+    block_size: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    enable_prefix_caching: bool = False
+    scheduling: str = "fcfs"
+    """fcfs or priority."""
+    window: int | None = None
+    """Sliding window of the model [tokens]."""
+
+    def new_queue(self) -> WaitingQueue:
+        """An empty queue in the order of `scheduling`."""
+        return PriorityQueue() if self.scheduling == "priority" else FcfsQueue()
+
+    def new_pool(self) -> BlockPool:
+        """All blocks, free."""
+        pool = PrefixCache if self.enable_prefix_caching else BlockPool
+        return pool(self.num_gpu_blocks, self.block_size)
+
+    def serves(self, request: Request) -> bool:
+        """Whether *request* fits the longest context and the whole pool; the last token made needs no KV."""
+        tokens = request.prompt_tokens + request.output_tokens
+        return tokens <= self.max_model_len and -(-(tokens - 1) // self.block_size) <= self.num_gpu_blocks - 1

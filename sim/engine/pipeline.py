@@ -1,0 +1,99 @@
+"""Pipeline parallelism: up to one batch per stage is in flight, each request in at most one of them.
+
+As in vLLM's V1 core, a new batch is scheduled whenever fewer batches than stages are in flight, out of the requests that are in
+none. Requests that were admitted together stay together, so each batch is a lane of its own; lanes share seats, KV blocks and the
+queue. A batch enters a stage when it has left the one before and the stage is free; the step-time model gives the time of one
+stage. (A serial sum of the stages would be wrong by up to the number of stages.)
+"""
+
+from copy import copy
+from math import inf
+
+from sim.engine.limits import RankLimits
+from sim.engine.metering import book
+from sim.engine.protocol import StepTime
+from sim.engine.rank import Rank
+from sim.engine.sequence import Sequence
+from sim.records import Meters, Request
+
+
+class Lane:
+    """One batch and its flight through the stages."""
+
+    __slots__ = ("compute_s", "end_s", "entered_s", "rank", "stage_s")
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.entered_s = self.stage_s = self.compute_s = 0.0
+        self.end_s = inf
+        """When it leaves the last stage; inf while it is not in flight."""
+
+    def flown(self, now: float) -> float:
+        """The share of its flight that is over at *now*."""
+        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
+
+
+class PipelineEngine:
+    """One replica whose layers are spread over `stages` groups of GPUs."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, stages: int) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._waiting = limits.new_queue()
+        self._pool = limits.new_pool()
+        self._lanes = [Lane(Rank(limits, self._pool, self._waiting)) for _ in range(stages)]
+        self._stage_free_s = [0.0] * stages
+        self._meters = Meters()
+
+    def offer(self, request: Request, now: float) -> bool:
+        """See `Engine.offer`."""
+        if not self._limits.serves(request):
+            request.rejected = True
+            return False
+        self._waiting.add(Sequence(request))
+        return any(lane.end_s == inf for lane in self._lanes)
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        # requests that were in a batch before are scheduled before new ones get an empty lane
+        for lane in sorted(self._lanes, key=lambda lane: not lane.rank.running):
+            if lane.end_s == inf:
+                self._launch(lane, now)
+        return min(lane.end_s for lane in self._lanes)
+
+    def _launch(self, lane: Lane, now: float) -> None:
+        rank = lane.rank
+        others = sum(len(other.rank.running) for other in self._lanes if other is not lane)
+        rank.seats = self._limits.max_num_seqs - others
+        if not rank.form(now):
+            return
+        leap = self._steptime.leap(rank.batch)
+        lane.stage_s, lane.compute_s = leap.first_s, leap.compute_s
+        free_s = self._stage_free_s
+        left_s = lane.entered_s = max(now, free_s[0])
+        for stage, stage_free_s in enumerate(free_s):
+            free_s[stage] = left_s = max(left_s, stage_free_s) + lane.stage_s
+        lane.end_s = left_s
+        self._meters.cached_tokens += rank.cached_in_step
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`: the batch that leaves the pipeline first."""
+        lane = min(self._lanes, key=lambda lane: lane.end_s)
+        book(self._meters, lane.rank, lane.stage_s, lane.compute_s, 1)
+        end_s, lane.end_s = lane.end_s, inf
+        return [sequence.request for sequence in lane.rank.commit(1, end_s)]
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
+        totals = copy(self._meters)
+        totals.preemptions = sum(lane.rank.preemptions for lane in self._lanes)
+        totals.kv_peak_blocks = self._pool.peak
+        for lane in self._lanes:
+            if lane.end_s < inf:
+                flown = lane.flown(now)
+                book(totals, lane.rank, lane.stage_s * flown, lane.compute_s * flown, 0)
+        return totals
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return len(self._waiting)

@@ -1,0 +1,93 @@
+"""Data-parallel ranks in lockstep and pipeline stages: equal to the plain engine at size one, and right where theory is exact."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine.limits import RankLimits
+from sim.engine.lockstep import LockstepEngine, slowest
+from sim.engine.metering import leap_s
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.vllm import VllmEngine
+from sim.records import Batch, Leap, Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference_engine import drain
+
+LIMITS = RankLimits(
+    num_gpu_blocks=60, block_size=4, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=10_000
+)  # fmt: skip
+
+
+class Affine:
+    """Dyadic, so that sums are exact."""
+
+    def leap(self, batch: Batch) -> Leap:
+        tokens, context = batch.decode_seqs + batch.prefill_tokens, batch.kv_tokens + batch.prefill_context_tokens
+        return Leap(2**-6 + 2**-12 * tokens + 2**-20 * context, 2**-20 * batch.decode_seqs, compute_s=2**-12 * tokens)
+
+
+class Constant:
+    """Every stage takes one second."""
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(1.0)
+
+
+requests = st.lists(
+    st.tuples(st.integers(0, 200), st.integers(1, 90), st.integers(1, 40)), min_size=1, max_size=20
+).map(lambda rows: [Request(i, a / 32, p, o) for i, (a, p, o) in enumerate(sorted(rows))])
+
+
+def dates(engine, rows: list[Request]) -> list[tuple[float, float]]:
+    copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens) for r in rows]
+    drain(engine, copies)
+    assert engine.waiting() == 0
+    return [(r.first_token_s, r.finished_s) for r in copies]
+
+
+@given(requests)
+@settings(max_examples=100, deadline=None)
+def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> None:
+    plain = dates(VllmEngine(Affine(), LIMITS), rows)
+    assert dates(LockstepEngine(Affine(), LIMITS, 1), rows) == plain
+    assert dates(PipelineEngine(Affine(), LIMITS, 1), rows) == plain
+
+
+@given(requests, st.integers(2, 4), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_tokens_and_time_are_conserved(rows: list[Request], size: int, lockstep: bool) -> None:
+    engine = (LockstepEngine if lockstep else PipelineEngine)(Affine(), LIMITS, size)
+    assert all(first <= last for first, last in dates(engine, rows))
+    totals = engine.meters(1e9)
+    assert totals.prompt_tokens == sum(r.prompt_tokens for r in rows)
+    assert totals.output_tokens == sum(r.output_tokens for r in rows)
+    assert 0 < totals.compute_s <= totals.busy_s
+    middle, end = engine.meters(1.0), totals
+    assert middle.busy_s <= end.busy_s
+
+
+def test_stages_overlap_when_there_is_a_batch_for_each() -> None:
+    # three prompts that each fill a step: three lanes; a serial sum would take three times as long
+    rows = [Request(i, 0.0, 32, 11) for i in range(3)]
+    alone = dates(PipelineEngine(Constant(), LIMITS, 3), rows[:1])
+    together = dates(PipelineEngine(Constant(), LIMITS, 3), rows)
+    assert alone == [(3.0, 33.0)]
+    assert together == [(3.0, 33.0), (4.0, 34.0), (5.0, 35.0)]
+
+
+def test_the_slowest_rank_decides() -> None:
+    rows = [Request(0, 0.0, 8, 5), Request(1, 0.0, 30, 5)]
+    long_alone = dates(VllmEngine(Affine(), LIMITS), rows[1:])
+    assert dates(LockstepEngine(Affine(), LIMITS, 2), rows)[1] == long_alone[0]
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 1), st.floats(0, 0.1)), min_size=1, max_size=4))
+def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[float, float]]) -> None:
+    lead = slowest([Leap(first, growth) for first, growth in pairs])
+    steps = int(min(lead.valid_steps, 50))
+    exact = sum(max(first + j * growth for first, growth in pairs) for j in range(steps))
+    assert leap_s(lead, steps) == pytest.approx(exact)
