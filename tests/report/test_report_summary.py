@@ -14,10 +14,10 @@ SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """
     fleet rate_rps status reason replications requests completed rejected unfinished offered_rps requests_per_s
     output_tokens_per_s total_tokens_per_s goodput_rps slo_attainment meets_slo overloaded limited_by ttft_s_mean
-    ttft_s_p50 ttft_s_p95 ttft_s_p99 tpot_s_mean tpot_s_p50 tpot_s_p95 tpot_s_p99 e2e_s_mean e2e_s_p50 e2e_s_p95 e2e_s_p99
-    queue_s_p95 batch_mean gpu_busy_fraction kv_used_peak_fraction preemptions gpus servers gpu_power_w_mean it_power_w_mean
-    facility_power_w_mean energy_kwh capex_usd cost_usd_per_h cost_usd_per_month usd_per_million_output_tokens
-    usd_per_million_tokens usd_per_million_good_tokens
+    ttft_s_p50 ttft_s_p95 ttft_s_p99 tpot_s_mean tpot_s_p50 tpot_s_p95 tpot_s_p99 e2e_s_mean e2e_s_p50 e2e_s_p95
+    e2e_s_p99 queue_s_p95 batch_mean gpu_busy_fraction kv_used_peak_fraction preemptions gpus servers
+    gpu_power_w_mean it_power_w_mean facility_power_w_mean energy_kwh capex_usd cost_usd_per_h cost_usd_per_month
+    usd_per_million_output_tokens usd_per_million_tokens usd_per_million_good_tokens
 """
 
 
