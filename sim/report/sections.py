@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.cases import Point
+from sim.report.compare import COST
 from sim.report.figures import limited_by
 from sim.report.panels import style
 from sim.report.sweep import Sweep
 from sim.report.text import percent, place, plain, span, spread, steady, usd
 
-COST = "usd_per_million_output_tokens"
 CAUSES = {
     "compute": "#2f4b7c",
     "memory": "#6f94c4",

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.cases import Point, fleets_of, has_money
-from sim.report.statistics import differ
-from sim.report.summary import replication_costs, slo_limits
-from sim.report.sweep import Sweep, sweep_of
+from sim.report.compare import COST, Comparison, Contest, comparisons_of
+from sim.report.sweep import Sweep
 from sim.report.text import listing, percent, place, seconds, span, usd
-
-COST = "usd_per_million_output_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,73 +19,15 @@ class Verdict:
     """Range of validity, significance, limits: one sentence or two each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """One place on the axis where two fleets or more are fit: the cheapest and the next."""
-
-    value: Any
-    winner: Point
-    second: Point
-    certain: bool | None
-    """Whether the 95 % interval of the paired difference excludes zero; None with one replication."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All fleets at one setting of the other axes."""
-
-    sweep: Sweep
-    setting: str
-    points: tuple[Point, ...]
-    goal: str
-    """`meets the SLO`, or `keeps up` without one."""
-
-    def fit(self, fleet: str) -> list[Any]:
-        """Where the fleet meets the SLO, in the order of the axis."""
-        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.good]
-
-    def at(self, value: Any) -> list[Point]:
-        """Fleets that meet the SLO there."""
-        return [point for point in self.points if point.good and self.sweep.value(point) == value]
-
-    @property
-    def fleets(self) -> list[str]:
-        """Those that could run."""
-        return fleets_of(self.points)
-
-    def where(self, values: Sequence[Any]) -> str:
-        """The *values* of the axis in words."""
-        return span(self.sweep.axis, values, self.sweep.values)
-
-    @property
-    def contests(self) -> list[Contest]:
-        """Every place where two fleets or more are fit and have a cost, in order."""
-        found = []
-        for value in self.sweep.values:
-            rivals = [point for point in self.at(value) if point.number(COST) is not None]
-            if len(rivals) > 1:
-                first, second = sorted(rivals, key=lambda point: point.number(COST) or 0.0)[:2]
-                certain = differ(replication_costs(first), replication_costs(second))
-                found.append(Contest(value, first, second, certain))
-        return found
-
-
 def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
-    sweep = sweep_of(points, axes)
-    goal = "meets the SLO" if slo_limits(slo) else "keeps up with the load"
-    comparisons = [
-        Comparison(
-            sweep, setting, tuple(p for line in sweep.lines if line.setting == setting for p in line.points), goal
-        )
-        for setting in sweep.settings
-    ]
+    comparisons = comparisons_of(points, axes, slo)
     heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part) for part in comparisons]
     headline = " ".join(heads) if heads else "No fleet can run this."
     findings = [line for part in comparisons for line in _findings(part)]
     findings += _infeasible(points)
     if comparisons:
-        findings.insert(0, _validity(sweep, points))
+        findings.insert(0, _validity(comparisons[0].sweep, points))
     return Verdict(headline, tuple(findings))
 
 
@@ -155,7 +94,8 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
 def _quote(part: Comparison, contest: Contest) -> str:
     low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
     there = "" if part.sweep.single else f" at {place(part.sweep.axis, contest.value)}"
-    return f"{usd(low)} against {usd(high)}{there} ({percent(1 - low / high)} less)"
+    less = f" ({percent(1 - low / high)} less)" if high > 0 else ""
+    return f"{usd(low)} against {usd(high)}{there}{less}"
 
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
@@ -227,7 +167,7 @@ def _significance(part: Comparison) -> str:
     if not contests:
         return ""
     if all(contest.certain is None for contest in contests):
-        return "One replication: the costs carry no interval, and small differences may be chance."
+        return "One run each: the costs carry no interval."
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
         return "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."

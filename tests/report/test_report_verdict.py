@@ -35,9 +35,9 @@ def test_costs_within_their_interval_are_called_the_same(make_case: Callable[...
     assert "Within the 95 % interval the costs do not differ." in said.findings
 
 
-def test_one_replication_says_that_there_is_no_interval(two_fleets: list[Any]) -> None:
+def test_one_run_says_that_there_is_no_interval(two_fleets: list[Any]) -> None:
     said = answer([case for case in two_fleets if case.replication == 0], ["rate_rps"])
-    assert any(line.startswith("One replication") for line in said.findings)
+    assert any(line.startswith("One run each") for line in said.findings)
 
 
 def test_one_fleet_alone(two_fleets: list[Any]) -> None:
