@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from io import BytesIO, StringIO
 from pathlib import Path
 from textwrap import wrap
@@ -17,6 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.55, 0.15, 0.55, 0.48
 """Margins around a plot area [inches]."""
 MARGIN = 0.2
 DOTS_PER_INCH = 120
+KEY_STEP = 0.26
 GLYPH = 0.6 / 72
 """Mean width of a glyph [inches] per point of font size."""
 SETTINGS: Any = {
@@ -27,6 +29,22 @@ SETTINGS: Any = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One mark of the key, its text and its place."""
+
+    text: str
+    marker: str
+    dash: Any
+    """Line style of a mark that is a line, empty for one that is a point."""
+    color: str
+    bold: bool
+    """A fleet: filled and in its colour."""
+    x: float
+    """[inches]"""
+    line: int
+
+
 def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> None:
     """One picture of all *panels* under the *question* and the *answer*."""
     columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
@@ -34,7 +52,9 @@ def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: st
     width = columns * PANEL_IN[0]
     lines = [(text, 14.0, INK, 0.26) for text in _wrap(question, 14.0, width)]
     lines += [(text, HEAD, SOFT, 0.2) for text in _wrap(answer, HEAD, width)]
-    height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + 0.3
+    entries = _entries(sweep, width)
+    key = KEY_STEP * (entries[-1].line + 1)
+    height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + key
     with _settings():
         figure = _figure(width, height)
         for index, panel in enumerate(panels):
@@ -44,7 +64,7 @@ def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: st
         for text, size, color, step in lines:
             figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
-        _key(figure, sweep, (MARGIN + 0.05) / width, (y - 0.12) / height, width)
+        _key(figure, entries, y - 0.12)
         data = BytesIO()
         figure.savefig(data, format="png", metadata={"Software": None})
     path.write_bytes(data.getvalue())
@@ -86,20 +106,34 @@ def _plot(figure: Any, panel: Panel, x: float, y: float) -> None:
     draw(figure.add_axes(((x + LEFT) / width, (y + BOTTOM) / height, size[0] / width, size[1] / height)), panel)
 
 
-def _key(figure: Any, sweep: Sweep, x: float, y: float, width: float) -> None:
-    """The fleets' marks, the line styles of further axes, and what hollow points and arrowheads mean."""
+def _key(figure: Any, entries: Sequence[Entry], y: float) -> None:
+    """Draw the lines of the key below *y* [inches]."""
     from matplotlib.lines import Line2D
 
-    marks = [(name, marker, color, color, NORMAL, "bold") for name, (color, marker) in style(sweep.fleets).items()]
-    marks += [
-        (text, mark, SOFT, "white", SMALL, "normal")
-        for text, mark in (("misses the SLO or is overloaded", "o"), ("off the chart", "^"))
-    ]
-    for text, marker, edge, face, size, weight in marks:
-        figure.add_artist(Line2D([x], [y], marker=marker, markersize=6, markerfacecolor=face, markeredgecolor=edge))
-        figure.text(x + 0.1 / width, y, text, color=edge, fontsize=size, va="center", fontweight=weight)
-        x += (0.35 + GLYPH * (1.12 if weight == "bold" else 0.95) * size * len(text)) / width
-    for setting, name in dashes(sweep).items() if len(sweep.settings) > 1 else ():
-        figure.add_artist(Line2D([x, x + 0.4 / width], [y, y], color=SOFT, linewidth=1.8, linestyle=DASHES[name]))
-        figure.text(x + 0.48 / width, y, setting, color=SOFT, fontsize=SMALL, va="center")
-        x += (0.75 + GLYPH * SMALL * len(setting)) / width
+    width, height = figure.get_size_inches()
+    for entry in entries:
+        x, level = entry.x / width, (y - entry.line * KEY_STEP) / height
+        right = x + (0.35 / width if entry.dash else 0.0)
+        mark = Line2D([x, right] if entry.dash else [x], [level, level] if entry.dash else [level])
+        mark.set(color=entry.color, linewidth=1.8, linestyle=entry.dash or "", marker=entry.marker, markersize=6)
+        mark.set(markerfacecolor=entry.color if entry.bold else "white", markeredgecolor=entry.color)
+        figure.add_artist(mark)
+        look = {"fontsize": NORMAL if entry.bold else SMALL, "fontweight": "bold" if entry.bold else "normal"}
+        figure.text(right + 0.1 / width, level, entry.text, color=entry.color, va="center", **look)
+
+
+def _entries(sweep: Sweep, width: float) -> list[Entry]:
+    """The fleets, the line styles of further axes, what hollow points and arrowheads mean; wrapped at *width*."""
+    wanted = [(name, marker, "", color, True) for name, (color, marker) in style(sweep.fleets).items()]
+    wanted += [("misses the SLO or is overloaded", "o", "", SOFT, False), ("off the chart", "^", "", SOFT, False)]
+    if len(sweep.settings) > 1:
+        wanted += [(setting, "", DASHES[name], SOFT, False) for setting, name in dashes(sweep).items()]
+    entries: list[Entry] = []
+    x, line = MARGIN + 0.05, 0
+    for text, marker, dash, color, bold in wanted:
+        size = GLYPH * (1.12 * NORMAL if bold else 0.95 * SMALL) * len(text) + (0.7 if dash else 0.35)
+        if x + size > width and x > MARGIN + 0.05:
+            x, line = MARGIN + 0.05, line + 1
+        entries.append(Entry(text, marker, dash, color, bold, x, line))
+        x += size
+    return entries

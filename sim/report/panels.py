@@ -81,8 +81,9 @@ class Panel:
 
 
 def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every fleet."""
-    return {name: (COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
+    """Colour and marker of every fleet; beyond seven fleets colours come back with other markers."""
+    kinds = len(COLORS)
+    return {name: (COLORS[i % kinds], MARKERS[(i + i // kinds) % kinds]) for i, name in enumerate(names)}
 
 
 def dashes(sweep: Sweep) -> dict[str, str]:

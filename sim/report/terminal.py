@@ -22,7 +22,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
         box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", caption=Text(notes) if notes else None
     )
     table.caption_justify = "left"
-    table.add_column("fleet", no_wrap=True, vertical="bottom")
+    table.add_column("fleet", overflow="fold", max_width=24)
     for head in ["\n".join(axis_label(axis).rsplit(" ", 1)) for axis in axes]:
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("SLO", no_wrap=True)

@@ -82,12 +82,15 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
         return (
             f"{_names(part)} cost the same per million output tokens within the 95 % interval{_shared(part, contests)}."
         )
+    won = {winner: [contest for contest in decided if contest.winner.fleet == winner] for winner in winners}
+    if len(winners) > 2:
+        places = [f"{winner} at {part.where([one.value for one in ones])}" for winner, ones in won.items()]
+        return f"Cheapest per million output tokens among those that {_verb(part)}: {'; '.join(places)}."
     clauses = []
-    for winner in winners:
-        won = [contest for contest in decided if contest.winner.fleet == winner]
-        whole = len(won) == len(contests)
-        where = _shared(part, contests) if whole else f" at {part.where([contest.value for contest in won])}"
-        clauses.append(f"{winner} is {_comparative(part)} per million output tokens{where}: {_quote(part, won[-1])}")
+    for winner, ones in won.items():
+        whole = len(ones) == len(contests)
+        where = _shared(part, contests) if whole else f" at {part.where([contest.value for contest in ones])}"
+        clauses.append(f"{winner} is {_comparative(part)} per million output tokens{where}: {_quote(part, ones[-1])}")
     return "; ".join(clauses) + "."
 
 
@@ -100,10 +103,9 @@ def _quote(part: Comparison, contest: Contest) -> str:
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
     several = "both" if len(part.fleets) == 2 else "two or more"
-    verb = "meet the SLO" if "SLO" in part.goal else "keep up"
     if part.sweep.single:
-        return f", and {several} {verb}"
-    return f" wherever {several} {verb} ({part.where([contest.value for contest in contests])})"
+        return f", and {several} {_verb(part)}"
+    return f" wherever {several} {_verb(part)} ({part.where([contest.value for contest in contests])})"
 
 
 def _nearest(part: Comparison) -> str:
@@ -114,6 +116,10 @@ def _nearest(part: Comparison) -> str:
         return ""
     there = "" if part.sweep.single else f" at {place(part.sweep.axis, part.sweep.value(best))}"
     return f" It comes nearest with {best.fleet}{there}: {percent(share)} of the requests are within its limits."
+
+
+def _verb(part: Comparison) -> str:
+    return "meet the SLO" if "SLO" in part.goal else "keep up"
 
 
 def _beyond(part: Comparison) -> str:

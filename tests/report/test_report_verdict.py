@@ -84,3 +84,16 @@ def test_a_fleet_that_cannot_run_is_named_with_its_reason(two_fleets: list[Any])
     said = answer(two_fleets, ["rate_rps"])
     assert said.headline.startswith("4x RTX 4090 meets the SLO")
     assert "2x A100 80GB cannot run: needs 145.9 GB." in said.findings
+
+
+def test_many_winners_are_listed_without_their_figures(make_case: Callable[..., Any]) -> None:
+    kinds = [("a", 0.6, 1.0), ("b", 1.2, 2.0), ("c", 2.4, 3.0), ("d", 2.5, 9.0)]
+    cases = [
+        make_case(name, load, capacity=capacity, usd_per_h=usd)
+        for name, capacity, usd in kinds
+        for load in (0.5, 1.0, 2.0)
+    ]
+    said = answer(cases, ["rate_rps"]).headline
+    assert said == (
+        "Cheapest per million output tokens among those that meet the SLO: a at 0.5 req/s; b at 1 req/s; c at 2 req/s."
+    )
