@@ -19,7 +19,8 @@ AXIS_UNITS = {
 LIMITS = {
     "kv": "KV memory",
     "seats": "seats (max_num_seqs)",
-    "budget": "token budget (max_num_batched_tokens)",
+    "token budget": "token budget (max_num_batched_tokens)",
+    "load": "the load alone",
     "memory": "memory bandwidth",
     "compute": "compute",
     "link": "link between GPUs",
