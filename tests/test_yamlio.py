@@ -60,7 +60,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_every_place_has_a_line() -> None:
     document = read_text("a: 1\nb:\n  - c: 1\n    d: 2\n  - {c: 3}\n2: x\n", "f.yaml")
-    assert [document.line(p) for p in [("a",), ("b",), ("b", 0, "d"), ("b", 1), ("b", 1, "c"), (2,)]] == [1, 2, 4, 5, 5, 6]
+    assert [document.line(p) for p in [("a",), ("b",), ("b", 0, "d"), ("b", 1), ("b", 1, "c"), (2,)]] == [
+        1,
+        2,
+        4,
+        5,
+        5,
+        6,
+    ]
     assert document.line(("b", 0, "nothing", "here")) == 3
     assert document.line(("b", 7)) == 2
 

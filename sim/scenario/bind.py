@@ -49,11 +49,11 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
     """
     levels = (pool, fleet, scenario)
     model_id = nearest(*(level.model for level in levels))
-    gpu = catalog.gpu(pool.gpu) if pool.gpu else None
-    model = catalog.model(model_id) if model_id else None
-    quantization = catalog.quantization(nearest(*(level.quantization for level in levels)) or UNQUANTIZED)
-    engine = catalog.engine(nearest(*(level.engine for level in levels)) or USUAL_ENGINE)
-    server = catalog.server(pool.server) if pool.server else None
+    gpu = catalog.gpu(pool.gpu) if pool.gpu is not None else None
+    model = catalog.model(model_id) if model_id is not None else None
+    quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
+    engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
+    server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
     return BoundPool(
@@ -71,9 +71,9 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
         model=model,
-        quantization=native_quantization(quantization, model, catalog.quantization) if model else None,
+        quantization=_format(quantization or "", model, catalog) if model else None,
         server=server,
-        link=catalog.link(link_id) if link_id else None,
+        link=catalog.link(link_id) if link_id is not None else None,
     )
 
 
@@ -82,7 +82,7 @@ def _with_defaults(batching: Batching, engine: Engine, gpu: Gpu | None, max_mode
 
     `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
     """
-    limits = default_limits(engine, gpu) if gpu is not None else None
+    limits = _limits(engine, gpu)
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
     if limits is not None:
         filled["max_num_seqs"] = batching.max_num_seqs or limits[0]
@@ -91,6 +91,17 @@ def _with_defaults(batching: Batching, engine: Engine, gpu: Gpu | None, max_mode
         share = batching.gpu_memory_utilization
         filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
     return batching.model_copy(update=filled)
+
+
+def _limits(engine: Engine, gpu: Gpu | None) -> tuple[int, int] | None:
+    """The engine's (max_num_seqs, max_num_batched_tokens); without a GPU those of a small one."""
+    if gpu is not None or engine.limits is None:
+        return default_limits(engine, gpu) if gpu is not None else None
+    return int(engine.limits.max_num_seqs.value), int(engine.limits.max_num_batched_tokens.value)
+
+
+def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
+    return native_quantization(catalog.quantization(quantization), model, catalog.quantization)
 
 
 def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:

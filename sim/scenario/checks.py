@@ -228,6 +228,8 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
     try:
         resolve_fleet(scenario, fleet, catalog)
+    except ArithmeticError:
+        yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
     except CostError as error:
         for path, text in error.problems:
             steps: Place = tuple(path.split("."))

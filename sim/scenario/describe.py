@@ -36,7 +36,7 @@ def unit_of(name: str) -> str:
 
 def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
     """Everything that the case rests on: settings, memory, every catalogue value with its origin, and the sources."""
-    values = [_fact(fact, catalog) for fact in plan.facts] + _quotes(plan)
+    values = [_fact(fact, f"fleets.{plan.fleet}.cost.", catalog) for fact in plan.facts] + _quotes(plan)
     cited = dict.fromkeys(str(value["source"]) for value in values)
     return {
         "fleet": plan.fleet,
@@ -84,12 +84,12 @@ def _memory(memory: MemoryFit) -> dict[str, float]:
     return {part: round(getattr(memory, f"{part}_bytes") / GB, 2) for part in parts}
 
 
-def _fact(fact: Fact, catalog: Catalog) -> dict[str, Any]:
+def _fact(fact: Fact, costs: str, catalog: Catalog) -> dict[str, Any]:
     value = fact.value
     return {
         "path": fact.path,
         "value": value.value,
-        "unit": _unit(fact, catalog),
+        "unit": _unit(fact, costs, catalog),
         "source": value.source,
         "where": value.where,
         "kind": value.kind,
@@ -99,11 +99,12 @@ def _fact(fact: Fact, catalog: Catalog) -> dict[str, Any]:
     }
 
 
-def _unit(fact: Fact, catalog: Catalog) -> str:
-    holder, _, name = fact.path.rpartition(".")
-    if "/" in name or "/" in holder.rpartition(".cost.")[2]:
-        offer = catalog.offer(fact.path.rpartition(".cost.")[2])
+def _unit(fact: Fact, costs: str, catalog: Catalog) -> str:
+    """Unit of a fact; below the path *costs* stand offers, which say theirs."""
+    if fact.path.startswith(costs):
+        offer = catalog.offer(fact.path.removeprefix(costs))
         return f"{offer.currency}/{offer.unit}"
+    holder, _, name = fact.path.rpartition(".")
     return unit_of(holder if name.isdecimal() else name)
 
 

@@ -84,7 +84,8 @@ def _translate(place: Place, kinds: list[Any], detail: ErrorDetails) -> Complain
     if kind == "union_tag_invalid":
         expected = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
         key = context["discriminator"].strip("'")
-        return Complaint((*place, key), f"unknown {key} {context['tag']!r}{did_you_mean(context['tag'], expected)}")
+        shown = _show(value.get(key) if isinstance(value, dict) else context["tag"])
+        return Complaint((*place, key), f"unknown {key} {shown}{did_you_mean(context['tag'], expected)}")
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
         return Complaint(place, f"{key} is missing: one of {', '.join(_tags(kinds, key))}")

@@ -161,16 +161,14 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
                 axis = _guilty_axis(one, point, values[index], data, one in everywhere)
                 one = one if axis is None else _moved(one, data["sweep"], index, point, axis)
             told[one] = None
+    standing = _schema_complaints(_filled_from_sweep(data))[1]
+    told.update((one, None) for one in standing if descend(data, one.place)[0] == len(one.place))
     return list(told)
 
 
 def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[Complaint]]]) -> Found:
     """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
-    schema: list[Complaint] = []
-    try:
-        built: Scenario | None = Scenario.model_validate(at)
-    except ValidationError as error:
-        built, schema = None, complaints(error, Scenario, at)
+    built, schema = _schema_complaints(at)
     found: Found = [*schema, *id_complaints(at, catalog)]
     if built is not None:
         found += scenario_complaints(built)
@@ -183,6 +181,13 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     broken = {one.place[:4] for one in schema if not one.message.startswith("unknown key")}
     told = {one.place for one in found if isinstance(one, Complaint)}
     return found + [one for one in plans if one.place[:4] not in broken and one.place not in told]
+
+
+def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
+    try:
+        return Scenario.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, Scenario, data)
 
 
 def _guilty_axis(

@@ -83,6 +83,10 @@ class CasePlan:
     meter_interval_s: float
     model: str = ""
     costs: CostPlan | None = None
+    servers: int = 0
+    """Servers that the fleet fills, whole ones."""
+    pue: float = 1.0
+    """Facility power over the servers' power; 1 where no site is given."""
     infeasible: str = ""
     """Why this fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())

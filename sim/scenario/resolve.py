@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class FleetPlan:
 
     pools: tuple[PoolPlan, ...]
     costs: CostPlan | None
+    servers: int
     infeasible: str
     facts: tuple[Fact, ...]
 
@@ -57,6 +59,8 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         meter_interval_s=at.meter_interval_s,
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
+        servers=built.servers,
+        pue=_pue(at, fleet),
         infeasible=built.infeasible,
         facts=built.facts,
     )
@@ -81,6 +85,7 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
     return FleetPlan(
         pools=pools,
         costs=costs,
+        servers=ceil(sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True))),
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"
             for name, reason in zip(names, reasons, strict=True)
@@ -88,6 +93,11 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         ),
         facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs)),
     )
+
+
+def _pue(scenario: Scenario, fleet: Fleet) -> float:
+    site = fleet.site or scenario.site
+    return site.pue if site else 1.0
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
