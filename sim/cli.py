@@ -58,13 +58,15 @@ def run(
         if refusal := _why_not(folder):
             _fail(f"--out {folder}: {refusal}")
 
-        from sim.study.points import run_scenario
+        from sim.report.deliver import run_scenario
+        from sim.report.terminal import terminal_table
+        from sim.scenario.sweep import axes
+        from sim.study.points import limits
 
         try:
-            code = run_scenario(
+            cases = run_scenario(
                 scenario=loaded,
                 catalog=catalog,
-                path=path,
                 out=folder,
                 workers=workers or os.cpu_count() or 1,
                 report=not no_report,
@@ -74,7 +76,10 @@ def run(
         except KeyboardInterrupt:
             kept = "interrupted; finished points are kept, and the same command goes on from them"
             _fail(f"{folder}: {kept}", OTHER_FAILURE)
-    raise typer.Exit(code)
+    if not quiet:
+        _print(terminal_table(cases, axes(loaded), limits(loaded)), f"results in {folder}")
+    if all(case.status == "infeasible" for case in cases):
+        _fail("; ".join(dict.fromkeys(f"{case.fleet}: {case.reason}" for case in cases)))
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """What flows between the layers: plain slots dataclasses, no behaviour beyond a derived date."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, nan
 
 import numpy as np
@@ -171,6 +171,7 @@ class FleetLog:
     intervals: list[Interval]
     meters: list[Meters]
     """Totals inside the window, one per replica."""
+    pool_of_replica: list[int]
+    """Position of each replica's pool in the plan."""
     end_s: float
-    overload_queue: list[tuple[float, int]] = field(default_factory=list)
-    """(time, requests waiting) at every meter reading."""
+    """When the last request had finished, or the drain limit."""

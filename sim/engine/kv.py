@@ -56,10 +56,11 @@ class Block:
 class PrefixCache(BlockPool):
     """Blocks with names, shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
 
-    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A freed block that
-    is not full joins its head; the full ones join its end, the last block of a request first; a hit takes its block out; a name
-    lives until its block is reallocated. Two blocks may bear the same name (computed by two requests side by side): the older
-    one answers. Blocks that a request fills while it decodes get their names only if it is preempted: nobody else asks for them.
+    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A freed
+    block that is not full joins its head; the full ones join its end, the last block of a request first; a hit takes its
+    block out; a name lives until its block is reallocated. Two blocks may bear the same name (computed by two requests
+    side by side): the older one answers. Blocks that a request fills while it decodes get their names only if it is
+    preempted: nobody else asks for them.
     """
 
     __slots__ = ("_named", "_queue")

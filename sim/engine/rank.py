@@ -17,7 +17,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.sequence import Sequence
 from sim.engine.waiting import WaitingQueue
 from sim.engine.windows import WindowedContexts
-from sim.records import Batch, Request
+from sim.records import Batch
 
 
 class Rank:

@@ -49,4 +49,5 @@ class Pairs:
         replicas = len(self._count)
         first = self._rng.integers(replicas, size=self.BLOCK)
         second = (first + 1 + self._rng.integers(replicas - 1, size=self.BLOCK)) % replicas
-        return np.stack([first, second], axis=1).tolist()
+        pairs: list[list[int]] = np.stack([first, second], axis=1).tolist()
+        return pairs

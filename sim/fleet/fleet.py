@@ -1,0 +1,106 @@
+"""The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times."""
+
+from functools import partial
+from math import inf
+
+import simpy
+
+from sim import rng
+from sim.fleet.meter_log import MeterLog
+from sim.fleet.pool import replica_engines
+from sim.fleet.replica import Replica
+from sim.fleet.source import ClientSource, OpenSource, Source
+from sim.records import FleetLog, Request
+from sim.scenario.plan import CasePlan
+
+
+class Fleet:
+    """One fleet at one sweep point, one replication. `run` simulates it once."""
+
+    def __init__(self, plan: CasePlan) -> None:
+        self._plan = plan
+        self._env = simpy.Environment()
+        self._replicas = [
+            Replica(self._env, engine, index, position, self._release, self._on_finished)
+            for index, (position, engine) in enumerate(
+                (position, engine) for position, pool in enumerate(plan.pools) for engine in replica_engines(pool)
+            )
+        ]
+        streams = partial(rng.stream, plan.seed, plan.replication)
+        self._router = plan.routing.start(len(self._replicas), streams("routing"))
+        self._outstanding = 0
+        self._finished_s = 0.0
+        self._over = False
+        if plan.workload.closed_loop() is None:
+            table = plan.workload.open_table(streams, plan.horizon_s)
+            self._source: Source = OpenSource(self._env, table, self._send)
+        else:
+            self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, self._send)
+        self._log = MeterLog(plan, self._replicas)
+
+    def run(self) -> FleetLog:
+        """Simulates arrivals up to the horizon and then the drain: until all are served or the drain limit is reached."""
+        plan, env = self._plan, self._env
+        for reading_s in self._log.fixed_readings():
+            env.timeout(reading_s).callbacks.append(self._read)
+        if plan.horizon_s is None:
+            self._arm_reading(plan.meter_interval_s)
+        stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
+        while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
+            env.step()
+        end_s = self._finished_s if not self._outstanding else stop_s
+        end_s = max(end_s, plan.horizon_s or 0.0)
+        self._add_overheads()
+        return self._log.close(end_s, self._source.requests)
+
+    def _send(self, requests: list[Request], now: float) -> None:
+        """Routes requests that arrive together; the engines form their steps once all have been offered."""
+        touched: dict[int, Replica] = {}
+        for request in requests:
+            index = self._router.choose()
+            replica = self._replicas[index]
+            request.replica = index
+            moved = replica.offer(request, now)
+            if request.rejected:
+                self._source.answered(request, now)
+                continue
+            self._outstanding += 1
+            self._router.joined(index)
+            if moved:
+                touched[index] = replica
+        for replica in touched.values():
+            replica.replan(now)
+
+    def _on_finished(self, replica: Replica, requests: list[Request]) -> None:
+        self._outstanding -= len(requests)
+        now = self._finished_s = max(self._finished_s, requests[0].finished_s)
+        for request in requests:
+            self._router.left(replica.index)
+            self._source.answered(request, requests[0].finished_s)
+        self._over = not self._outstanding and self._source.exhausted and now >= (self._plan.horizon_s or 0.0)
+
+    def _release(self, until_s: float) -> None:
+        self._source.release(until_s)
+
+    def _read(self, event: simpy.Event) -> None:
+        self._log.read(self._env.now)
+        if self._env.now >= (self._plan.horizon_s or inf) and not self._outstanding:
+            self._over = True
+
+    def _arm_reading(self, at_s: float) -> None:
+        """Without a horizon readings go on for as long as there is work."""
+        due = self._env.timeout(at_s - self._env.now)
+        due.callbacks.append(lambda _: self._read_on(at_s))
+
+    def _read_on(self, at_s: float) -> None:
+        if self._outstanding or not self._source.exhausted:
+            self._log.read(at_s)
+            self._arm_reading(at_s + self._plan.meter_interval_s)
+
+    def _add_overheads(self) -> None:
+        """What the API server does before a first token delays that request and nobody else."""
+        overhead_s = [self._plan.pools[replica.pool].request_overhead_s for replica in self._replicas]
+        if any(overhead_s):
+            for request in self._source.requests:
+                request.first_token_s += overhead_s[request.replica]
+                request.finished_s += overhead_s[request.replica]

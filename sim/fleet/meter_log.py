@@ -1,0 +1,92 @@
+"""Meter readings turned into intervals: what each replica did between two readings, with its energy."""
+
+from dataclasses import fields
+from math import ceil
+
+from sim.fleet.pool import gpus_per_engine
+from sim.fleet.replica import Replica
+from sim.power import PoolPower
+from sim.records import FleetLog, Interval, Meters, Request
+from sim.scenario.plan import CasePlan, PoolPlan
+
+
+class MeterLog:
+    """Reads all replicas at the edges of the window and every `meter_interval_s` in between."""
+
+    def __init__(self, plan: CasePlan, replicas: list[Replica]) -> None:
+        self._plan = plan
+        self._replicas = replicas
+        self._last_s = 0.0
+        self._last = [Meters() for _ in replicas]
+        self._intervals: list[Interval] = []
+        self._at_warmup = [Meters() for _ in replicas]
+        self._at_horizon: list[Meters] | None = None
+
+    def fixed_readings(self) -> list[float]:
+        """Times known beforehand [s]: warm-up, horizon and the grid between them; without a horizon the warm-up only."""
+        plan = self._plan
+        if plan.horizon_s is None:
+            return [plan.warmup_s] if plan.warmup_s else []
+        grid = {step * plan.meter_interval_s for step in range(1, ceil(plan.horizon_s / plan.meter_interval_s))}
+        return sorted(grid | {plan.warmup_s, plan.horizon_s} - {0.0})
+
+    def read(self, now: float) -> None:
+        """Closes the running interval of every replica at *now*."""
+        if now <= self._last_s:
+            return
+        readings = [replica.engine.meters(now) for replica in self._replicas]
+        for replica, before, after in zip(self._replicas, self._last, readings, strict=True):
+            self._intervals.append(self._interval(replica, self._last_s, now, _difference(after, before)))
+        self._last, self._last_s = readings, now
+        if now == self._plan.warmup_s:
+            self._at_warmup = readings
+        if now == self._plan.horizon_s:
+            self._at_horizon = readings
+
+    def close(self, end_s: float, requests: list[Request]) -> FleetLog:
+        """The last reading, at *end_s*, and everything that was logged."""
+        self.read(end_s)
+        window_end = self._at_horizon or self._last
+        totals = [_difference(after, before) for after, before in zip(window_end, self._at_warmup, strict=True)]
+        return FleetLog(requests, self._intervals, totals, [replica.pool for replica in self._replicas], end_s)
+
+    def _interval(self, replica: Replica, start_s: float, end_s: float, used: Meters) -> Interval:
+        pool = self._plan.pools[replica.pool]
+        horizon_s = self._plan.horizon_s
+        duration_s = end_s - start_s
+        gpus = gpus_per_engine(pool)
+        interval = Interval(
+            pool=pool.name,
+            server=pool.server,
+            replica=replica.index,
+            state="serving" if horizon_s is None or end_s <= horizon_s else "draining",
+            start_s=start_s,
+            end_s=end_s,
+            gpu_s=gpus * duration_s,
+            busy_s=used.busy_s,
+            prefill_s=used.prefill_s,
+            recompute_s=used.recompute_s,
+            prompt_tokens=used.prompt_tokens,
+            cached_tokens=used.cached_tokens,
+            output_tokens=used.output_tokens,
+            recomputed_tokens=used.recomputed_tokens,
+        )
+        if pool.power is not None:
+            _add_energy(interval, pool, pool.power, used)
+        return interval
+
+
+def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
+    """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
+    share = gpus_per_engine(pool) / pool.gpus_per_replica
+    duration_s = interval.end_s - interval.start_s
+    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.busy_s, used.compute_s)
+    interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
+    interval.peak_w = share * power.peak_w
+
+
+def _difference(after: Meters, before: Meters) -> Meters:
+    """What was added to the totals between two readings; the KV peak stays the peak so far."""
+    used = Meters(**{f.name: getattr(after, f.name) - getattr(before, f.name) for f in fields(Meters)})
+    used.kv_peak_blocks = after.kv_peak_blocks
+    return used

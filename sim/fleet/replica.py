@@ -1,0 +1,70 @@
+"""One engine on the fleet's clock."""
+
+from collections.abc import Callable
+from math import inf
+
+import simpy
+
+from sim.engine.protocol import Engine
+from sim.records import Request
+
+Finished = Callable[["Replica", list[Request]], None]
+Released = Callable[[float], None]
+
+
+class Replica:
+    """Wakes only when its engine changes something that others can see.
+
+    It is no process: it arms a timeout with a callback for the engine's planned end and remembers it as due. A later plan arms
+    another one; the callback that is no longer due returns at once. The engine's clock decides, because adding a delay to
+    `env.now` rounds.
+    """
+
+    __slots__ = ("_due", "_env", "_finished", "_release", "end_s", "engine", "index", "pool")
+
+    def __init__(
+        self, env: simpy.Environment, engine: Engine, index: int, pool: int, release: Released, finished: Finished
+    ) -> None:
+        self.engine = engine
+        self.index = index
+        self.pool = pool
+        self.end_s = inf
+        self._env = env
+        self._due: simpy.Event | None = None
+        self._release = release
+        self._finished = finished
+
+    def offer(self, request: Request, now: float) -> bool:
+        """Hands *request* to the engine; whether `replan` is needed."""
+        if now > self.end_s:
+            # rounding woke the arrival first
+            self._fire()
+        return self.engine.offer(request, now)
+
+    def replan(self, now: float) -> None:
+        """Asks the engine for its next end and arms the timeout."""
+        end_s = self.engine.plan(now)
+        if end_s == self.end_s:
+            return
+        self.end_s = end_s
+        if end_s == inf:
+            self._due = None
+            return
+        env = self._env
+        delay = end_s - env.now
+        self._due = due = env.timeout(delay if delay > 0 else 0.0)
+        due.callbacks.append(self._wake)
+
+    def _wake(self, event: simpy.Event) -> None:
+        if event is self._due:
+            self._fire()
+
+    def _fire(self) -> None:
+        """Ends the step: arrivals up to its end come first, then it is completed and the next one formed."""
+        self._release(self.end_s)
+        end_s = self.end_s
+        done = self.engine.advance()
+        self.end_s = inf
+        if done:
+            self._finished(self, done)
+        self.replan(end_s)

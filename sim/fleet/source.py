@@ -1,0 +1,147 @@
+"""Where requests come from: a table of arrivals, or clients that wait for their answers."""
+
+from collections.abc import Callable, Iterator
+from math import inf
+
+import simpy
+
+from sim.records import Request, RequestTable
+from sim.workload import Streams, Workload
+
+Send = Callable[[list[Request], float], None]
+"""Takes the requests that arrive together, and when."""
+
+
+class OpenSource:
+    """Requests arrive at the times of a table, whatever the fleet does. Those with equal times arrive together."""
+
+    def __init__(self, env: simpy.Environment, table: RequestTable, send: Send) -> None:
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._env = env
+        self._send = send
+        self._coming = _requests(table)
+        self._following = next(self._coming, None)
+        self._due: simpy.Event | None = None
+        self._arm()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._following is None
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        while self._following is not None and self._following.arrived_s <= until_s:
+            self._arrive(self._following)
+
+    def answered(self, request: Request, now: float) -> None:
+        """An open loop does not wait for answers."""
+
+    def _arm(self) -> None:
+        if self._following is not None:
+            self._due = self._env.timeout(max(0.0, self._following.arrived_s - self._env.now))
+            self._due.callbacks.append(self._wake)
+
+    def _wake(self, event: simpy.Event) -> None:
+        # a release may have sent this arrival already and armed another
+        if event is self._due and self._following is not None:
+            self._arrive(self._following)
+
+    def _arrive(self, first: Request) -> None:
+        now = first.arrived_s
+        together = [first]
+        following = next(self._coming, None)
+        while following is not None and following.arrived_s == now:
+            together.append(following)
+            following = next(self._coming, None)
+        self._following = following
+        self.requests.extend(together)
+        self._send(together, now)
+        self._arm()
+
+
+class ClientSource:
+    """A fixed number of clients, each with one request at a time, until the horizon."""
+
+    CHUNK = 1024
+    REJECTED_PAUSE_S = 1.0
+    """A client whose request is refused asks again with its next request after this pause."""
+
+    def __init__(
+        self, env: simpy.Environment, workload: Workload, streams: Streams, horizon_s: float | None, send: Send
+    ) -> None:
+        loop = workload.closed_loop()
+        if loop is None:
+            raise ValueError("the workload is not a closed loop")
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._env = env
+        self._send = send
+        self._think_s = loop.think_s
+        self._horizon_s = inf if horizon_s is None else horizon_s
+        self._lengths = _drawn_lengths(workload, streams, loop.num_requests, self.CHUNK)
+        self._exhausted = False
+        first = [self._next(0.0) for _ in range(loop.concurrency)]
+        start = env.timeout(0)
+        start.callbacks.append(lambda _: send([request for request in first if request], 0.0))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._exhausted or self._env.now >= self._horizon_s
+
+    def release(self, until_s: float) -> None:
+        """Clients send when their events come: nothing is ahead of its time."""
+
+    def answered(self, request: Request, now: float) -> None:
+        """The client of *request* has its answer, or its refusal, at *now* and will send again."""
+        at_s = now + (max(self._think_s, self.REJECTED_PAUSE_S) if request.rejected else self._think_s)
+        if at_s >= self._horizon_s:
+            return
+        if at_s == now:
+            self._send_next(at_s)
+            return
+        due = self._env.timeout(max(0.0, at_s - self._env.now))
+        due.callbacks.append(lambda _: self._send_next(at_s))
+
+    def _send_next(self, now: float) -> None:
+        request = self._next(now)
+        if request is not None:
+            self._send([request], now)
+
+    def _next(self, now: float) -> Request | None:
+        lengths = next(self._lengths, None)
+        if lengths is None:
+            self._exhausted = True
+            return None
+        request = Request(len(self.requests), now, *lengths)
+        self.requests.append(request)
+        return request
+
+
+Source = OpenSource | ClientSource
+
+
+def _requests(table: RequestTable) -> Iterator[Request]:
+    """The rows of *table* as requests."""
+    hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
+    rows = zip(table.arrived_s.tolist(), table.prompt_tokens.tolist(), table.output_tokens.tolist(), strict=True)
+    priorities = None if table.priority is None else table.priority.tolist()
+    for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
+        request = Request(index, arrived_s, prompt_tokens, output_tokens)
+        if priorities is not None:
+            request.priority = priorities[index]
+        if hashes is not None:
+            request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
+        yield request
+
+
+def _drawn_lengths(workload: Workload, streams: Streams, limit: int | None, chunk: int) -> Iterator[tuple[int, int]]:
+    """Prompt and output tokens of requests 0, 1, ..., at most *limit* of them."""
+    start = 0
+    while limit is None or start < limit:
+        count = chunk if limit is None else min(chunk, limit - start)
+        prompt, output = workload.lengths_table(streams, start, count)
+        yield from zip(prompt.tolist(), output.tolist(), strict=True)
+        start += count

@@ -1,0 +1,86 @@
+"""From a scenario to its results folder: simulate, write everything aside, then swap it in as a whole."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.report.progress import Progress
+from sim.report.write import write_report
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import axes
+from sim.study.points import POINTS, limits, resolved_plans, run_points
+from sim.study.store import StoredCase
+
+MANIFEST = "manifest.json"
+
+
+def run_scenario(
+    scenario: Scenario, catalog: Catalog, out: Path, workers: int, report: bool, quiet: bool, command: Sequence[str]
+) -> list[StoredCase]:
+    """Simulates all cases of *scenario* and leaves tables and, with *report*, pictures in *out*.
+
+    While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
+    """
+    started = time.time()
+    out.mkdir(parents=True, exist_ok=True)
+    told: dict[str, Any] = {
+        "program": "gpufleet",
+        "version": _version(),
+        "scenario": scenario.name,
+        "seed": scenario.seed,
+        "command": list(command),
+        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+    }
+    if not (out / MANIFEST).exists():
+        _write_manifest(out, told | {"status": "unfinished"})
+    with Progress(quiet) as progress:
+        cases = run_points(scenario, catalog, out, workers, progress)
+    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
+    try:
+        write_report(
+            aside,
+            cases,
+            resolved_plans(scenario, catalog),
+            scenario.name,
+            scenario.question,
+            axes(scenario),
+            limits(scenario),
+            scenario.requests,
+            with_pictures=report,
+        )
+        wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
+        _write_manifest(aside, told | wall)
+        _swap(aside, out, cases)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return cases
+
+
+def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
+    """Puts *aside* in the place of *out*; the points of this run move along, those of earlier runs go."""
+    aside.chmod(0o755)
+    (aside / POINTS).mkdir()
+    before = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
+    out.replace(before)
+    aside.replace(out)
+    for case in cases:
+        (before / POINTS / case.folder.name).replace(case.folder)
+    shutil.rmtree(before)
+
+
+def _write_manifest(folder: Path, told: dict[str, Any]) -> None:
+    (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def _version() -> str:
+    try:
+        return version("gpufleet")
+    except PackageNotFoundError:
+        return "source tree"

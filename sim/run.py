@@ -1,0 +1,41 @@
+"""The story of one case, on one page."""
+
+from dataclasses import dataclass
+
+from sim.catalog.catalog import Catalog
+from sim.cost import Ledger
+from sim.fleet import Fleet
+from sim.records import FleetLog
+from sim.scenario.plan import CasePlan
+from sim.scenario.resolve import resolve
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What one fleet did at one sweep point in one replication, and what it cost."""
+
+    plan: CasePlan
+    log: FleetLog
+    ledger: Ledger | None
+    """None without a `cost` section."""
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """[start, end) of what is measured [s]."""
+        horizon_s = self.plan.horizon_s
+        return self.plan.warmup_s, self.log.end_s if horizon_s is None else horizon_s
+
+
+def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:
+    """Simulates and prices *case*; the plan alone where the fleet cannot run (`plan.infeasible` says why)."""
+    plan = resolve(scenario, case, catalog)  # ids become sourced values
+    if plan.infeasible:
+        return plan
+    log = Fleet(plan).run()  # requests and intervals: quantities, no money
+    result = CaseResult(plan, log, None)
+    if plan.costs is None:
+        return result
+    ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)  # money: quantity x sourced price
+    return CaseResult(plan, log, ledger)

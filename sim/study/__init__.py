@@ -1,0 +1,1 @@
+"""Many cases: running, storing and resuming them."""

@@ -1,0 +1,77 @@
+"""What keeps a fleet from serving more: a shortage that made requests wait, or what its steps spend their time on."""
+
+import numpy as np
+
+from sim.records import Batch, Meters
+from sim.run import CaseResult
+
+SHORTAGE_SHARE = 0.05
+"""A shortage that kept requests waiting in less of the busy time than this is not what limits."""
+LIGHT_LOAD = 0.5
+"""Replicas busy for less of the window than this are limited by the load alone."""
+SHAREABLE = 0.2
+"""Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than this, a larger
+batch would gain nothing, and the shortage that keeps it small is not what limits."""
+LABELS = {"seats_blocked_s": "seats", "kv_blocked_s": "kv", "budget_blocked_s": "token budget"}
+
+
+def limited_by(result: CaseResult) -> str:
+    """The largest shortage (seats, kv, token budget), else the largest part of a step; `load` where replicas idle."""
+    totals = result.log.meters
+    busy_s = sum(meters.busy_s for meters in totals)
+    start_s, end_s = result.window_s
+    if busy_s == 0:
+        return "load"
+    waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
+    worst = max(waited, key=lambda label: waited[label])
+    shares = step_share(result)
+    shareable = shares.get("memory", 0.0) + shares.get("overhead", 0.0)
+    if waited[worst] >= SHORTAGE_SHARE and shareable >= SHAREABLE:
+        return worst
+    if busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
+        return "load"
+    return max(shares, key=lambda cause: shares[cause]) if shares else "load"
+
+
+def step_share(result: CaseResult) -> dict[str, float]:
+    """Parts of the mean step by cause, all replicas weighted by their busy time; they add up to 1."""
+    context = _mean_context(result)
+    seconds: dict[str, float] = {}
+    for index, meters in enumerate(result.log.meters):
+        if not meters.steps:
+            continue
+        pool = result.plan.pools[result.log.pool_of_replica[index]]
+        parts = pool.steptime.breakdown(mean_batch(meters, context, pool.steptime.window))
+        whole = sum(parts.values())
+        for cause, part in parts.items():
+            seconds[cause] = seconds.get(cause, 0.0) + part / whole * meters.busy_s
+    total = sum(seconds.values())
+    return {cause: part / total for cause, part in seconds.items()} if total else {}
+
+
+def mean_batch(meters: Meters, context: float, window: int | None) -> Batch:
+    """A step with the replica's mean batch, its share of prompt work, and every context at *context* tokens."""
+    new_prompt = (meters.prompt_tokens + meters.recomputed_tokens) / meters.steps
+    sequences = meters.sequence_s / meters.busy_s if meters.busy_s else 0.0
+    decodes = max(1, round(sequences))
+    chunk = round(new_prompt)
+    return Batch(
+        decode_seqs=decodes,
+        kv_tokens=round(decodes * context),
+        windowed_kv_tokens=round(decodes * min(context, window or context)),
+        windowed_growing_seqs=0 if window and context >= window else decodes,
+        prefill_seqs=1 if chunk else 0,
+        prefill_tokens=chunk,
+        prefill_attention_pairs=chunk * (chunk + 1) // 2,
+        sampled_seqs=decodes,
+    )
+
+
+def _mean_context(result: CaseResult) -> float:
+    """Tokens that a decode step reads per sequence: the prompt and half of the answer, long answers counting more."""
+    requests = result.log.requests
+    if not requests:
+        return 0.0
+    prompts = np.fromiter((r.prompt_tokens for r in requests), float, len(requests))
+    outputs = np.fromiter((r.output_tokens for r in requests), float, len(requests))
+    return float(np.average(prompts + outputs / 2, weights=outputs))

@@ -1,0 +1,196 @@
+"""What one finished case comes to: the figures of a summary row, for one replication."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.run import CaseResult
+from sim.scenario.schema import Slo
+from sim.study.limits import limited_by, step_share
+from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+
+Floats = NDArray[np.float64]
+
+PERCENTILES = (50, 95, 99)
+THIN_TAIL = 20
+"""A percentile with fewer requests than this beyond it is marked."""
+GROWTH, LEAST_SHARE, LEAST_QUEUE = 1.25, 0.02, 10
+"""A queue that has grown by this factor since the middle of the window, to this share of the window's requests and at
+least this many, is taken as growing without end."""
+
+
+class Cohort:
+    """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
+
+    def __init__(self, result: CaseResult) -> None:
+        requests = result.log.requests
+        count = len(requests)
+        self.arrived_s = np.fromiter((r.arrived_s for r in requests), float, count)
+        self.started_s = np.fromiter((r.started_s for r in requests), float, count)
+        self.first_token_s = np.fromiter((r.first_token_s for r in requests), float, count)
+        self.finished_s = np.fromiter((r.finished_s for r in requests), float, count)
+        self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
+        self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
+        self.start_s, self.end_s = result.window_s
+        open_end = result.plan.horizon_s is None
+        self.measured = (self.arrived_s >= self.start_s) & (open_end | (self.arrived_s < self.end_s))
+        self.finished = np.isfinite(self.finished_s)
+        # without an answer a request has waited forever: no percentile may leave it out
+        self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
+        self.e2e_s = np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
+        gaps = np.maximum(self.output_tokens - 1, 1)
+        self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
+        self.several_tokens = self.output_tokens > 1
+        self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
+
+    def good(self, slo: Slo) -> NDArray[np.bool_]:
+        """Which requests finished within all limits of *slo*."""
+        good: NDArray[np.bool_] = self.finished.copy()
+        if slo.ttft_s is not None:
+            good &= self.ttft_s <= slo.ttft_s
+        if slo.tpot_s is not None:
+            good &= ~self.several_tokens | (self.tpot_s <= slo.tpot_s)
+        if slo.e2e_s is not None:
+            good &= self.e2e_s <= slo.e2e_s
+        return good
+
+    def queue_grows(self) -> bool:
+        """Whether the queue goes on growing through the window: the load is more than the fleet can serve."""
+        middle_s = (self.start_s + self.end_s) / 2
+        then, now = (int(self._waiting_at(at_s)) for at_s in (middle_s, self.end_s))
+        return now > GROWTH * then and now >= max(LEAST_QUEUE, LEAST_SHARE * int(self.measured.sum()))
+
+    def _waiting_at(self, at_s: float) -> int:
+        waits = (self.arrived_s < at_s) & ~self.rejected & ~(self.started_s <= at_s)
+        return int(waits.sum())
+
+
+def percentile(values: Floats, percent: float) -> float:
+    """numpy's linear percentile, also where the upper values are infinite; nan for none.
+
+    >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
+    (2.0, inf)
+    """
+    if not values.size:
+        return float("nan")
+    ordered = np.sort(values)
+    position = (values.size - 1) * percent / 100
+    below = int(position)
+    share = position - below
+    low = float(ordered[below])
+    return low if share == 0 or np.isinf(low) else float(low + (ordered[below + 1] - low) * share)
+
+
+def measure(result: CaseResult) -> dict[str, Any]:
+    """All metrics of a case by the names of summary.csv (and a few that the summary is computed from)."""
+    cohort = Cohort(result)
+    good = cohort.good(result.plan.slo) & cohort.measured
+    return {
+        **_requests(result, cohort, good),
+        **_latencies(cohort),
+        **_machines(result),
+        **_money(result, cohort, good),
+    }
+
+
+def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, Any]:
+    window_s = cohort.end_s - cohort.start_s
+    requests = int(cohort.measured.sum())
+    completed = int((cohort.measured & cohort.finished).sum())
+    rejected = int((cohort.measured & cohort.rejected).sum())
+    served = cohort.finished & (cohort.finished_s >= cohort.start_s) & (cohort.finished_s <= cohort.end_s)
+    totals = result.log.meters
+    output_tokens = sum(meters.output_tokens for meters in totals)
+    prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
+    attainment = float(good.sum()) / requests if requests else None
+    return {
+        "requests": requests,
+        "completed": completed,
+        "rejected": rejected,
+        "unfinished": requests - completed - rejected,
+        "offered_rps": requests / window_s,
+        "requests_per_s": float(served.sum()) / window_s,
+        "output_tokens_per_s": output_tokens / window_s,
+        "total_tokens_per_s": (prompt_tokens + output_tokens) / window_s,
+        "goodput_rps": float(good.sum()) / window_s,
+        "slo_attainment": attainment,
+        "meets_slo": None if attainment is None else attainment >= result.plan.slo.attainment,
+        "overloaded": result.plan.horizon_s is not None and cohort.queue_grows(),
+        "output_tokens": output_tokens,
+        "total_tokens": prompt_tokens + output_tokens,
+        "preemptions": sum(meters.preemptions for meters in totals),
+    }
+
+
+def _latencies(cohort: Cohort) -> dict[str, Any]:
+    found: dict[str, Any] = {"thin_percentiles": []}
+    several = cohort.measured & cohort.several_tokens
+    columns: Mapping[str, tuple[Floats, NDArray[np.bool_]]] = {
+        "ttft_s": (cohort.ttft_s, cohort.measured),
+        "tpot_s": (cohort.tpot_s, several),
+        "e2e_s": (cohort.e2e_s, cohort.measured),
+    }
+    for name, (values, members) in columns.items():
+        answered = values[members & cohort.finished]
+        found[f"{name}_mean"] = float(answered.mean()) if answered.size else None
+        for percent in PERCENTILES:
+            chosen = values[members]
+            found[f"{name}_p{percent}"] = percentile(chosen, percent) if chosen.size else None
+            if chosen.size * (100 - percent) / 100 < THIN_TAIL:
+                found["thin_percentiles"].append(f"{name}_p{percent}")
+    queued = cohort.queue_s[cohort.measured]
+    found["queue_s_p95"] = percentile(queued, 95) if queued.size else None
+    return found
+
+
+def _machines(result: CaseResult) -> dict[str, Any]:
+    plan, totals = result.plan, result.log.meters
+    start_s, end_s = result.window_s
+    window_s = end_s - start_s
+    inside = [i for i in result.log.intervals if start_s <= (i.start_s + i.end_s) / 2 < end_s]
+    gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
+    busy_s = sum(meters.busy_s for meters in totals)
+    powered = all(pool.power is not None for pool in plan.pools)
+    it_power_w = sum(i.server_energy_j for i in inside) / window_s if powered else None
+    facility_w = None if it_power_w is None else it_power_w * plan.pue
+    return {
+        "limited_by": limited_by(result),
+        "step_share": step_share(result),
+        "batch_mean": sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
+        "gpu_busy_fraction": busy_s / (len(totals) * window_s),
+        "kv_used_peak_fraction": _kv_peak(result),
+        "gpus": gpus,
+        "servers": plan.servers,
+        "gpu_power_w_mean": sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
+        "it_power_w_mean": it_power_w,
+        "facility_power_w_mean": facility_w,
+        "energy_kwh": None if facility_w is None else facility_w * window_s / JOULES_PER_KWH,
+        "window_h": window_s / SECONDS_PER_HOUR,
+    }
+
+
+def _kv_peak(result: CaseResult) -> float:
+    """The fullest that any replica's block pool has been."""
+    blocks = [(pool.batching.num_gpu_blocks or 1) - 1 for pool in result.plan.pools]
+    fullest = 0.0
+    for index, meters in enumerate(result.log.meters):
+        fullest = max(fullest, meters.kv_peak_blocks / max(1, blocks[result.log.pool_of_replica[index]]))
+    return fullest
+
+
+def _money(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, Any]:
+    good_tokens = int(cohort.output_tokens[good].sum())
+    ledger = result.ledger
+    if ledger is None:
+        return {
+            "good_output_tokens": good_tokens, "capex_usd": None, "cost_usd": None, "component_usd_per_h": {},
+        }  # fmt: skip
+    return {
+        "good_output_tokens": good_tokens,
+        "capex_usd": ledger.capex_usd,
+        "cost_usd": ledger.total_nano_usd / NANO_PER_USD,
+        "cost_usd_per_month": ledger.usd_per_h * HOURS_PER_MONTH,
+        "component_usd_per_h": ledger.component_usd_per_h(),
+    }

@@ -1,0 +1,56 @@
+"""All cases of a scenario: what is on disk already is taken from there, the rest is simulated and stored."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.describe import describe
+from sim.scenario.resolve import resolve
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, cases
+from sim.study.execute import execute
+from sim.study.store import StoredCase, digest, load_case
+
+POINTS = "points"
+Progress = Callable[[int, int, int], None]
+"""Told (finished cases, all cases, of the finished ones those found on disk)."""
+
+
+def run_points(scenario: Scenario, catalog: Catalog, out: Path, workers: int, progress: Progress) -> list[StoredCase]:
+    """Every case of *scenario*, in order, each stored under `out/points/<digest>` as soon as it is finished.
+
+    Interrupted, it leaves what was finished; called again, it goes on from there.
+    """
+    wanted = cases(scenario)
+    folders = [out / POINTS / digest(scenario, case, catalog) for case in wanted]
+    work: list[tuple[Case, Path]] = [
+        (case, folder) for case, folder in zip(wanted, folders, strict=True) if load_case(folder) is None
+    ]
+    found = len(wanted) - len(work)
+    progress(found, len(wanted), found)
+    for done, _ in enumerate(execute(scenario, work, catalog, workers), start=found + 1):
+        progress(done, len(wanted), found)
+    stored = [load_case(folder) for folder in folders]
+    return [case for case in stored if case is not None]
+
+
+def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:
+    """What each fleet rests on, at every point where that differs from the point before."""
+    plans: list[dict[str, object]] = []
+    for case in cases(scenario):
+        if case.replication:
+            continue
+        plan = describe(resolve(scenario, case, catalog), catalog)
+        if not any(_same(plan, other) for other in plans):
+            plans.append({"at": case.axes, **plan})
+    return plans
+
+
+def _same(plan: dict[str, object], other: dict[str, object]) -> bool:
+    """Whether two points differ in nothing but their load."""
+    return all(other[key] == value for key, value in plan.items() if key not in ("workload", "notes"))
+
+
+def limits(scenario: Scenario) -> dict[str, float]:
+    """The service level in seconds, and `attainment`."""
+    return scenario.slo.model_dump(exclude_none=True)

@@ -1,0 +1,179 @@
+"""Finished cases on disk, one folder each under a digest of everything they rest on: written whole or not at all."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sim.catalog.catalog import Catalog
+from sim.records import Interval, LedgerRow, Request
+from sim.run import CaseResult
+from sim.scenario.plan import CasePlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, as_data, at_point
+from sim.study.metrics import Cohort
+from sim.units import NANO_PER_USD
+
+CASE_FILE = "case.json"
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A finished case, read back. Its tables stay on disk until they are asked for."""
+
+    folder: Path
+    fleet: str
+    axes: dict[str, Any]
+    replication: int
+    status: str
+    """ok or infeasible."""
+    reason: str
+    metrics: dict[str, Any]
+
+    def requests(self) -> pa.Table:
+        """One row per request; without rows if the scenario keeps none."""
+        return self._table("requests")
+
+    def usage(self) -> pa.Table:
+        """One row per replica interval."""
+        return self._table("usage")
+
+    def costs(self) -> pa.Table:
+        """One row per ledger row."""
+        return self._table("costs")
+
+    def _table(self, name: str) -> pa.Table:
+        return pq.read_table(self.folder / f"{name}.parquet")
+
+
+def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
+    """Names everything that *case* rests on: its part of the scenario, trace, catalogue and program."""
+    at = at_point(scenario, case.overrides)
+    data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}
+    data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    trace = at.workload.trace
+    parts = [
+        json.dumps(data, sort_keys=True),
+        json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
+        _file_digest(Path(trace.path)) if trace else "",
+        _tree_digest(catalog.root, "*.yaml"),
+        _tree_digest(Path(__file__).parents[1], "*.py"),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _tree_digest(root: Path, pattern: str) -> str:
+    """Of the names, sizes and dates of the files under *root*: reading them all would cost more than a small case."""
+    found = hashlib.sha256()
+    for path in sorted(root.rglob(pattern)):
+        status = path.stat()
+        found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return found.hexdigest()
+
+
+def load_case(folder: Path) -> StoredCase | None:
+    """The case in *folder*; None if there is none."""
+    path = folder / CASE_FILE
+    if not path.is_file():
+        return None
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return StoredCase(folder, **told)
+
+
+def save_case(
+    folder: Path, case: Case, outcome: CaseResult | CasePlan, metrics: dict[str, Any], keep_requests: bool
+) -> None:
+    """Writes *outcome* to *folder*, which appears complete or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
+        if isinstance(outcome, CasePlan):
+            told |= {"status": "infeasible", "reason": outcome.infeasible}
+            tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
+        else:
+            told |= {"status": "ok", "reason": ""}
+            tables = {
+                "requests": _requests(outcome if keep_requests else None),
+                "usage": _records(Interval, outcome.log.intervals),
+                "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
+            }
+        for name, table in tables.items():
+            pq.write_table(table, building / f"{name}.parquet", compression="zstd")
+        (building / CASE_FILE).write_text(json.dumps(told), encoding="utf-8")
+        if folder.exists():
+            shutil.rmtree(folder)
+        building.replace(folder)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def _requests(result: CaseResult | None) -> pa.Table:
+    """The request table of contract and report, in arrival order."""
+    requests: Sequence[Request] = result.log.requests if result else []
+    count = len(requests)
+    cohort = Cohort(result) if result else None
+    pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
+    status = [
+        "rejected" if r.rejected else "finished" if r.finished_s == r.finished_s else "unfinished" for r in requests
+    ]
+    return pa.table(
+        {
+            "request": pa.array(range(count), pa.int64()),
+            "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
+            "pool": pa.array([pools[r.replica] for r in requests], pa.string()).dictionary_encode(),
+            "replica": pa.array([r.replica for r in requests], pa.int32()),
+            "priority": pa.array([r.priority for r in requests], pa.int64()),
+            "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
+            "arrived_s": _dates(cohort.arrived_s if cohort else []),
+            "started_s": _dates(cohort.started_s if cohort else []),
+            "first_token_s": _dates(cohort.first_token_s if cohort else []),
+            "finished_s": _dates(cohort.finished_s if cohort else []),
+            "prompt_tokens": pa.array([r.prompt_tokens for r in requests], pa.int64()),
+            "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
+            "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
+            "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
+            "slo_met": pa.array(cohort.good(result.plan.slo).astype("int8") if cohort and result else [], pa.int8()),
+            "status": pa.array(status, pa.string()).dictionary_encode(),
+        }
+    )
+
+
+def _dates(values: Any) -> pa.Array:
+    """Seconds; what never happened is empty."""
+    return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def _records(kind: type, rows: Iterable[Any]) -> pa.Table:
+    """Slots dataclasses as columns."""
+    listed = list(rows)
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    columns = {}
+    for field in fields(kind):
+        name = field.type if isinstance(field.type, str) else field.type.__name__
+        columns[field.name] = pa.array([getattr(row, field.name) for row in listed], types[name])
+    return pa.table(columns)
+
+
+def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
+    """Ledger rows with amounts in USD, exact to the nano-USD they are kept in."""
+    table = _records(LedgerRow, rows)
+    usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
+    position = table.column_names.index("amount_nano_usd")
+    return table.set_column(position, "amount_usd", usd)
