@@ -96,8 +96,8 @@ def _absolute_paths(layers: Layers) -> None:
 def _absolute(text: str, layers: Layers, place: Place) -> str:
     if not layers.is_option(place):
         return str((layers.folder(place) / text).absolute())
-    here = Path(text).absolute()
-    return str(here if here.exists() else (Path(layers.file.path).parent / text).absolute())
+    here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
+    return str(beside if beside.exists() and not here.exists() else here)
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:

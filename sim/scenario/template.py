@@ -1,9 +1,15 @@
 """What `gpufleet init` writes: a commented scenario, and a JSON schema for editors."""
 
+import ast
+import inspect
 import json
+from collections.abc import Iterator
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from sim.scenario.schema import Scenario
+from sim.spec import Spec
 
 SCHEMA_FILE = "gpufleet.schema.json"
 
@@ -75,9 +81,35 @@ def template(name: str) -> str:
 def schema_text() -> str:
     """JSON schema of scenario files; what a base may supply is not required."""
     schema: dict[str, Any] = Scenario.model_json_schema()
+    specs = {spec.__name__: spec for spec in _below(Spec)}
+    for name, part in [("Scenario", schema), *schema["$defs"].items()]:
+        for field, text in (_documentation(specs[name]) if name in specs else {}).items():
+            if field in part.get("properties", {}):
+                part["properties"][field].setdefault("description", text)
     schema["required"] = []
     schema["properties"]["base"] = {
         "type": "string",
         "description": "Another scenario that this one changes: mappings merge, lists replace, null takes a key away.",
     }
     return json.dumps(schema, indent=1) + "\n"
+
+
+def _below(spec: type[Spec]) -> Iterator[type[Spec]]:
+    for child in spec.__subclasses__():
+        yield child
+        yield from _below(child)
+
+
+def _documentation(spec: type[Spec]) -> dict[str, str]:
+    """The string under each field, inherited ones included; reading the source is slow, so only `init` does it."""
+    found: dict[str, str] = {}
+    for parent in reversed(spec.__mro__):
+        if not issubclass(parent, Spec):
+            continue
+        [definition] = ast.parse(dedent(inspect.getsource(parent))).body
+        body = definition.body if isinstance(definition, ast.ClassDef) else []
+        for pair in pairwise(body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
