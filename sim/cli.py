@@ -102,7 +102,7 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
         _print(loaded.question)
     _print(*overview(plans, len(found)))
     if all(plan["infeasible"] for _, plan in plans):
-        raise typer.Exit(BAD_INPUT)
+        _fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 
 
 @app.command("list")

@@ -150,19 +150,24 @@ def _filled_from_sweep(data: dict[str, Any]) -> Any:
 def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
     found = points(data.get("sweep"))
-    values = [{place_of(data, axis): value for axis, value in point.items()} for point in found]
+    places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[Complaint]]] = []
-    wrong = [_complaints(with_values(data, one) | {"sweep": None}, catalog, planned) for one in values]
-    everywhere = set(wrong[0]).intersection(*wrong)
+    wrong = []
+    for point, at in zip(found, places, strict=True):
+        values = with_values(data, {at[axis]: value for axis, value in point.items()})
+        wrong.append(_complaints(values | {"sweep": None}, catalog, planned))
+    always = set(wrong[0]).intersection(*wrong)
+    standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
     told: dict[Complaint | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
-            if isinstance(one, Complaint):
-                axis = _guilty_axis(one, point, values[index], data, one in everywhere)
-                one = one if axis is None else _moved(one, data["sweep"], index, point, axis)
-            told[one] = None
-    standing = _schema_complaints(_filled_from_sweep(data))[1]
-    told.update((one, None) for one in standing if descend(data, one.place)[0] == len(one.place))
+            axis = _guilty_axis(one, places[index], one in standing) if isinstance(one, Complaint) else None
+            if isinstance(one, Complaint) and axis is not None:
+                told[_moved(one, data["sweep"], index, point, axis, one in always)] = None
+            else:
+                told[one] = None
+    schema = _schema_complaints(_filled_from_sweep(data))[1]
+    told.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
     return list(told)
 
 
@@ -190,24 +195,24 @@ def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
         return None, complaints(error, Scenario, data)
 
 
-def _guilty_axis(
-    one: Complaint, point: dict[str, Any], values: dict[Place, Any], data: Any, everywhere: bool
-) -> str | None:
-    """The axis whose value is to blame for *one*: it sets the place itself, or it alone made the trouble above."""
-    for axis, place in zip(point, values, strict=True):
+def _guilty_axis(one: Complaint, values: dict[str, Place], standing: bool) -> str | None:
+    """The axis whose value is to blame for *one*: it sets the place, or makes trouble above or beside it.
+
+    What is *standing* without the sweep is no axis's doing.
+    """
+    for axis, place in values.items():
         if one.place[: len(place)] == place:
             return axis
-        above = place[: len(one.place)] == one.place
-        if above and (not everywhere or descend(data, one.place)[0] < len(one.place)):
+        if not standing and (place[: len(one.place)] == one.place or place[:-1] == one.place[:-1]):
             return axis
     return None
 
 
-def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str) -> Complaint:
-    """*one*, told at the value of the sweep that causes it."""
+def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
+    """*one*, told at the value of the sweep that causes it, or at the axis if it *always* does."""
     if isinstance(sweep, list):
         place: Place = ("sweep", index, axis)
-    elif one.message.startswith("unknown key"):
+    elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
         place = ("sweep", axis)
     else:
         place = ("sweep", axis, sweep[axis].index(point[axis]))

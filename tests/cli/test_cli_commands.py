@@ -83,6 +83,7 @@ def test_a_fleet_that_does_not_fit_is_told(inside: Inside) -> None:
     done = inside("check", "4x4090-vs-2xa100", "--set", "quantization=none", "--set", only, "--set", "sweep=null")
     assert done.returncode == 2
     assert "small cannot run: needs 145" in done.stdout
+    assert done.stderr.startswith("small: needs 145")
 
 
 @pytest.mark.parametrize("command", ["run", "check"])

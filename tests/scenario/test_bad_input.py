@@ -216,6 +216,12 @@ def test_traces(tmp_path: Path, catalog: Catalog, trace: str | None, lines: list
             "max_num_batched_tokens (512) must not be below max_num_seqs (9999)"]),
         ("warmup_s: [0, 1000]", ["s.yaml:14: sweep.warmup_s.1: must be below horizon_s (100), not 1000"]),
         ("model: [none-such]", ["s.yaml:14: sweep.model.0: unknown model 'none-such'"]),
+        ("workload.arrivals.rate_rps.x: [1, 2]", [
+            "s.yaml:14: sweep.workload.arrivals.rate_rps.x: workload.arrivals.rate_rps is 1.0: it has no keys"]),
+        ("workload.arrivals.process: [burst, constant]", [
+            "s.yaml:14: sweep.workload.arrivals.process.0: workload.arrivals.num_requests: is missing",
+            "s.yaml:14: sweep.workload.arrivals.process.0: workload.arrivals.rate_rps: unknown key; "
+            "known here: process, num_requests"]),
         ("replications: [1]", ["s.yaml:14: sweep.replications: replications cannot be swept"]),
     ],
 )  # fmt: skip
