@@ -84,20 +84,23 @@ def _absolute_paths(layers: Layers) -> None:
     for place in _file_places(layers.data):
         value = value_at(layers.data, place)
         if isinstance(value, str):
-            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place)
+            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place, place[-1] == "model")
     for axis_place, axis, values in _axes(layers.data.get("sweep")):
         name = tuple(axis.split("."))
         for step, value in values:
-            if isinstance(value, str) and (name in FILE_KEYS or (name[-1] == "model" and value.endswith(".json"))):
+            if isinstance(value, str) and (name in FILE_KEYS or name[-1] == "model"):
                 holder = value_at(layers.data, ("sweep", *axis_place))
-                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step))
+                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step), name[-1] == "model")
 
 
-def _absolute(text: str, layers: Layers, place: Place) -> str:
-    if not layers.is_option(place):
-        return str((layers.folder(place) / text).absolute())
-    here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
-    return str(beside if beside.exists() and not here.exists() else here)
+def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
+    """Where the file *text* is; a model that is an id and not a config stays as it is."""
+    path = (layers.folder(place) / text).absolute()
+    if layers.is_option(place):
+        here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
+        path = beside if beside.exists() and not here.exists() else here
+    is_file = not is_model or text.endswith(".json") or (path / "config.json").is_file()
+    return str(path) if text and is_file else text
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:
@@ -108,11 +111,7 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
         holders.append(("fleets", i))
         pools = fleet.get("pools") if isinstance(fleet, dict) else None
         holders += [("fleets", i, "pools", j) for j in range(len(pools) if isinstance(pools, list) else 0)]
-    for holder in holders:
-        model = value_at(data, (*holder, "model"))
-        if isinstance(model, str) and model.endswith(".json"):
-            places.append((*holder, "model"))
-    return places
+    return places + [(*holder, "model") for holder in holders]
 
 
 def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:

@@ -1,5 +1,6 @@
 """Reading scenarios: layers, command-line values, sweeps, cases."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,28 @@ def test_paths_start_where_they_are_written(tmp_path: Path, catalog: Catalog, mo
         scenario = loaded(tmp_path, catalog, "base: sub/base.yaml\n", f"workload.trace.path={given_path}")
         assert scenario.workload.trace is not None
         assert scenario.workload.trace.path == str(tmp_path / meant)
+
+
+@pytest.mark.parametrize("named", ["own/config.json", "own"])
+def test_a_model_may_be_a_config(tmp_path: Path, catalog: Catalog, named: str) -> None:
+    (tmp_path / "own").mkdir()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 32,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config))
+    scenario = loaded(tmp_path, catalog, f"model: {named}\n{TEXT}sweep: {{model: [{named}, llama3.1-8b]}}\n")
+    assert scenario.model == str(tmp_path / named)
+    assert [point["model"] for point in points(scenario.sweep)] == [str(tmp_path / named), "llama3.1-8b"]
+    assert catalog.model(scenario.model).layers == 32
 
 
 def test_cases_are_fleets_times_points_times_replications(tmp_path: Path, catalog: Catalog) -> None:
