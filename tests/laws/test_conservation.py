@@ -1,0 +1,118 @@
+"""What goes in comes out: requests, tokens, blocks, time, energy and money."""
+
+from math import fsum
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sim.units import JOULES_PER_KWH, NANO_PER_USD
+
+LENGTHS = {
+    "prompt": {"distribution": "lognormal", "mean": 300, "sigma": 0.8, "max": 3000},
+    "output": {"distribution": "lognormal", "mean": 100, "sigma": 0.8, "max": 800},
+}
+POOL = {
+    "gpu": "rtx-4090",
+    "replicas": 2,
+    "server": "workstation-2x4090",
+    "batching": {"policy": "vllm", "max_num_seqs": 32, "max_num_batched_tokens": 1024},
+}
+FLEET = {"name": "boxes", "model": "qwen2.5-7b", "pools": [POOL], "cost": {"acquisition": "buy"}}
+BOUGHT = {
+    "site": {"electricity_usd_per_kwh": 0.2, "pue": 1.4, "hosting": "none"},
+    "finance": {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "residual_fraction": 0.2},
+}
+
+
+def scenario(arrivals: dict, **more) -> dict:
+    base = {"workload": {"arrivals": arrivals, "lengths": LENGTHS}, "horizon_s": 120, "warmup_s": 20, "meter_interval_s": 30}
+    return base | BOUGHT | {"fleets": [FLEET]} | more
+
+
+ARRIVALS = [
+    {"process": "poisson", "rate_rps": 4.0},
+    {"process": "gamma", "rate_rps": 2.0, "cv": 3.0},
+    {"process": "constant", "rate_rps": 3.0},
+    {"process": "burst", "num_requests": 150},
+    {"process": "closed_loop", "concurrency": 12, "think_s": 0.5},
+    {"process": "closed_loop", "concurrency": 70},
+]
+
+
+@pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a["process"])
+@pytest.mark.parametrize("routing", ["round_robin", "random", "least_outstanding", "power_of_two"])
+def test_every_request_ends_and_every_token_is_metered(simulate, arrivals: dict, routing: str) -> None:
+    data = scenario(arrivals, drain_limit_s=100_000)
+    data["fleets"] = [FLEET | {"routing": {"policy": routing}}]
+    (result,) = simulate(data)
+    requests = result.log.requests
+    assert requests
+    for request in requests:
+        assert request.rejected or request.arrived_s <= request.started_s < request.first_token_s <= request.finished_s
+    done = [r for r in requests if not r.rejected]
+    intervals = result.log.intervals
+    assert sum(i.output_tokens for i in intervals) == sum(r.output_tokens for r in done)
+    assert sum(i.prompt_tokens + i.cached_tokens for i in intervals) == sum(r.prompt_tokens for r in done)
+
+
+@pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a["process"])
+def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: dict) -> None:
+    (result,) = simulate(scenario(arrivals))
+    for replica in (0, 1):
+        rows = [i for i in result.log.intervals if i.replica == replica]
+        assert [row.start_s for row in rows] == [0.0, *(row.end_s for row in rows[:-1])]
+        assert rows[-1].end_s == result.log.end_s
+        power = result.plan.pools[0].power
+        for row in rows:
+            duration = row.end_s - row.start_s
+            assert row.gpu_s == pytest.approx(duration)
+            assert -1e-9 <= row.recompute_s + row.prefill_s <= row.busy_s + 1e-9
+            assert row.busy_s <= duration + 1e-9
+            watts = row.gpu_energy_j / duration
+            assert power.gpu.idle_w - 1e-6 <= watts <= power.gpu.compute_bound_w + 1e-6
+            assert row.server_energy_j == pytest.approx((row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency)
+            assert row.server_energy_j <= row.peak_w * duration + 1e-6
+
+
+@given(rate=st.floats(0.5, 8), seed=st.integers(0, 1000))
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_ledger_rows_sum_exactly_and_energy_is_billed_once(simulate, rate: float, seed: int) -> None:
+    (result,) = simulate(scenario({"process": "poisson", "rate_rps": rate}, seed=seed))
+    ledger = result.ledger
+    assert sum(ledger.by_component().values()) == ledger.total_nano_usd == sum(ledger.by_phase().values())
+    inside = [i for i in result.log.intervals if 20 <= i.start_s < 120]
+    kwh = fsum(i.server_energy_j for i in inside) / JOULES_PER_KWH * 1.4
+    assert ledger.by_component()["energy"] / NANO_PER_USD == pytest.approx(kwh * 0.2, rel=1e-6)
+
+
+def test_little_law_running_requests(simulate) -> None:
+    """The integral of sequences in the step is the sum of the times from admission to the last token."""
+    (result,) = simulate(scenario({"process": "poisson", "rate_rps": 5.0}, warmup_s=0, drain_limit_s=100_000))
+    assert sum(r.preemptions for r in result.log.requests) == 0
+    overhead = result.plan.pools[0].request_overhead_s
+    inside = fsum(r.finished_s - overhead - r.started_s for r in result.log.requests if r.finished_s - overhead <= 120)
+    # those cut by the horizon count up to it
+    cut = fsum(120 - r.started_s for r in result.log.requests if r.finished_s - overhead > 120 > r.started_s)
+    assert fsum(m.sequence_s for m in result.log.meters) == pytest.approx(inside + cut, rel=1e-9)
+
+
+def test_little_law_requests_in_the_system(simulate) -> None:
+    """Mean number in the system = arrival rate x mean time in it, here over a long steady run."""
+    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=4000, warmup_s=200, meter_interval_s=4000)
+    (result,) = simulate(data)
+    start, end = result.window_s
+    cohort = [r for r in result.log.requests if start <= r.arrived_s < end]
+    at = [start + (end - start) * (k + 0.5) / 2000 for k in range(2000)]
+    number = sum(sum(1 for t in at if r.arrived_s <= t < r.finished_s) for r in result.log.requests) / len(at)
+    law = len(cohort) / (end - start) * fsum(r.finished_s - r.arrived_s for r in cohort) / len(cohort)
+    assert number == pytest.approx(law, rel=0.02)
+
+
+def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
+    data = scenario({"process": "poisson", "rate_rps": 6.0}, sweep={"fleets.boxes.pools.0.replicas": [2, 4, 8]})
+    means = []
+    for result in simulate(data):
+        requests = result.log.requests
+        means.append(fsum(r.finished_s - r.arrived_s for r in requests) / len(requests))
+    assert means == sorted(means, reverse=True)
