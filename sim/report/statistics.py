@@ -1,39 +1,16 @@
 """Intervals over replications: Student's t, the ratio of two sums, and paired differences."""
 
 from collections.abc import Sequence
-from functools import cache
-from math import atan, cos, inf, isfinite, pi, sin, sqrt
+from math import inf, isfinite, sqrt
+
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
 
-def _two_sided_probability(t: float, degrees: int) -> float:
-    """P(|T| <= t) for a whole number of degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
-    theta = atan(t / sqrt(degrees))
-    square = cos(theta) ** 2
-    if degrees % 2 == 0:
-        term = total = 1.0
-        for j in range(1, degrees // 2):
-            term *= square * (2 * j - 1) / (2 * j)
-            total += term
-        return sin(theta) * total
-    if degrees == 1:
-        return 2.0 * theta / pi
-    term = total = cos(theta)
-    for j in range(1, (degrees - 1) // 2):
-        term *= square * (2 * j) / (2 * j + 1)
-        total += term
-    return 2.0 / pi * (theta + sin(theta) * total)
-
-
-@cache
 def student_t(degrees: int) -> float:
     """The t that a Student variable with *degrees* >= 1 degrees of freedom stays within with 95 % probability."""
-    low, high = 0.0, 13.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _two_sided_probability(middle, degrees) < CONFIDENCE else (low, middle)
-    return 0.5 * (low + high)
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 
 from sim.rng import stream
 from sim.workload.lengths import Length, Lognormal
-from sim.workload.lengths.normal import normal_quantile
 from sim.workload.streams import uniforms
 
 STREAMS = partial(stream, 7, 0)
@@ -140,11 +139,6 @@ def test_lengths_are_whole_tokens_that_rise_with_the_quantile(fields: dict[str, 
 
 def test_an_absurd_tail_stays_a_whole_number() -> None:
     assert Lognormal(distribution="lognormal", mean=1e9, sigma=5).quantile(np.array([1 - 2**-53])) == [2**31 - 1]
-
-
-@given(st.floats(1e-300, 1 - 2**-53))
-def test_normal_quantile_agrees_with_the_standard_library(u: float) -> None:
-    assert normal_quantile(np.array([u]))[0] == pytest.approx(NormalDist().inv_cdf(u), rel=1e-12, abs=1e-14)
 
 
 def test_different_names_are_different_streams() -> None:

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
+from scipy.special import ndtri
 
 from sim.spec import NonNegative, Positive
 from sim.workload.lengths.clip import LONGEST, Clipped
-from sim.workload.lengths.normal import normal_quantile
 
 
 class Lognormal(Clipped):
@@ -38,7 +38,7 @@ class Lognormal(Clipped):
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         """Tokens at the cumulative probabilities *u*."""
         variance = self.sigma**2 if self.sigma is not None else log1p((self.cv or 0.0) ** 2)
-        exponent = log(self.mean) - variance / 2 + variance**0.5 * normal_quantile(u)
+        exponent = log(self.mean) - variance / 2 + variance**0.5 * ndtri(u)
         return self.whole_tokens(np.exp(np.minimum(exponent, log(2 * LONGEST))))
 
     def describe(self) -> str:
