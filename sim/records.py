@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 class RequestTable:
     """The requests that a workload offers, one array entry each, in arrival order.
 
-    `arrived_s` is empty for a closed loop: there a request arrives when a client is free.
-    `block_hashes[i]` are the ids of the leading prompt blocks of request i, `hash_block_tokens` tokens each; equal ids mean
-    equal prefixes (an id stands for its block and all blocks before it). The last id may stand for a partial block.
+    `arrived_s` is empty for a closed loop: there a request arrives when a client is free. `block_hashes[i]` are the
+    ids of the leading prompt blocks of request i, `hash_block_tokens` tokens each; equal ids mean equal prefixes (an
+    id stands for its block and all blocks before it). The last id may stand for a partial block.
     """
 
     arrived_s: NDArray[np.float64]
@@ -81,8 +81,8 @@ class Batch:
 class Leap:
     """How long the next steps of an unchanging decode batch take.
 
-    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `compute_s` is the time per step that the arithmetic
-    alone would keep the tensor cores busy at their peak (it drives power), at most the step itself.
+    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `compute_s` is the time per step that the
+    arithmetic alone would keep the tensor cores busy at their peak (it drives power), at most the step itself.
     """
 
     first_s: float

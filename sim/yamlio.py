@@ -1,7 +1,7 @@
 """Strict YAML: the only file that knows PyYAML.
 
-Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and `2024-05-01` are
-text. A key that stands twice is refused. Every place remembers its line.
+Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and
+`2024-05-01` are text. A key that stands twice is refused. Every place remembers its line.
 """
 
 import re

@@ -39,7 +39,7 @@ class Fleet:
         self._log = MeterLog(plan, self._replicas)
 
     def run(self) -> FleetLog:
-        """Simulates arrivals up to the horizon and then the drain: until all are served or the drain limit is reached."""
+        """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
         plan, env = self._plan, self._env
         for reading_s in self._log.fixed_readings():
             env.timeout(reading_s).callbacks.append(self._read)

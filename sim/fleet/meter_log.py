@@ -23,7 +23,7 @@ class MeterLog:
         self._at_horizon: list[Meters] | None = None
 
     def fixed_readings(self) -> list[float]:
-        """Times known beforehand [s]: warm-up, horizon and the grid between them; without a horizon the warm-up only."""
+        """Times known beforehand [s]: warm-up, horizon and the grid between; without a horizon the warm-up only."""
         plan = self._plan
         if plan.horizon_s is None:
             return [plan.warmup_s] if plan.warmup_s else []

@@ -15,9 +15,9 @@ Released = Callable[[float], None]
 class Replica:
     """Wakes only when its engine changes something that others can see.
 
-    It is no process: it arms a timeout with a callback for the engine's planned end and remembers it as due. A later plan arms
-    another one; the callback that is no longer due returns at once. The engine's clock decides, because adding a delay to
-    `env.now` rounds.
+    It is no process: it arms a timeout with a callback for the engine's planned end and remembers it as due. A later
+    plan arms another one; the callback that is no longer due returns at once. The engine's clock decides, because
+    adding a delay to `env.now` rounds.
     """
 
     __slots__ = ("_due", "_env", "_finished", "_release", "end_s", "engine", "index", "pool")

@@ -10,8 +10,8 @@ SHORTAGE_SHARE = 0.05
 LIGHT_LOAD = 0.5
 """Replicas busy for less of the window than this are limited by the load alone."""
 SHAREABLE = 0.2
-"""Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than this, a larger
-batch would gain nothing, and the shortage that keeps it small is not what limits."""
+"""Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than
+this, a larger batch would gain nothing, and the shortage that keeps it small is not what limits."""
 LABELS = {"seats_blocked_s": "seats", "kv_blocked_s": "kv", "budget_blocked_s": "token budget"}
 
 

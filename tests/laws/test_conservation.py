@@ -26,7 +26,12 @@ BOUGHT = {
 
 
 def scenario(arrivals: dict, **more) -> dict:
-    base = {"workload": {"arrivals": arrivals, "lengths": LENGTHS}, "horizon_s": 120, "warmup_s": 20, "meter_interval_s": 30}
+    base = {
+        "workload": {"arrivals": arrivals, "lengths": LENGTHS},
+        "horizon_s": 120,
+        "warmup_s": 20,
+        "meter_interval_s": 30,
+    }
     return base | BOUGHT | {"fleets": [FLEET]} | more
 
 
@@ -71,7 +76,9 @@ def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: 
             assert row.busy_s <= duration + 1e-9
             watts = row.gpu_energy_j / duration
             assert power.gpu.idle_w - 1e-6 <= watts <= power.gpu.compute_bound_w + 1e-6
-            assert row.server_energy_j == pytest.approx((row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency)
+            assert row.server_energy_j == pytest.approx(
+                (row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency
+            )
             assert row.server_energy_j <= row.peak_w * duration + 1e-6
 
 

@@ -1,7 +1,8 @@
 """One replica as a textbook queue: mean waiting times against theory at 99.9 % confidence, with a fixed seed.
 
-A step takes `base_s` whatever is in it, so a request is served for output_tokens x base_s: geometric lengths make the service
-exponential (to one part in the mean length), fixed lengths make it deterministic, and max_num_seqs is the number of servers.
+A step takes `base_s` whatever is in it, so a request is served for output_tokens x base_s: geometric lengths make the
+service exponential (to one part in the mean length), fixed lengths make it deterministic, and max_num_seqs is the
+number of servers.
 """
 
 from math import factorial
@@ -25,7 +26,10 @@ def queue(servers: int, utilisation: float, output: dict[str, Any], requests: in
     batching = {
         "policy": "vllm", "max_num_seqs": servers, "max_num_batched_tokens": 64 * servers, "num_gpu_blocks": 10_000_000,
     }  # fmt: skip
-    pool = {"steptime": {"model": "affine", "base_s": STEP_S, "per_token_s": 0, "per_context_token_s": 0}, "batching": batching}
+    pool = {
+        "steptime": {"model": "affine", "base_s": STEP_S, "per_token_s": 0, "per_context_token_s": 0},
+        "batching": batching,
+    }
     return {
         "workload": {
             "arrivals": {"process": "poisson", "rate_rps": rate},
