@@ -44,6 +44,16 @@ def clone(tmp_path: Path) -> Path:
     return copy
 
 
+def test_frames_of_the_demo(clone: Path) -> None:
+    """The README's Python, on a short run of the demo."""
+    (snippet,) = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    short = ["--set", "horizon_s=60", "--set", "warmup_s=0", "--replications", "1", "--no-report", "--quiet"]
+    demo = [sys.executable, "-m", "sim", "run", "scenarios/4x4090-vs-2xa100.yaml", *short]
+    subprocess.run(demo, cwd=clone, check=True, env=os.environ | {"PYTHONPATH": str(clone)})
+    printed = subprocess.run([sys.executable, "-c", snippet], cwd=clone, capture_output=True, text=True, check=True)
+    assert "2x A100 80GB" in printed.stdout
+
+
 @pytest.mark.parametrize("block", [pytest.param(b, id=b.splitlines()[0]) for b in blocks(README)])
 def test_every_command_runs(clone: Path, block: str) -> None:
     path = f"{clone / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"

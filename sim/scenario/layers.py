@@ -67,6 +67,7 @@ def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
             put(layers.data, place, parse(text))
+            _drop_rivals(layers.data, place)
             layers.options.append((place, option))
         except YamlError as error:
             errors.append(InputError(option, 0, "", error.message))
@@ -75,6 +76,17 @@ def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
     if errors:
         raise ScenarioErrors(errors)
     return layers
+
+
+def _drop_rivals(data: dict[str, Any], place: Place) -> None:
+    """A trace set on the command line takes the place of arrivals and lengths, and the reverse, as over a base."""
+    workload = data.get("workload")
+    if len(place) < 2 or place[0] != "workload" or not isinstance(workload, dict):
+        return
+    for rival in {"trace": ("arrivals", "lengths"), "arrivals": ("trace",), "lengths": ("trace",)}.get(
+        str(place[1]), ()
+    ):
+        workload.pop(rival, None)
 
 
 def _read_mapping(path: Path | str) -> Document:

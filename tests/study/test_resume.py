@@ -1,0 +1,108 @@
+"""Interrupting, resuming, repeating: finished points are never lost and never simulated twice, and runs are reproducible."""
+
+import filecmp
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SLOW = """
+name: slow
+workload:
+  arrivals: {process: poisson, rate_rps: 100}
+  lengths:
+    prompt: {distribution: lognormal, mean: 100, sigma: 0.7, max: 1000}
+    output: {distribution: lognormal, mean: 60, sigma: 0.7, max: 300}
+horizon_s: 100
+seed: 3
+replications: 2
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.005, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
+  - name: b
+    pools:
+      - replicas: 2
+        steptime: {model: affine, base_s: 0.005, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
+sweep: {workload.arrivals.rate_rps: [60, 70, 80, 90, 100]}
+"""
+CASES = 20
+TABLES = ("summary.csv", "requests.csv", "usage.csv", "costs.csv", "resolved.yaml")
+
+
+def command(folder: Path, out: str, *options: str) -> list[str]:
+    run = ["run", str(folder / "slow.yaml"), "--out", str(folder / out), "--no-report", *options]
+    return [sys.executable, "-m", "sim", *run]
+
+
+def finished(out: Path) -> set[str]:
+    return {path.parent.name for path in out.glob("points/*/case.json")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    return tmp_path
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str) -> None:
+    out = folder / "out"
+    process = subprocess.Popen(
+        command(folder, "out", "--workers", workers), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while len(finished(out)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    kept = finished(out)
+    assert 3 <= len(kept) < CASES
+    assert not list((out / "points").glob(".*")), "nothing half-written stays behind"
+    dates = {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
+
+    done = subprocess.run(command(folder, "out", "--workers", workers), capture_output=True, text=True, check=True)
+    assert f"{len(kept)} of {CASES} cases were finished before" in done.stderr
+    assert len(finished(out)) == CASES
+    assert dates == {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
+    assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
+
+
+def test_same_seed_same_bytes_whatever_the_workers(folder: Path) -> None:
+    # long enough for the second process to be started
+    for out, workers in (("one", "1"), ("two", "2")):
+        subprocess.run(command(folder, out, "--workers", workers, "--quiet", "--set", "horizon_s=30"), check=True)
+    same, different, missing = filecmp.cmpfiles(folder / "one", folder / "two", TABLES, shallow=False)
+    assert (sorted(same), different, missing) == (sorted(TABLES), [], [])
+    subprocess.run(command(folder, "other", "--seed", "4", "--quiet", "--set", "horizon_s=30"), check=True)
+    assert not filecmp.cmp(folder / "one" / "summary.csv", folder / "other" / "summary.csv", shallow=False)
+
+
+def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path) -> None:
+    few = ["--set", "workload.arrivals.rate_rps=5", "--set", "horizon_s=20", "--quiet", "--replications", "1"]
+    subprocess.run(command(folder, "out", *few), check=True)
+    before = finished(folder / "out")
+    subprocess.run(command(folder, "out", *few, "--seed", "9"), check=True)
+    after = finished(folder / "out")
+    assert len(before) == len(after) == 2
+    assert not before & after
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "slow.yaml"]
+
+
+def test_no_report_is_not_left_from_an_earlier_run(folder: Path) -> None:
+    tiny = ["--set", "workload.arrivals.rate_rps=5", "--set", "horizon_s=20", "--quiet", "--replications", "1"]
+    with_report = [word for word in command(folder, "out", *tiny) if word != "--no-report"]
+    subprocess.run(with_report, check=True)
+    assert (folder / "out" / "report.html").exists()
+    subprocess.run(command(folder, "out", *tiny), check=True)
+    assert not (folder / "out" / "report.html").exists()
