@@ -1,4 +1,4 @@
-"""Interrupting, resuming, repeating: finished points are never lost and never simulated twice, and runs are reproducible."""
+"""Interrupting, resuming, repeating: finished points are never lost nor simulated twice, and runs are reproducible."""
 
 import filecmp
 import json
