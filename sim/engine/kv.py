@@ -63,13 +63,17 @@ class PrefixCache(BlockPool):
     only if it is preempted: nobody else asks for them.
     """
 
-    __slots__ = ("_named", "_queue")
+    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue")
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self._queue: OrderedDict[object, int] = OrderedDict({object(): self.usable})
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length)."""
         self._named: dict[object, dict[Block, None]] = {}
+        self._blocks_of: dict[Sequence, list[Block]] = {}
+        """Named blocks that a running sequence holds, in sequence order."""
+        self._names_of: dict[Sequence, list[object]] = {}
+        """Names of a sequence's leading blocks, as far as they have been worked out."""
 
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""
@@ -88,13 +92,12 @@ class PrefixCache(BlockPool):
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it."""
-        for name in self._names(sequence, hits):
-            block = self._oldest(name)
+        blocks = self._blocks_of[sequence] = [self._oldest(name) for name in self._names(sequence, hits)]
+        for block in blocks:
             if not block.users:
                 del self._queue[block]
                 self.free -= 1
             block.users += 1
-            sequence.blocks.append(block)
 
     def take(self, blocks: int) -> None:
         """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
@@ -115,27 +118,29 @@ class PrefixCache(BlockPool):
 
     def name(self, sequence: Sequence, tokens: int) -> None:
         """Names the full blocks among the first *tokens* of *sequence* that have no name yet."""
-        full = tokens // self.block_size
-        for name in self._names(sequence, full)[len(sequence.blocks) :]:
+        blocks = self._blocks_of[sequence]
+        for name in self._names(sequence, tokens // self.block_size)[len(blocks) :]:
             block = Block(name)
             self._named.setdefault(name, {})[block] = None
-            sequence.blocks.append(block)
+            blocks.append(block)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
         full = computed // self.block_size
         if resumes:
             self.name(sequence, computed)
+        else:
+            self._names_of.pop(sequence, None)
+        blocks = self._blocks_of.pop(sequence)
         if held > full:
             self._put(held - full, last=False)
-        if full > len(sequence.blocks):
-            self._put(full - len(sequence.blocks), last=True)
-        for block in reversed(sequence.blocks):
+        if full > len(blocks):
+            self._put(full - len(blocks), last=True)
+        for block in reversed(blocks):
             block.users -= 1
             if not block.users:
                 self._queue[block] = 1
                 self.free += 1
-        sequence.blocks.clear()
 
     def _put(self, blocks: int, last: bool) -> None:
         """Adds a run of blocks that nobody can ask for at one end of the free queue."""
@@ -149,7 +154,7 @@ class PrefixCache(BlockPool):
 
     def _names(self, sequence: Sequence, blocks: int) -> list[object]:
         """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
-        names = sequence.names
+        names = self._names_of.setdefault(sequence, [])
         request = sequence.request
         size, hash_size = self.block_size, request.hash_block_tokens
         for block in range(len(names), blocks):

@@ -25,6 +25,12 @@ from sim.records import Batch
 class Rank:
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with others."""
 
+    __slots__ = (
+        "_admissions", "_base_sum", "_chunks", "_decoding", "_finishing", "_max_num_batched_tokens",
+        "_phases", "_preempted_in_step", "_prefilling", "_step", "_windows", "batch", "blocked_by",
+        "cached_in_step", "pool", "preemptions", "recomputed_in_step", "running", "seats", "waiting",
+    )  # fmt: skip
+
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting

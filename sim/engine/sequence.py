@@ -1,7 +1,5 @@
 """A request inside an engine."""
 
-from typing import Any
-
 from sim.records import Request
 
 
@@ -13,16 +11,13 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "blocks", "computed", "decoding", "finish_step", "held", "high_water", "key", "made",
-        "names", "request", "tokens",
+        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "request", "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.key = (request.priority, request.arrived_s, request.index)
         self.tokens = request.prompt_tokens
-        """Tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens made so
-        far."""
+        """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
         self.made = 0
         self.computed = 0
         self.high_water = 0
@@ -33,7 +28,8 @@ class Sequence:
         self.admission = 0
         self.held = 0
         """KV blocks held while the prompt is computed; while decoding they follow from the context."""
-        self.blocks: list[Any] = []
-        """Named blocks of the prefix cache that it holds, in sequence order."""
-        self.names: list[object] = []
-        """Names of its leading blocks, as far as they have been worked out."""
+
+    @property
+    def key(self) -> tuple[int, float, int]:
+        """Its place by priority: lower first, then by arrival."""
+        return self.request.priority, self.request.arrived_s, self.request.index

@@ -14,6 +14,11 @@ from sim.records import Leap, Meters, Request
 class VllmEngine:
     """Continuous batching on one rank (tensor parallelism included: its GPUs step together)."""
 
+    __slots__ = (
+        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_start_s", "_steps", "_steptime",
+        "_waiting",
+    )  # fmt: skip
+
     def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
         self._steptime = steptime
         self._limits = limits

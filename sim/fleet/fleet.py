@@ -1,5 +1,8 @@
 """The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 
@@ -46,8 +49,9 @@ class Fleet:
         if plan.horizon_s is None:
             self._arm_reading(plan.meter_interval_s)
         stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
-        while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
-            env.step()
+        with _collector_paused():
+            while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
+                env.step()
         end_s = self._finished_s if not self._outstanding else stop_s
         end_s = max(end_s, plan.horizon_s or 0.0)
         self._add_overheads()
@@ -104,3 +108,15 @@ class Fleet:
             for request in self._source.requests:
                 request.first_token_s += overhead_s[request.replica]
                 request.finished_s += overhead_s[request.replica]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No garbage collection: a simulation makes no cycles that outlive an event, and looking for them costs a tenth."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -98,7 +98,7 @@ def _cells(column: pa.Array) -> Iterator[Any]:
     if pa.types.is_floating(column.type):
         return ("" if value != value or value is None else value for value in column.to_pylist())
     if pa.types.is_integer(column.type) and not column.null_count:
-        return iter(column.to_numpy().tolist())
+        return iter(column.to_pylist())
     return map(cell, column.to_pylist())
 
 
