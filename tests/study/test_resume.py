@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,12 @@ def folder(tmp_path: Path) -> Path:
 def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str) -> None:
     out = folder / "out"
     process = subprocess.Popen(
-        command(folder, "out", "--workers", workers), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(folder, "out", "--workers", workers),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell starts background jobs deaf to SIGINT, and children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while len(finished(out)) < 3 and time.monotonic() < deadline:
