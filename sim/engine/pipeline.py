@@ -1,10 +1,11 @@
 """Pipeline parallelism: up to one batch per stage is in flight, each request in at most one of them.
 
-As in vLLM's V1 core, a new batch is scheduled whenever fewer batches than stages are in flight, out of the requests
-that are in none. Requests that were admitted together stay together, so each batch is a lane of its own; lanes share
-seats, KV blocks and the queue. A batch enters a stage when it has left the one before and the stage is free; the
-step-time model gives the time of one stage. (A serial sum of the stages would be wrong by up to the number of
-stages.)
+A new batch is scheduled whenever fewer batches than stages are in flight, out of the requests that are in none.
+Requests that were admitted together stay together, so each batch is a lane of its own; lanes share KV blocks and the
+queue, and no lane takes more than its share of the requests (as SGLang's micro-batches and vLLM's former virtual
+engines do; without that the lane that meets a long prompt collects all arrivals and leaves the other stages idle). A
+batch enters a stage when it has left the one before and the stage is free; the step-time model gives the time of one
+stage. (A serial sum of the stages would be wrong by up to the number of stages.)
 """
 
 from copy import copy
@@ -64,9 +65,14 @@ class PipelineEngine:
 
     def _launch(self, lane: Lane, now: float) -> None:
         rank = lane.rank
-        others = sum(len(other.rank.running) for other in self._lanes if other is not lane)
-        rank.seats = self._limits.max_num_seqs - others
-        if not rank.form(now):
+        running = sum(len(other.rank.running) for other in self._lanes)
+        free_seats = self._limits.max_num_seqs - running
+        share = -(-(running + len(self._waiting)) // len(self._lanes))
+        rank.seats = min(len(rank.running) + free_seats, share)
+        steps = rank.form(now)
+        if free_seats and rank.blocked_by == "seats":
+            rank.blocked_by = ""
+        if not steps:
             return
         leap = self._steptime.leap(rank.batch)
         lane.stage_s, lane.compute_s = leap.first_s, leap.compute_s

@@ -26,9 +26,10 @@ def limited_by(result: CaseResult) -> str:
     worst = max(waited, key=lambda label: waited[label])
     shares = step_share(result)
     shareable = shares.get("memory", 0.0) + shares.get("overhead", 0.0)
-    if waited[worst] >= SHORTAGE_SHARE and shareable >= SHAREABLE:
+    short = waited[worst] >= SHORTAGE_SHARE
+    if short and shareable >= SHAREABLE:
         return worst
-    if busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
+    if not short and busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
         return "load"
     return max(shares, key=lambda cause: shares[cause]) if shares else "load"
 

@@ -16,9 +16,10 @@ Floats = NDArray[np.float64]
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """A percentile with fewer requests than this beyond it is marked."""
-GROWTH, LEAST_SHARE, LEAST_QUEUE = 1.25, 0.02, 10
-"""A queue that has grown by this factor since the middle of the window, to this share of the window's requests and at
-least this many, is taken as growing without end."""
+LEAST_GROWTH, GROWTH_SHARE, GROWTH_NOISE = 10, 0.02, 3.0
+"""A queue that grows in both halves of the window, in all by at least so many requests, by this share of those that
+arrive and by this many times the square root of their number (what chance does to a queue that is at its limit),
+grows without end."""
 
 
 class Cohort:
@@ -59,8 +60,10 @@ class Cohort:
     def queue_grows(self) -> bool:
         """Whether the queue goes on growing through the window: the load is more than the fleet can serve."""
         middle_s = (self.start_s + self.end_s) / 2
-        then, now = (int(self._waiting_at(at_s)) for at_s in (middle_s, self.end_s))
-        return now > GROWTH * then and now >= max(LEAST_QUEUE, LEAST_SHARE * int(self.measured.sum()))
+        first, then, last = (self._waiting_at(at_s) for at_s in (self.start_s, middle_s, self.end_s))
+        arrivals = int(self.measured.sum())
+        least = max(LEAST_GROWTH, GROWTH_SHARE * arrivals, GROWTH_NOISE * arrivals**0.5)
+        return first < then < last and last - first >= least
 
     def _waiting_at(self, at_s: float) -> int:
         waits = (self.arrived_s < at_s) & ~self.rejected & ~(self.started_s <= at_s)
