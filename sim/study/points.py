@@ -9,7 +9,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.execute import execute
-from sim.study.store import StoredCase, digest, load_case
+from sim.study.store import StoredCase, digest, discard_unfinished, load_case
 
 POINTS = "points"
 Progress = Callable[[int, int, int], None]
@@ -28,8 +28,11 @@ def run_points(scenario: Scenario, catalog: Catalog, out: Path, workers: int, pr
     ]
     found = len(wanted) - len(work)
     progress(found, len(wanted), found)
-    for done, _ in enumerate(execute(scenario, work, catalog, workers), start=found + 1):
-        progress(done, len(wanted), found)
+    try:
+        for done, _ in enumerate(execute(scenario, work, catalog, workers), start=found + 1):
+            progress(done, len(wanted), found)
+    finally:
+        discard_unfinished(out / POINTS)
     stored = [load_case(folder) for folder in folders]
     return [case for case in stored if case is not None]
 

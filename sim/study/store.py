@@ -125,6 +125,12 @@ def save_case(
         raise
 
 
+def discard_unfinished(points: Path) -> None:
+    """Removes what a worker that was stopped while it wrote has left behind."""
+    for building in points.glob(".*-*"):
+        shutil.rmtree(building, ignore_errors=True)
+
+
 def _requests(result: CaseResult | None) -> pa.Table:
     """The request table of contract and report, in arrival order."""
     requests: Sequence[Request] = result.log.requests if result else []
