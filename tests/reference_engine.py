@@ -1,7 +1,7 @@
 """The engine's rules, one step at a time and one block at a time: slow and obviously right.
 
-Written straight from the rules of vLLM's V1 scheduler, with physical blocks, without counters or leaps. The fast engine in
-`sim/engine` must give the same dates.
+Written straight from the rules of vLLM's V1 scheduler, with physical blocks, without counters or leaps. The fast
+engine in `sim/engine` must give the same dates.
 """
 
 from collections import deque

@@ -34,9 +34,8 @@ class Vllm(Spec):
     @model_validator(mode="after")
     def _seats_fit_budget(self) -> Self:
         if self.max_num_seqs and self.max_num_batched_tokens and self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError(
-                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must not be below max_num_seqs ({self.max_num_seqs})"
-            )
+            budget, seats = self.max_num_batched_tokens, self.max_num_seqs
+            raise ValueError(f"max_num_batched_tokens ({budget}) must not be below max_num_seqs ({seats})")
         if self.num_gpu_blocks == 1:
             raise ValueError("num_gpu_blocks must be at least 2: one block is the null block")
         return self

@@ -56,11 +56,11 @@ class Block:
 class PrefixCache(BlockPool):
     """Blocks with names, shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
 
-    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A freed
-    block that is not full joins its head; the full ones join its end, the last block of a request first; a hit takes its
-    block out; a name lives until its block is reallocated. Two blocks may bear the same name (computed by two requests
-    side by side): the older one answers. Blocks that a request fills while it decodes get their names only if it is
-    preempted: nobody else asks for them.
+    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A
+    freed block that is not full joins its head; the full ones join its end, the last block of a request first; a hit
+    takes its block out; a name lives until its block is reallocated. Two blocks may bear the same name (computed by
+    two requests side by side): the older one answers. Blocks that a request fills while it decodes get their names
+    only if it is preempted: nobody else asks for them.
     """
 
     __slots__ = ("_named", "_queue")
@@ -122,7 +122,7 @@ class PrefixCache(BlockPool):
             sequence.blocks.append(block)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
-        """Takes back the *held* blocks of *sequence*, of which it has filled *computed* tokens; it may come back for them."""
+        """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
         full = computed // self.block_size
         if resumes:
             self.name(sequence, computed)
@@ -148,7 +148,7 @@ class PrefixCache(BlockPool):
         return next(iter(self._named[name]))
 
     def _names(self, sequence: Sequence, blocks: int) -> list[object]:
-        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else the request's own."""
+        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
         names = sequence.names
         request = sequence.request
         size, hash_size = self.block_size, request.hash_block_tokens

@@ -1,4 +1,4 @@
-"""Data-parallel ranks of one replica that step together because the experts are spread over them: the slowest decides."""
+"""Data-parallel ranks of one replica that step together because they share experts: the slowest decides."""
 
 from copy import copy
 from math import inf

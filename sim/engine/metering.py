@@ -7,8 +7,8 @@ from sim.records import Leap, Meters
 def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
 
-    The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration and no
-    whole step: its time counts, its tokens do not yet.
+    The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration
+    and no whole step: its time counts, its tokens do not yet.
     """
     batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
@@ -48,7 +48,7 @@ def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
 
 
 def cut_steps(leap: Leap, start_s: float, now: float, most: int) -> int:
-    """Steps, 1 to *most*, after which a leap that began at *start_s* first reaches a step boundary at or after *now*."""
+    """Steps, 1 to *most*, after which a leap begun at *start_s* first reaches a boundary at or after *now*."""
     steps = max(1, steps_within(leap, now - start_s, most))
     if steps < most and start_s + leap_s(leap, steps) < now:
         steps += 1

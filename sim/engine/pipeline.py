@@ -1,9 +1,10 @@
 """Pipeline parallelism: up to one batch per stage is in flight, each request in at most one of them.
 
-As in vLLM's V1 core, a new batch is scheduled whenever fewer batches than stages are in flight, out of the requests that are in
-none. Requests that were admitted together stay together, so each batch is a lane of its own; lanes share seats, KV blocks and the
-queue. A batch enters a stage when it has left the one before and the stage is free; the step-time model gives the time of one
-stage. (A serial sum of the stages would be wrong by up to the number of stages.)
+As in vLLM's V1 core, a new batch is scheduled whenever fewer batches than stages are in flight, out of the requests
+that are in none. Requests that were admitted together stay together, so each batch is a lane of its own; lanes share
+seats, KV blocks and the queue. A batch enters a stage when it has left the one before and the stage is free; the
+step-time model gives the time of one stage. (A serial sum of the stages would be wrong by up to the number of
+stages.)
 """
 
 from copy import copy

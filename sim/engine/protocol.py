@@ -14,20 +14,23 @@ class StepTime(Protocol):
 
 
 class Engine(Protocol):
-    """One replica. It keeps its own clock; the fleet calls `plan` after every change and `advance` when the planned end has come.
+    """One replica. It keeps its own clock; the fleet calls `plan` after every change and `advance` when the planned
+    end has come.
 
-    Times are absolute [s]. At the end of a step all requests that arrived up to then are offered before the next step is formed.
+    Times are absolute [s]. At the end of a step all requests that arrived up to then are offered before the next step
+    is formed.
     """
 
     def offer(self, request: Request, now: float) -> bool:
-        """Takes *request*, which arrives at *now*; whether the planned end may have moved, so that `plan` must be asked.
+        """Takes *request*, which arrives at *now*; whether the planned end may have moved, so that `plan` must be
+        asked.
 
         One that can never be served is marked `rejected` and not taken.
         """
         ...
 
     def plan(self, now: float) -> float:
-        """When this replica next changes something that others can see; inf if it is idle. Forms a step if none is under way."""
+        """When this replica next changes something that others see; inf if it is idle. Forms a step if none runs."""
         ...
 
     def advance(self) -> list[Request]:

@@ -1,12 +1,13 @@
 """vLLM's V1 scheduling rules for one rank: who is in the next step, and how many steps may pass before that changes.
 
-The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off, chunked prefill on). A step serves every running
-request in admission order; one that cannot get a KV block makes a victim give way, which loses its blocks and waits to compute
-prompt and tokens again. If nobody gave way, waiting requests join while seats, token budget and blocks for the whole sequence last.
+The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off, chunked prefill on). A step serves
+every running request in admission order; one that cannot get a KV block makes a victim give way, which loses its
+blocks and waits to compute prompt and tokens again. If nobody gave way, waiting requests join while seats, token
+budget and blocks for the whole sequence last.
 
-A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S`, it finishes when S reaches
-`finish_step`, and it needs a new block in a step with (base + S) mod block_size = 0. Counting sequences by that phase gives the
-blocks that any number of steps takes, so k steps cost as much to compute as one.
+A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S`, it finishes when S
+reaches `finish_step`, and it needs a new block in a step with (base + S) mod block_size = 0. Counting sequences by
+that phase gives the blocks that any number of steps takes, so k steps cost as much to compute as one.
 """
 
 from heapq import heapify, heappop, heappush
@@ -14,6 +15,7 @@ from math import isnan
 
 from sim.engine.kv import BlockPool
 from sim.engine.limits import RankLimits
+from sim.engine.phases import BlockPhases
 from sim.engine.sequence import Sequence
 from sim.engine.waiting import WaitingQueue
 from sim.engine.windows import WindowedContexts
@@ -21,7 +23,7 @@ from sim.records import Batch
 
 
 class Rank:
-    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its neighbours."""
+    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with others."""
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
@@ -36,7 +38,8 @@ class Rank:
         self.recomputed_in_step = 0
         """Tokens of the step formed last that had been computed before."""
         self.cached_in_step = 0
-        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by others."""
+        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
+        others."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
         self._max_num_batched_tokens = limits.max_num_batched_tokens
@@ -45,7 +48,7 @@ class Rank:
         self._finishing: list[tuple[int, int, Sequence]] = []
         self._decoding = 0
         self._base_sum = 0
-        self._phases = [0] * pool.block_size
+        self._phases = BlockPhases(pool.block_size)
         self._prefilling: Sequence | None = None
         self._chunks: list[tuple[Sequence, int]] = []
         self._preempted_in_step = False
@@ -61,7 +64,7 @@ class Rank:
         )
 
     def form(self, now: float) -> int:
-        """Forms the next step in `batch`; how many such steps may pass before the batch changes, 0 if there is nothing to do."""
+        """Forms the next step in `batch`; how many of them may pass before the batch changes, 0 with nothing to do."""
         while True:
             steps = self._form(now)
             if steps or not self._preempted_in_step:
@@ -92,9 +95,10 @@ class Rank:
     def _serve_running(self) -> int:
         """Gives every running request its block and the one that computes its prompt its next chunk.
 
-        Returns how many decoding sequences are left out of the step, which happens only behind one that gave way itself.
+        Returns how many decoding sequences are left out of the step, which happens only behind one that gave way
+        itself.
         """
-        need = self._phases[self._step % self.pool.block_size]
+        need = self._phases.blocks_at(self._step)
         sequence = self._prefilling
         chunk = chunk_blocks = 0
         if sequence is not None:
@@ -156,7 +160,7 @@ class Rank:
         return len(decoding)
 
     def _preempt(self, sequence: Sequence, served: bool) -> None:
-        """Takes all blocks from *sequence* and sends it back to the queue; *served*: this step had already given it its block."""
+        """Sends *sequence* back to the queue without its blocks; *served*: this step had given it its block already."""
         size = self.pool.block_size
         if sequence.decoding:
             computed = sequence.base + self._step
@@ -254,33 +258,18 @@ class Rank:
             batch.windowed_growing_seqs -= sum(c < self._windows.window for c in contexts)
 
     def _steps_until_change(self) -> int:
-        """Steps that a pure decode batch may take: until a finish, a missing block or a context that reaches the window."""
+        """Steps that a pure decode batch may take: until a finish, a missing block or a context at the window."""
         steps = self._finishing[0][0] - self._step
         if self._windows:
             steps = min(steps, self._windows.steps_until_change(self._step))
-        pool = self.pool
-        if self._decoding * (steps // pool.block_size + 1) > pool.free:
-            steps = self._steps_with_blocks(steps)
-        return steps
-
-    def _steps_with_blocks(self, steps: int) -> int:
-        """The most steps, at most *steps*, for which the free blocks last; the first has its blocks already."""
-        size, free = self.pool.block_size, self.pool.free
-        rounds = free // self._decoding
-        left = free - rounds * self._decoding
-        possible = 1 + rounds * size
-        while possible < steps:
-            left -= self._phases[(self._step + possible) % size]
-            if left < 0:
-                return possible
-            possible += 1
-        return steps
+        # the first step has its blocks already
+        return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
         """Takes *steps* steps, the last of which ends at *end_s*; the sequences that finish, in admission order."""
         pool = self.pool
         if steps > 1:
-            pool.take(self._blocks_of_further_steps(steps))
+            pool.take(self._phases.blocks_of(self._step + 1, steps - 1))
         self._step += steps
         step = self._step
         finished: list[Sequence] = []
@@ -300,16 +289,6 @@ class Rank:
             del self.running[sequence]
             sequence.request.finished_s = end_s
         return finished
-
-    def _blocks_of_further_steps(self, steps: int) -> int:
-        """Blocks that steps 2 .. *steps* take."""
-        size = self.pool.block_size
-        rounds, rest = divmod(steps - 1, size)
-        start = self._step + 1
-        blocks = rounds * self._decoding
-        for step in range(start, start + rest):
-            blocks += self._phases[step % size]
-        return blocks
 
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         """The last chunk of a prompt also yields a token."""
@@ -333,7 +312,7 @@ class Rank:
         sequence.decoding = True
         self._decoding += 1
         self._base_sum += sequence.base
-        self._phases[-sequence.base % self.pool.block_size] += 1
+        self._phases.add(sequence.base)
         if self._windows:
             self._windows.add(sequence)
 
@@ -341,6 +320,6 @@ class Rank:
         sequence.decoding = False
         self._decoding -= 1
         self._base_sum -= sequence.base
-        self._phases[-sequence.base % self.pool.block_size] -= 1
+        self._phases.remove(sequence.base)
         if self._windows:
             self._windows.remove(sequence)

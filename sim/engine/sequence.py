@@ -8,20 +8,21 @@ from sim.records import Request
 class Sequence:
     """Progress of one request on one rank.
 
-    While prompt chunks are computed, `computed` counts the tokens with KV. While it decodes, its context at step counter S is
-    `base + S`, so that a step changes nothing here.
+    While prompt chunks are computed, `computed` counts the tokens with KV. While it decodes, its context at step
+    counter S is `base + S`, so that a step changes nothing here.
     """
 
     __slots__ = (
-        "admission", "base", "blocks", "computed", "decoding", "finish_step", "held", "high_water", "key", "made", "names",
-        "request", "tokens",
+        "admission", "base", "blocks", "computed", "decoding", "finish_step", "held", "high_water", "key", "made",
+        "names", "request", "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.key = (request.priority, request.arrived_s, request.index)
         self.tokens = request.prompt_tokens
-        """Tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens made so far."""
+        """Tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens made so
+        far."""
         self.made = 0
         self.computed = 0
         self.high_water = 0

@@ -16,7 +16,8 @@ class WindowedContexts:
         self._growing_base = 0
         self._beyond = 0
         self._crossings: list[tuple[int, int, Sequence]] = []
-        """Heap of (step counter at which the context reaches the window, admission, sequence); may hold stale entries."""
+        """Heap of (step counter at which the context reaches the window, admission, sequence); may hold stale
+        entries."""
 
     def add(self, sequence: Sequence) -> None:
         """*sequence* starts to decode with context base + step counter."""

@@ -12,7 +12,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference_engine import ReferenceEngine, drain  # noqa: E402
+from reference_engine import ReferenceEngine, drain
 
 BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20
 
@@ -57,17 +57,17 @@ def workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
         chain = draw(st.lists(st.integers(0, 2), max_size=6))
         hashes = tuple(hash(tuple(chain[: n + 1])) for n in range(len(chain)))
         requests.append(
-            dict(
-                index=index, arrived_s=clock, prompt_tokens=prompt, output_tokens=draw(st.integers(1, 60)),
-                priority=draw(st.integers(0, 2)), block_hashes=hashes, hash_block_tokens=hash_block_tokens,
-            )
+            {
+                "index": index, "arrived_s": clock, "prompt_tokens": prompt, "output_tokens": draw(st.integers(1, 60)),
+                "priority": draw(st.integers(0, 2)), "block_hashes": hashes, "hash_block_tokens": hash_block_tokens,
+            }
         )  # fmt: skip
     seats = draw(st.integers(1, 12))
-    limits = dict(
-        num_gpu_blocks=blocks, block_size=block_size, max_num_seqs=seats,
-        max_num_batched_tokens=seats + draw(st.integers(0, 60)), max_model_len=draw(st.sampled_from([80, 1000])),
-        enable_prefix_caching=draw(st.booleans()), scheduling=draw(st.sampled_from(["fcfs", "priority"])),
-    )  # fmt: skip
+    limits = {
+        "num_gpu_blocks": blocks, "block_size": block_size, "max_num_seqs": seats,
+        "max_num_batched_tokens": seats + draw(st.integers(0, 60)), "max_model_len": draw(st.sampled_from([80, 1000])),
+        "enable_prefix_caching": draw(st.booleans()), "scheduling": draw(st.sampled_from(["fcfs", "priority"])),
+    }  # fmt: skip
     return requests, limits
 
 

@@ -1,4 +1,5 @@
-"""Data-parallel ranks in lockstep and pipeline stages: equal to the plain engine at size one, and right where theory is exact."""
+"""Data-parallel ranks in lockstep and pipeline stages: equal to the plain engine at size one, and right where theory
+is exact."""
 
 import sys
 from pathlib import Path
