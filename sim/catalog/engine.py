@@ -40,7 +40,8 @@ class EngineMemory(Spec):
     """The default share."""
     share: Literal["everything", "weights_and_kv", "rest"]
     """everything: the share of the device holds weights, activations, libraries and cache (vLLM);
-    weights_and_kv: only these two (SGLang); rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
+    weights_and_kv: the share of what is free before the weights load holds them and the cache (SGLang);
+    rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
     driver_reserved_bytes: Value
     """Of the memory that nvidia-smi reports, what no process is given."""
     context_bytes: Value
@@ -48,9 +49,9 @@ class EngineMemory(Spec):
     library_bytes: Value
     """What libraries take at the first step, outside the framework's allocator."""
     comms_bytes: Value
-    """Communication buffers when more than one GPU serves a replica."""
-    comms_bytes_geforce: Value
-    """The same on cards without peer-to-peer, which go without the custom all-reduce."""
+    """Communication buffers when more than one GPU serves a replica, on boards with NVLink or its like."""
+    comms_bytes_pcie: Value
+    """The same on PCIe cards, which go without multicast buffers and mostly without the custom all-reduce."""
     forward_hidden_rows: Value
     """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
     sampling_bytes_per_logit: Value

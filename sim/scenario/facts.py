@@ -89,10 +89,10 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
 
 
 def _other_comms(pool: BoundPool) -> list[str]:
-    """Communication buffers of another kind of card, or all of them where a replica has one GPU."""
-    names = {False: "comms_bytes", True: "comms_bytes_geforce"}
-    geforce = pool.gpu is not None and pool.gpu.geforce
-    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != geforce]
+    """Communication buffers of another kind of board, or all of them where a replica has one GPU."""
+    names = {False: "comms_bytes", True: "comms_bytes_pcie"}
+    card = pool.gpu is not None and pool.gpu.pcie_card
+    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != card]
 
 
 def _in_process(pool: BoundPool) -> bool:
