@@ -18,7 +18,8 @@ def read_benchmarks(path: Path) -> list[BenchRow]:
     files = sorted(path.glob("*.json"))
     if not files:
         raise BenchdataError([(str(path), 0, "holds no *.json results of `vllm bench serve`")])
-    rows, problems = [], []
+    rows: list[BenchRow] = []
+    problems: list[tuple[str, int, str]] = []
     for file in files:
         try:
             rows.append(read_result(file))

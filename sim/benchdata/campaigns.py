@@ -45,7 +45,7 @@ class Fact(Sourced):
     requests_per_client: Positive | None = None
     """Closed loop: requests of the whole run over concurrency."""
     num_requests: Count | None = None
-    num_requests_by_lengths: dict[str, Count] = {}
+    num_requests_by_lengths: dict[str, Count] | None = None
     """By `<isl>/<osl>`."""
     max_num_seqs: Count | None = None
     concurrency_is_seats: bool = False
@@ -57,7 +57,7 @@ class Fact(Sourced):
     """On more than eight GPUs, tp and n_gpus were multiplied by ep."""
     steady: bool | None = None
     """Rates were taken in steady state, without the run's beginning and end."""
-    note_patterns: dict[str, str] = {}
+    note_patterns: dict[str, str] | None = None
     """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
 
 
@@ -106,7 +106,7 @@ class Campaigns(Spec):
 
     def _num_requests(self, row: BenchRow, facts: list[Fact]) -> int | None:
         shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
-        by_lengths = _last(fact.num_requests_by_lengths.get(shape) for fact in facts)
+        by_lengths = _last((fact.num_requests_by_lengths or {}).get(shape) for fact in facts)
         return by_lengths or _noted("num_requests", row, facts) or _last(fact.num_requests for fact in facts)
 
     def _seats(self, row: BenchRow, facts: list[Fact]) -> int | None:
@@ -133,7 +133,7 @@ def _last(values: Iterable[T | None]) -> T | None:
 
 def _noted(name: str, row: BenchRow, facts: list[Fact]) -> int | None:
     for fact in facts:
-        pattern = fact.note_patterns.get(name)
+        pattern = (fact.note_patterns or {}).get(name)
         found = re.search(pattern, row.note) if pattern else None
         if found:
             return int(found.group(1))

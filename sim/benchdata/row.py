@@ -17,8 +17,8 @@ METRICS = (
 )
 """Columns that hold what was measured, and what a prediction is compared in. `power_w` is the sum over the GPUs."""
 LOADS = ("closed_loop", "poisson", "constant", "burst", "static_batch", "single", "trace")
-"""closed_loop: `concurrency` requests in flight; poisson, constant: `rate_req_s`; burst: all at once; static_batch: all start
-together and nobody joins; single: one request at a time; trace: recorded arrivals."""
+"""closed_loop: `concurrency` requests in flight; poisson, constant: `rate_req_s`; burst: all at once; static_batch: all
+start together and nobody joins; single: one request at a time; trace: recorded arrivals."""
 TEXTS = (
     "id",
     "source_key",

@@ -62,11 +62,10 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     if len(problems) > found:
         return None
     kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
-    for name in ("n_gpus", "pp", "dp"):
-        kept[name] = kept[name] or 1
+    kept |= {name: kept[name] or 1 for name in ("n_gpus", "pp", "dp")}
+    kept |= texts | {"id": texts["id"] or f"line {line}"}
     return BenchRow(
         line=line,
-        **texts | {"id": texts["id"] or f"line {line}"},
         **kept,
         replay=_replay(folder, texts) if texts["load"] == "trace" else "",
         measured={name: value for name in METRICS if (value := numbers[name]) is not None},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ CASE = Case("measured", {}, {}, 0)
 HIGHEST_UTILISATION = 0.95
 """A row that ran although it does not fit at the engine's default share of the memory was given more: up to this."""
 SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
-"""A row is saturated when requests wait for admission longer than this on average, and for more than this share of TTFT."""
+"""A row is saturated when requests wait for admission longer than this on average, and more than this share of TTFT."""
 STEADY = (0.2, 0.8)
 """Steady rates are taken between these shares of finished requests."""
 REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -79,7 +80,7 @@ def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
 
 
 def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Prediction:
-    """All metrics of *row* from one small simulation. *adjust* may exchange parts of the plan, such as the step time."""
+    """All metrics of *row* from one small simulation. *adjust* may exchange parts of the plan: the step time, say."""
     try:
         with prepared(row, catalog) as ready:
             return simulate(ready, adjust)
@@ -106,7 +107,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
     """The prediction of a prepared row."""
     case, plan = ready.case, ready.plan
     names = case.names
-    known = {
+    known: dict[str, Any] = {
         "gpu": names.gpu.id,
         "model": names.model.id,
         "family": names.model.family or names.model.id,
@@ -135,7 +136,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:
-    """A client in a closed loop sends again when its answer has come through the API server, not when the engine is done."""
+    """A client in a closed loop sends again when its answer has come through the API server."""
     overhead_s = plan.pools[0].request_overhead_s
     loop = plan.workload.closed_loop()
     if loop is None or not overhead_s:
