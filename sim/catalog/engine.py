@@ -69,9 +69,16 @@ class Limits(Spec):
 
     max_num_seqs: Value
     max_num_batched_tokens: Value
+    chunked_prefill_size: Value | None = None
+    """Prompt tokens in a step of an engine that computes prompts first; None: prompts are computed whole."""
+    max_model_len: Value | None = None
+    """The context of a slot where the operator sets none."""
+    whole_prompts_up_to: Value | None = None
+    """Where max_model_len is at most this, the token budget left open is at least max_model_len."""
     large_gpu_from_bytes: Value | None = None
     large_gpu_max_num_seqs: Value | None = None
     large_gpu_max_num_batched_tokens: Value | None = None
+    large_gpu_chunked_prefill_size: Value | None = None
     large_gpu_except: tuple[str, ...] = ()
     """Ids of GPUs that keep the small limits in spite of their memory."""
 
@@ -85,8 +92,8 @@ class Engine(Spec):
     versions: str = ""
     """Which releases these figures stand for."""
     note: str = ""
-    batching: Literal["continuous", "slots"]
-    """continuous: any request joins at any step, paged cache; slots: a fixed number of sequences, own cache each."""
+    batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
+    """The policy in sim/batching that a pool runs on where it names none."""
     prefill: Literal["chunked", "whole", "unknown"]
     """chunked: prompts share steps with decodes; whole: a prompt runs by itself and decodes wait."""
     overheads: Overheads | None = None
@@ -94,15 +101,16 @@ class Engine(Spec):
     limits: Limits | None = None
 
 
-def default_limits(engine: Engine, gpu: Gpu) -> tuple[int, int] | None:
-    """The engine's own (max_num_seqs, max_num_batched_tokens) on *gpu*; None where they are unknown."""
+def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
+    """The engine's own limit of that *name* on *gpu*, of a small one where None; None where it is unknown."""
     limits = engine.limits
     if limits is None:
         return None
-    small = int(limits.max_num_seqs.value), int(limits.max_num_batched_tokens.value)
-    if limits.large_gpu_from_bytes is None or gpu.id in limits.large_gpu_except:
-        return small
-    if gpu.memory_bytes.value < limits.large_gpu_from_bytes.value:
-        return small
-    seqs, tokens = limits.large_gpu_max_num_seqs, limits.large_gpu_max_num_batched_tokens
-    return int(seqs.value) if seqs else small[0], int(tokens.value) if tokens else small[1]
+    large: Value | None = getattr(limits, f"large_gpu_{name}", None)
+    small: Value | None = getattr(limits, name)
+    return large if large is not None and gpu is not None and _is_large(limits, gpu) else small
+
+
+def _is_large(limits: Limits, gpu: Gpu) -> bool:
+    start = limits.large_gpu_from_bytes
+    return start is not None and gpu.memory_bytes.value >= start.value and gpu.id not in limits.large_gpu_except

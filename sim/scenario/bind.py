@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sim.batching import Batching
+from sim.batching import PrefillFirst, Reserve, Scheduler, Slots, scheduler
 from sim.catalog.catalog import Catalog
-from sim.catalog.engine import Engine, default_limits
+from sim.catalog.engine import Engine, default_limit
 from sim.catalog.gpu import Gpu
+from sim.catalog.kernel import Kernel
 from sim.catalog.link import Link
 from sim.catalog.model import Model
 from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
@@ -20,6 +21,8 @@ from sim.steptime import Affine, Coefficients, Roofline, RooflineInputs, load_co
 USUAL_ENGINE = "vllm-0.11"
 """What a scenario without `engine` runs on."""
 UNQUANTIZED = "none"
+OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
+"""Limits that the engine sets where the scenario is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,14 @@ class BoundPool:
     steptime: Affine | Roofline
     power: Power
     layout: Layout
-    batching: Batching
+    batching: Scheduler
     """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
     kv_cache_dtype: KvCacheDtype
     gpu: Gpu | None = None
     model: Model | None = None
     quantization: Quantization | None = None
     """The format that the weights really have."""
+    kernel: Kernel | None = None
     server: Server | None = None
     link: Link | None = None
 
@@ -56,6 +60,11 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
     server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
+    batching = scheduler(pool.batching, engine.batching)
+    stored = _format(quantization or "", model, catalog) if model else None
+    kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
+    if isinstance(batching, Slots) and max_model_len is None:
+        max_model_len = _slot_tokens(engine, model)
     return BoundPool(
         spec=pool,
         engine=engine,
@@ -67,37 +76,53 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
             pool.data_parallel_size,
             pool.enable_expert_parallel,
         ),
-        batching=_with_defaults(pool.batching, engine, gpu, max_model_len),
+        batching=_with_defaults(batching, engine, gpu, max_model_len, model),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
         model=model,
-        quantization=_format(quantization or "", model, catalog) if model else None,
+        quantization=stored,
+        kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
         server=server,
         link=catalog.link(link_id) if link_id is not None else None,
     )
 
 
-def _with_defaults(batching: Batching, engine: Engine, gpu: Gpu | None, max_model_len: int | None) -> Batching:
+def _with_defaults(
+    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
+) -> Scheduler:
     """*batching* with the engine's own limits on *gpu* where it leaves them open.
 
     `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
     """
-    limits = _limits(engine, gpu)
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
-    if limits is not None:
-        filled["max_num_seqs"] = batching.max_num_seqs or limits[0]
-        filled["max_num_batched_tokens"] = batching.max_num_batched_tokens or limits[1]
+    for name in OPEN_LIMITS:
+        usual = default_limit(engine, gpu, name)
+        if usual is not None and name in type(batching).model_fields:
+            filled[name] = getattr(batching, name) or int(usual.value)
+    longest = max_model_len or (model.max_context if model else None)
+    if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
+        filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
     if engine.memory is not None and gpu is not None:
         share = batching.gpu_memory_utilization
         filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
+    if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
+        filled["enable_chunked_prefill"] = engine.prefill == "chunked"
     return batching.model_copy(update=filled)
 
 
-def _limits(engine: Engine, gpu: Gpu | None) -> tuple[int, int] | None:
-    """The engine's (max_num_seqs, max_num_batched_tokens); without a GPU those of a small one."""
-    if gpu is not None or engine.limits is None:
-        return default_limits(engine, gpu) if gpu is not None else None
-    return int(engine.limits.max_num_seqs.value), int(engine.limits.max_num_batched_tokens.value)
+def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
+    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
+    most = engine.limits.whole_prompts_up_to if engine.limits else None
+    if budget is None or longest is None or most is None or longest > most.value:
+        return budget
+    return max(budget, longest)
+
+
+def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
+    """The context of a slot where nobody sets it: the engine's usual one, at most what the model allows."""
+    usual = engine.limits.max_model_len if engine.limits else None
+    known = [int(usual.value)] if usual else []
+    return min([*known, model.max_context] if model else known, default=None)
 
 
 def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
@@ -106,13 +131,13 @@ def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
 
 def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
-    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None:
+    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
     return RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
         quantization=pool.quantization,
-        kernel=catalog.kernel(pool.quantization.kernel),
+        kernel=pool.kernel,
         engine=pool.engine,
         link=pool.link,
         coefficients=_steptime_coefficients(catalog.root),

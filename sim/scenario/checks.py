@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError
 from sim.memory import check_parallel
@@ -23,7 +24,12 @@ Found = list[Complaint | InputError]
 
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     """Names in raw scenario data that the catalogue does not know, whatever else is wrong with the data."""
-    everywhere = {"model": catalog.model, "quantization": catalog.quantization, "engine": catalog.engine}
+    everywhere: dict[str, Callable[[str], object]] = {
+        "model": catalog.model,
+        "quantization": catalog.quantization,
+        "kernel": catalog.kernel,
+        "engine": catalog.engine,
+    }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
     found = list(_unknown(data, (), everywhere))
     for i, fleet in _mappings(data, "fleets"):
@@ -201,8 +207,13 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 
 
 def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    """Limits that vLLM refuses to start with, the engine's defaults included."""
+    """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
+    for key in foreign(given, pool.engine.batching):
+        message = f"is nothing that {pool.engine.id} knows, which schedules by {pool.engine.batching}"
+        yield Complaint((*place, "batching", key), message)
+    if limits.max_model_len is None and isinstance(limits, Slots):
+        yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None:
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
