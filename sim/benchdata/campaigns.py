@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,9 @@ from sim.spec import Count, Positive, Spec
 from sim.yamlio import read
 
 T = TypeVar("T")
+
+LARGEST_BOX = 8
+"""GPUs of the largest server that the campaigns know."""
 
 
 class Match(Spec):
@@ -23,6 +27,8 @@ class Match(Spec):
     """Rows with prompts of so many tokens or more."""
     versions: tuple[str, ...] = ()
     """Engine versions that begin with one of these."""
+    workloads: tuple[str, ...] = ()
+    """Workloads, in the source's words, that contain one of these."""
 
     def holds(self, row: BenchRow) -> bool:
         """Whether *row* is meant."""
@@ -31,6 +37,7 @@ class Match(Spec):
             and (not self.loads or row.load in self.loads)
             and (self.isl_from is None or (row.isl or 0.0) >= self.isl_from)
             and (not self.versions or row.engine_version.startswith(self.versions))
+            and (not self.workloads or any(words in row.workload for words in self.workloads))
         )
 
 
@@ -53,8 +60,12 @@ class Fact(Sourced):
     in_process: bool | None = None
     """Whether the engine was called as a library."""
     measured_at: str | None = None
-    tp_holds_ep: bool = False
-    """On more than eight GPUs, tp and n_gpus were multiplied by ep."""
+    gpus_squared: bool = False
+    """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
+    isl: Positive | None = None
+    """Mean prompt where the rows do not tell; `note` says why."""
+    osl: Positive | None = None
+    """Mean answer where the rows do not tell."""
     steady: bool | None = None
     """Rates were taken in steady state, without the run's beginning and end."""
     note_patterns: dict[str, str] | None = None
@@ -74,7 +85,10 @@ class Setup:
     output_cap: int | None = None
     steady: bool = False
     n_gpus: int = 1
-    tp: int | None = None
+    dp: int = 1
+    ep: int = 1
+    isl: float | None = None
+    osl: float | None = None
 
 
 class Campaigns(Spec):
@@ -89,8 +103,8 @@ class Campaigns(Spec):
     def setup(self, row: BenchRow) -> Setup:
         """What holds for *row*: its own columns before the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        holds_ep = any(fact.tp_holds_ep for fact in facts) and row.n_gpus > 8 and bool(row.ep) and bool(row.tp)
-        shrink = (row.ep or 1) if holds_ep else 1
+        squared = any(fact.gpus_squared for fact in facts) and row.n_gpus > LARGEST_BOX
+        box = isqrt(row.n_gpus) if squared else row.n_gpus
         return Setup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
@@ -100,8 +114,11 @@ class Campaigns(Spec):
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
             output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
             steady=bool(_last(fact.steady for fact in facts)),
-            n_gpus=max(1, row.n_gpus // shrink),
-            tp=None if row.tp is None else max(1, row.tp // shrink),
+            n_gpus=box,
+            dp=max(1, row.dp // box) if squared else row.dp,
+            ep=min(row.ep or 1, box),
+            isl=row.isl or _last(fact.isl for fact in facts),
+            osl=row.osl or _last(fact.osl for fact in facts),
         )
 
     def _num_requests(self, row: BenchRow, facts: list[Fact]) -> int | None:

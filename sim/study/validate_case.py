@@ -1,6 +1,6 @@
 """A benchmark row as a scenario: one fleet of one replica, so that all defaults are the product's own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, exp
 from typing import Any
 
@@ -53,8 +53,13 @@ class BenchCase:
 
 def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     """The scenario of *row*. Raises NotCovered."""
-    names = match(row, catalog, campaigns)
     setup = campaigns.setup(row)
+    known = replace(row, isl=setup.isl, osl=setup.osl)
+    names = match(known, catalog, campaigns)
+    notes = _left_out(row)
+    if known != row:
+        notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
+        row = known
     wanted = _run_requests(row, setup)
     count = min(wanted, _most_requests(row))
     lengths = _lengths(row, setup)
@@ -72,7 +77,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         "requests": "none",
         "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
     }
-    return BenchCase(row, names, setup, data, wanted, count, tuple(_left_out(row)))
+    return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
 
 
 def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
@@ -81,10 +86,8 @@ def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
     Where the columns do not multiply up to the GPUs: without tensor and data parallelism, ranks of expert parallelism
     are data-parallel ranks; else tensor parallelism takes the GPUs that are left.
     """
-    gpus, pp, dp, ep = setup.n_gpus, row.pp, row.dp, row.ep or 1
-    tp = setup.tp or max(1, gpus // (pp * dp))
-    if row.ep and dp > gpus:
-        dp = max(1, gpus // (tp * pp))
+    gpus, pp, dp, ep = setup.n_gpus, row.pp, setup.dp, setup.ep
+    tp = row.tp or max(1, gpus // (pp * dp))
     if tp * pp * dp != gpus:
         if tp == dp == 1 and ep > 1 and pp * ep == gpus:
             dp = ep

@@ -32,6 +32,10 @@ KV_DTYPES: dict[str, KvCacheDtype] = {
 """Names under which tables know the storage of the KV cache."""
 
 
+NATIVE_FOUR_BIT = ("nvfp4", "mxfp4", "fp8")
+"""On a checkpoint whose experts come in 4-bit floats these names mean the checkpoint itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """Catalogue entries of a row."""
@@ -45,7 +49,11 @@ class Names:
 
 
 class NotCovered(ValueError):
-    """A row names what the catalogue does not know, or leaves out its lengths."""
+    """A row names what the catalogue does not know, or leaves out its lengths; `gpu` and `model` where they are known."""
+
+    def __init__(self, reason: str, gpu: Gpu | None = None, model: Model | None = None) -> None:
+        self.gpu, self.model = gpu, model
+        super().__init__(reason)
 
 
 def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
@@ -66,6 +74,8 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     try:
         # a table that says nothing about precision ran the checkpoint as it is
         quantization = catalog.quantization(row.precision or "none").id
+        if model is not None and model.native_dtype == "mxfp4" and quantization in NATIVE_FOUR_BIT:
+            quantization = "none"
     except UnknownId:
         missing.append(f"unknown precision {row.precision!r}")
     kv = KV_DTYPES.get(row.kv_dtype.lower())
@@ -78,7 +88,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except UnknownId:
         missing.append(f"unknown engine {row.engine!r}")
     if missing or gpu is None or model is None or engine is None or kv is None:
-        raise NotCovered("; ".join(missing))
+        raise NotCovered("; ".join(missing), gpu, model)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
 
 

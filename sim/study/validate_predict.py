@@ -85,7 +85,15 @@ def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Pr
         with prepared(row, catalog) as ready:
             return simulate(ready, adjust)
     except NotCovered as error:
-        return Prediction(row.id, "not_covered", str(error))
+        gpu, model = error.gpu, error.model
+        return Prediction(
+            row.id,
+            "not_covered",
+            str(error),
+            gpu=gpu.id if gpu else "",
+            model=model.id if model else "",
+            family=(model.family or model.id) if model else "",
+        )
 
 
 @contextmanager
