@@ -145,6 +145,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         pipeline_parallel_size=pool.layout.pipeline_parallel_size,
         data_parallel_size=pool.layout.data_parallel_size,
         enable_expert_parallel=pool.layout.enable_expert_parallel,
+        serial_stages=isinstance(pool.batching, Slots),
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
     )
 
