@@ -49,7 +49,7 @@ class Names:
 
 
 class NotCovered(ValueError):
-    """A row names what the catalogue does not know, or leaves out its lengths; `gpu` and `model` where they are known."""
+    """A row names what the catalogue does not know, or leaves out its lengths. `gpu` and `model` are what is known."""
 
     def __init__(self, reason: str, gpu: Gpu | None = None, model: Model | None = None) -> None:
         self.gpu, self.model = gpu, model
