@@ -5,8 +5,8 @@
 One token at a time on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache + host. Three
 numbers are fitted over all cards with GDDR memory at once: host time per layer, the time factor of the dequantising
 kernels, and how slowly the cache is read against weights. A rate over n generated tokens has n/2 tokens of context on
-average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: cards with it are
-predicted too fast, and are only reported.
+average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: cards with it
+are predicted too fast, and only reported.
 """
 
 import csv
@@ -82,6 +82,7 @@ def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray) -> float:
 
 
 def fitted(value: float) -> Value:
+    """*value* as a catalogue entry."""
     return Value(value=value, source="gpufleet-study", where="trial", kind="fitted")
 
 
@@ -98,6 +99,7 @@ def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
 
 
 def main() -> None:
+    """Prints the fit and the error of every card when it is left out."""
     data = list(rows(Path(sys.argv[1]), load_catalog()))
     gddr = [row for row in data if not row[0].startswith(HBM)]
     theta = fit(gddr)

@@ -36,23 +36,13 @@ class PrefillFirstRank(Rank):
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
-        self._compute_prompts(now)
+        self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
         self._decodes_wait = bool(self._chunks)
         if self._chunks:
             self._fill_no_decodes()
             self._fill_chunks()
             return 1
         return self._decode()
-
-    def _compute_prompts(self, now: float) -> None:
-        """The prompt that was cut goes on, then others join."""
-        budget = self._max_num_batched_tokens
-        sequence = self._prefilling
-        if sequence is not None:
-            chunk = min(sequence.tokens - sequence.computed, budget)
-            self._schedule_chunk(sequence, chunk)
-            budget -= chunk
-        self._admit(budget, now)
 
     def _decode(self) -> int:
         """A step without prompts; how many like it may follow."""

@@ -41,13 +41,7 @@ class ReserveRank(Schedule):
         if not self.running and not self.waiting:
             return 0
         self.recomputed_in_step = self.cached_in_step = 0
-        budget = self._max_num_batched_tokens - self._decoding
-        sequence = self._prefilling
-        if sequence is not None:
-            chunk = min(sequence.tokens - sequence.computed, budget)
-            self._schedule_chunk(sequence, chunk)
-            budget -= chunk
-        self._admit(budget, now)
+        self._admit(self._continue_prompt(self._max_num_batched_tokens - self._decoding), now)
         self._fill_decodes()
         self._fill_chunks()
         if self._chunks:

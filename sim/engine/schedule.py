@@ -109,6 +109,15 @@ class Schedule(ABC):
             self._schedule_chunk(sequence, chunk)
             budget -= chunk
 
+    def _continue_prompt(self, budget: int) -> int:
+        """The prompt that was cut goes on; what it leaves of *budget*."""
+        sequence = self._prefilling
+        if sequence is None:
+            return budget
+        chunk = min(sequence.tokens - sequence.computed, budget)
+        self._schedule_chunk(sequence, chunk)
+        return budget - chunk
+
     def _seat(self, sequence: Sequence, hits: int, now: float) -> None:
         """*sequence* runs from now on, its first *hits* blocks found in the prefix cache."""
         self._hold(sequence, hits)
