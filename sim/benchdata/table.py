@@ -58,7 +58,8 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     numbers = {name: _number(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS, *METRICS)}
     counts = {name: _count(name, numbers[name], line, problems) for name in COUNTS}
     texts["load"] = texts["load"] or _usual_load(numbers)
-    problems += [(line, text) for text in _contradictions(texts, numbers)]
+    if len(problems) == found:
+        problems += [(line, text) for text in _contradictions(texts, numbers)]
     if len(problems) > found:
         return None
     kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts

@@ -124,9 +124,9 @@ def _write(path: Path, header: Sequence[str], lines: Any) -> None:
 
 
 def _link(one: Outcome) -> tuple[str, str]:
-    return one.prediction.link or ("one GPU" if one.row.n_gpus == 1 else one.row.interconnect or "not stated"), str(
-        one.row.n_gpus
-    )
+    """(link, GPUs), GPUs as the simulation took them."""
+    gpus = one.prediction.gpus or one.row.n_gpus
+    return one.prediction.link or ("not covered" if gpus > 1 else "one GPU"), str(gpus)
 
 
 def terminal_tables(outcomes: Sequence[Outcome]) -> list[Table | str]:

@@ -9,6 +9,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.study.validate_names import Names, match
+from sim.workload import Workload
 
 REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
 """A closed loop of unknown length sends so many requests per client, and at least so many in all."""
@@ -18,6 +19,8 @@ BURST_REQUESTS = 1000
 """Requests of a burst of unknown size."""
 MOST_REQUESTS, MOST_TOKENS = 3000, 4_000_000
 """Longer runs are cut: to so many requests, or so many tokens, whichever is fewer ..."""
+UNLIMITED_RATE = 1e6
+"""Clients write rates above this [requests/s] for "all at once"."""
 LEAST_WAVES = 3
 """... but never below so many per client, or per seat of a burst."""
 REPLAY_CV, REPLAY_LONGEST = 1.0, 8.0
@@ -39,6 +42,15 @@ class BenchCase:
     """At most `run_requests`."""
     notes: tuple[str, ...] = ()
     """What the simulation leaves out, a phrase each."""
+
+    @property
+    def paced(self) -> Workload | None:
+        """For a closed loop with a request rate as well: the open loop at that rate."""
+        rate = self.row.rate_req_s
+        if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
+            return None
+        arrivals = {"process": "poisson", "rate_rps": rate, "num_requests": self.simulated_requests}
+        return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})
 
     def scenario(self, **pool: Any) -> Scenario:
         """The scenario, with other values in its pool's `batching` if wanted."""

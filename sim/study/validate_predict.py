@@ -57,6 +57,8 @@ class Prediction:
     engine: str = ""
     quantization: str = ""
     link: str = ""
+    """Empty on one GPU."""
+    gpus: int = 0
     requests: int = 0
     """Simulated ones."""
 
@@ -121,15 +123,15 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "family": names.model.family or names.model.id,
         "engine": names.engine.id,
         "quantization": names.quantization,
-        "link": names.link if case.row.n_gpus > 1 else "",
+        "link": names.link if case.setup.n_gpus > 1 else "",
+        "gpus": case.setup.n_gpus,
     }
     notes = [note for note in (ready.note, *case.notes) if note]
     if plan.infeasible:
         return Prediction(case.row.id, "infeasible", "; ".join([plan.infeasible, *notes]), **known)
     if adjust is not None:
         plan = adjust(plan)
-    log = Fleet(with_client_pause(plan)).run()
-    run = Run(log, case)
+    run = _run(plan, case)
     if not run.answered:
         return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
     return Prediction(
@@ -138,9 +140,18 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "; ".join(notes),
         run.metrics(),
         run.saturated,
-        requests=len(log.requests),
+        requests=len(run.log.requests),
         **known,
     )
+
+
+def _run(plan: CasePlan, case: BenchCase) -> "Run":
+    """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
+    run = Run(Fleet(with_client_pause(plan)).run(), case)
+    offered = case.paced
+    if offered is None or not run.answered or run.metrics()["req_s"] <= (case.row.rate_req_s or 0.0):
+        return run
+    return Run(Fleet(replace(plan, workload=offered)).run(), case)
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:
