@@ -50,7 +50,7 @@ class Fact(Sourced):
     output_cap: Count | None = None
     """Answers end by themselves or at this many tokens: an exponential cut there, with the row's mean."""
     requests_per_client: Positive | None = None
-    """Closed loop: requests of the whole run over concurrency."""
+    """Closed loop or burst: requests of the whole run over concurrency."""
     num_requests: Count | None = None
     num_requests_by_lengths: dict[str, Count] | None = None
     """By `<isl>/<osl>`."""
@@ -123,8 +123,10 @@ class Campaigns(Spec):
 
     def _num_requests(self, row: BenchRow, facts: list[Fact]) -> int | None:
         shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
-        by_lengths = _last((fact.num_requests_by_lengths or {}).get(shape) for fact in facts)
-        return by_lengths or _noted("num_requests", row, facts) or _last(fact.num_requests for fact in facts)
+        return _last(
+            (fact.num_requests_by_lengths or {}).get(shape) or _noted("num_requests", row, [fact]) or fact.num_requests
+            for fact in facts
+        )
 
     def _seats(self, row: BenchRow, facts: list[Fact]) -> int | None:
         if any(fact.concurrency_is_seats for fact in facts):

@@ -13,11 +13,9 @@ from sim.workload import Workload
 
 REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
 """A closed loop of unknown length sends so many requests per client, and at least so many in all."""
-OPEN_REQUESTS = 300
-"""Requests of an open loop of unknown length."""
-BURST_REQUESTS = 1000
-"""Requests of a burst of unknown size."""
-MOST_REQUESTS, MOST_TOKENS = 3000, 4_000_000
+USUAL_REQUESTS = 1000
+"""Requests of an open loop or a burst of unknown length: the default of vLLM's client."""
+MOST_REQUESTS, MOST_TOKENS = 3000, 20_000_000
 """Longer runs are cut: to so many requests, or so many tokens, whichever is fewer ..."""
 UNLIMITED_RATE = 1e6
 """Clients write rates above this [requests/s] for "all at once"."""
@@ -156,10 +154,12 @@ def _run_requests(row: BenchRow, setup: Setup) -> int:
         return setup.num_requests
     if row.load in ("closed_loop", "single"):
         clients = 1 if row.load == "single" else row.concurrency or 1
-        return max(LEAST_REQUESTS, ceil(clients * (setup.requests_per_client or REQUESTS_PER_CLIENT)))
-    if row.load == "burst":
-        return row.concurrency or BURST_REQUESTS
-    return OPEN_REQUESTS
+        if setup.requests_per_client is not None:
+            return ceil(clients * setup.requests_per_client)
+        return max(LEAST_REQUESTS, clients * REQUESTS_PER_CLIENT)
+    if row.load == "burst" and row.concurrency is not None:
+        return ceil(row.concurrency * (setup.requests_per_client or 1))
+    return USUAL_REQUESTS
 
 
 def _most_requests(row: BenchRow) -> int:

@@ -35,6 +35,7 @@ SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
 """A row is saturated when requests wait for admission longer than this on average, and more than this share of TTFT."""
 STEADY = (0.2, 0.8)
 """Steady rates are taken between these shares of finished requests."""
+OPEN_LOADS = ("poisson", "constant")
 REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
@@ -188,20 +189,28 @@ class Run:
     def metrics(self) -> dict[str, float]:
         """By the names of benchdata.METRICS. Times per output token are over requests with more than one."""
         several = self.output_tokens > 1
+        waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
         decode_s = (self.finished_s - self.first_token_s)[several]
         req_s = self._requests_per_s()
         found = {
             "output_tok_s": req_s * float(self.output_tokens.mean()),
             "total_tok_s": req_s * float((self.output_tokens + self.prompt_tokens).mean()),
             "req_s": req_s,
-            **_times("ttft", self.first_token_s - self.arrived_s),
+            **waits,
             **_times("tpot", decode_s / (self.output_tokens[several] - 1)),
-            "e2e_mean_ms": MS_PER_S * float((self.finished_s - self.arrived_s).mean()),
         }
+        if waits:
+            found["e2e_mean_ms"] = MS_PER_S * float((self.finished_s - self.arrived_s).mean())
         energy_j = sum(interval.gpu_energy_j for interval in self.log.intervals)
         if energy_j > 0:
             found["power_w"] = energy_j / float(self.finished_s.max() - self.arrived_s.min())
         return found
+
+    @property
+    def _queue_was_cut(self) -> bool:
+        """Whether the measured queue was longer than the simulated one: then waiting times cannot be compared."""
+        cut = self.answered < self.case.run_requests
+        return cut and (self.case.row.load == "burst" or (self.case.row.load in OPEN_LOADS and self.saturated))
 
     def _requests_per_s(self) -> float:
         """Over the whole run; a run that was cut short goes on at its steady rate."""
