@@ -15,8 +15,9 @@ from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_byte
 from sim.catalog.server import Server
 from sim.memory import Layout
 from sim.power import Power, PowerCoefficients, load_power_coefficients
+from sim.scenario.calibration import load_calibration
 from sim.scenario.schema import Fleet, Pool, Scenario, nearest
-from sim.steptime import Affine, Coefficients, Roofline, RooflineInputs, load_coefficients
+from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
 
 USUAL_ENGINE = "vllm-0.11"
 """What a scenario without `engine` runs on."""
@@ -42,6 +43,8 @@ class BoundPool:
     quantization: Quantization | None = None
     """The format that the weights really have."""
     kernel: Kernel | None = None
+    calibration: Calibration | None = None
+    """Of this GPU; engine and link hold its factors already."""
     server: Server | None = None
     link: Link | None = None
 
@@ -57,8 +60,10 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
     model = catalog.model(model_id) if model_id is not None else None
     quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
     engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
+    calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
     server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
+    link = catalog.link(link_id) if link_id is not None else None
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
     batching = scheduler(pool.batching, engine.batching)
     stored = _format(quantization or "", model, catalog) if model else None
@@ -67,7 +72,7 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
         max_model_len = _slot_tokens(engine, model)
     return BoundPool(
         spec=pool,
-        engine=engine,
+        engine=calibration.engine(engine) if calibration else engine,
         steptime=pool.steptime or Roofline(),
         power=nearest(*(level.power for level in levels)) or Power(),
         layout=Layout(
@@ -83,8 +88,15 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
         quantization=stored,
         kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
         server=server,
-        link=catalog.link(link_id) if link_id is not None else None,
+        link=calibration.link(link) if calibration and link else link,
+        calibration=calibration,
     )
+
+
+def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
+    """The calibration in the file *path* if it is one of *gpu*."""
+    found = load_calibration(path) if path is not None and gpu is not None else None
+    return found if found is not None and gpu is not None and found.gpu == gpu.id else None
 
 
 def _with_defaults(
@@ -133,6 +145,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
     if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
+    coefficients = _steptime_coefficients(catalog.root)
     return RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
@@ -140,7 +153,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         kernel=pool.kernel,
         engine=pool.engine,
         link=pool.link,
-        coefficients=_steptime_coefficients(catalog.root),
+        coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
         tensor_parallel_size=pool.layout.tensor_parallel_size,
         pipeline_parallel_size=pool.layout.pipeline_parallel_size,
         data_parallel_size=pool.layout.data_parallel_size,
@@ -151,7 +164,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
 
 
 def power_coefficients(catalog: Catalog) -> PowerCoefficients:
-    """Shares of the power limit at work: data/power.yaml."""
+    """What GPUs draw at work: data/power.yaml."""
     return _power_coefficients(catalog.root)
 
 

@@ -17,6 +17,8 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
+FILE_CHOICES = ("model", "calibration")
+"""Keys at top, in fleets and in pools that hold, or may hold, one."""
 
 
 def load(
@@ -84,20 +86,23 @@ def _absolute_paths(layers: Layers) -> None:
     for place in _file_places(layers.data):
         value = value_at(layers.data, place)
         if isinstance(value, str):
-            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place)
+            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place, place[-1] == "model")
     for axis_place, axis, values in _axes(layers.data.get("sweep")):
         name = tuple(axis.split("."))
         for step, value in values:
-            if isinstance(value, str) and (name in FILE_KEYS or (name[-1] == "model" and value.endswith(".json"))):
+            if isinstance(value, str) and (name in FILE_KEYS or name[-1] in FILE_CHOICES):
                 holder = value_at(layers.data, ("sweep", *axis_place))
-                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step))
+                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step), name[-1] == "model")
 
 
-def _absolute(text: str, layers: Layers, place: Place) -> str:
-    if not layers.is_option(place):
-        return str((layers.folder(place) / text).absolute())
-    here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
-    return str(beside if beside.exists() and not here.exists() else here)
+def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
+    """Where the file *text* is; a model that is an id and not a config stays as it is."""
+    path = (layers.folder(place) / text).absolute()
+    if layers.is_option(place):
+        here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
+        path = beside if beside.exists() and not here.exists() else here
+    is_file = not is_model or text.endswith(".json") or (path / "config.json").is_file()
+    return str(path) if text and is_file else text
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:
@@ -108,11 +113,7 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
         holders.append(("fleets", i))
         pools = fleet.get("pools") if isinstance(fleet, dict) else None
         holders += [("fleets", i, "pools", j) for j in range(len(pools) if isinstance(pools, list) else 0)]
-    for holder in holders:
-        model = value_at(data, (*holder, "model"))
-        if isinstance(model, str) and model.endswith(".json"):
-            places.append((*holder, "model"))
-    return places
+    return places + [(*holder, key) for holder in holders for key in FILE_CHOICES]
 
 
 def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
@@ -150,19 +151,24 @@ def _filled_from_sweep(data: dict[str, Any]) -> Any:
 def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
     found = points(data.get("sweep"))
-    values = [{place_of(data, axis): value for axis, value in point.items()} for point in found]
+    places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[Complaint]]] = []
-    wrong = [_complaints(with_values(data, one) | {"sweep": None}, catalog, planned) for one in values]
-    everywhere = set(wrong[0]).intersection(*wrong)
+    wrong = []
+    for point, at in zip(found, places, strict=True):
+        values = with_values(data, {at[axis]: value for axis, value in point.items()})
+        wrong.append(_complaints(values | {"sweep": None}, catalog, planned))
+    always = set(wrong[0]).intersection(*wrong)
+    standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
     told: dict[Complaint | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
-            if isinstance(one, Complaint):
-                axis = _guilty_axis(one, point, values[index], data, one in everywhere)
-                one = one if axis is None else _moved(one, data["sweep"], index, point, axis)
-            told[one] = None
-    standing = _schema_complaints(_filled_from_sweep(data))[1]
-    told.update((one, None) for one in standing if descend(data, one.place)[0] == len(one.place))
+            axis = _guilty_axis(one, places[index], one in standing) if isinstance(one, Complaint) else None
+            if isinstance(one, Complaint) and axis is not None:
+                told[_moved(one, data["sweep"], index, point, axis, one in always)] = None
+            else:
+                told[one] = None
+    schema = _schema_complaints(_filled_from_sweep(data))[1]
+    told.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
     return list(told)
 
 
@@ -190,24 +196,24 @@ def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
         return None, complaints(error, Scenario, data)
 
 
-def _guilty_axis(
-    one: Complaint, point: dict[str, Any], values: dict[Place, Any], data: Any, everywhere: bool
-) -> str | None:
-    """The axis whose value is to blame for *one*: it sets the place itself, or it alone made the trouble above."""
-    for axis, place in zip(point, values, strict=True):
+def _guilty_axis(one: Complaint, values: dict[str, Place], standing: bool) -> str | None:
+    """The axis whose value is to blame for *one*: it sets the place, or makes trouble above or beside it.
+
+    What is *standing* without the sweep is no axis's doing.
+    """
+    for axis, place in values.items():
         if one.place[: len(place)] == place:
             return axis
-        above = place[: len(one.place)] == one.place
-        if above and (not everywhere or descend(data, one.place)[0] < len(one.place)):
+        if not standing and (place[: len(one.place)] == one.place or place[:-1] == one.place[:-1]):
             return axis
     return None
 
 
-def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str) -> Complaint:
-    """*one*, told at the value of the sweep that causes it."""
+def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
+    """*one*, told at the value of the sweep that causes it, or at the axis if it *always* does."""
     if isinstance(sweep, list):
         place: Place = ("sweep", index, axis)
-    elif one.message.startswith("unknown key"):
+    elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
         place = ("sweep", axis)
     else:
         place = ("sweep", axis, sweep[axis].index(point[axis]))

@@ -34,6 +34,8 @@ class Choices(Spec):
     """Id in data/kernels: how fast quantised weights multiply. Left out: the kernel that is usual for the format."""
     engine: str | None = None
     """Id in data/engines: scheduler, host overheads, memory reserves and default limits."""
+    calibration: str | None = None
+    """File that `gpufleet calibrate` has written (relative to the scenario): holds for pools of its GPU."""
     max_model_len: Count | None = None
     """Longest prompt + output [tokens]; left out: what the model allows."""
     power: Power | None = None
