@@ -105,6 +105,79 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
         _fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 
 
+@app.command()
+def validate(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Measurements: a CSV table, a result of `vllm bench serve`, or a folder of these."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+) -> None:
+    """Predict measured benchmarks and show how far the predictions are off."""
+    with _bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.catalog.catalog import load_catalog
+
+        rows = read_benchmarks(table)
+        folder = out or Path("outputs") / f"validate-{table.resolve().stem}"
+        if refusal := _why_not(folder):
+            _fail(f"--out {folder}: {refusal}")
+
+        from sim.report.validation import run_validation, terminal_tables
+
+        try:
+            outcomes = run_validation(
+                rows=rows,
+                catalog=load_catalog(),
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                table=str(table),
+                quiet=quiet,
+                command=["gpufleet", *sys.argv[1:]],
+            )
+        except KeyboardInterrupt:
+            _fail("interrupted; nothing is kept", OTHER_FAILURE)
+    if not quiet:
+        _print(*terminal_tables(outcomes), f"results in {folder}")
+
+
+@app.command()
+def calibrate(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Your own runs, in the columns of `validate`.")],
+    gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
+    out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No tables.")] = False,
+) -> None:
+    """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
+    with _bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.catalog.catalog import load_catalog
+        from sim.report.calibration import calibration_report, calibration_text, is_calibration
+        from sim.study.calibrate import NothingToFit, calibrate
+
+        catalog = load_catalog()
+        wanted = catalog.gpu(gpu).id
+        rows = read_benchmarks(table)
+        if out.exists() and not is_calibration(out):
+            _fail(f"--out {out}: exists and is no calibration; name another file")
+        try:
+            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, str(table))
+        except NothingToFit as error:
+            _fail(str(error))
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(calibration_text(fitted.calibration), encoding="utf-8")
+        except OSError as error:
+            _fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
+    if not quiet:
+        _print(*calibration_report(fitted), f"wrote {out}; a scenario uses it with: calibration: {out}")
+
+
 @app.command("list")
 def list_(kind: Kind) -> None:
     """List what the catalogue holds."""
@@ -161,13 +234,14 @@ def main() -> None:
 @contextmanager
 def _bad_input_told() -> Iterator[None]:
     """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.benchdata.errors import BenchdataError
     from sim.catalog.catalog import CatalogError, UnknownId
     from sim.scenario.errors import ScenarioErrors
     from sim.yamlio import YamlError
 
     try:
         yield
-    except (ScenarioErrors, UnknownId, CatalogError, YamlError) as error:
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError) as error:
         _fail(str(error))
 
 

@@ -94,8 +94,13 @@ class ReferenceEngine:
         return iter({id(b) for t in self.running for b in t.blocks})
 
     def _schedule(self) -> dict[Tracked, int]:
-        budget = self.budget
         scheduled: dict[Tracked, int] = {}
+        budget, preempted = self._serve_running(scheduled, self.budget)
+        if not preempted:
+            self._admit(scheduled, budget)
+        return scheduled
+
+    def _serve_running(self, scheduled: dict[Tracked, int], budget: int) -> tuple[int, bool]:
         preempted = False
         index = 0
         while index < len(self.running) and budget > 0:
@@ -118,11 +123,15 @@ class ReferenceEngine:
             scheduled[one] = new
             budget -= new
             index += 1
-        while not preempted and self.waiting and budget > 0 and len(self.running) < self.seats:
+        return budget, preempted
+
+    def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:
+        while self.waiting and budget > 0 and len(self.running) < self.seats:
             one = min(self.waiting, key=lambda t: t.key) if self.priority else self.waiting[0]
             hits = self._hits(one)
-            total = -(-one.tokens // self.size)
-            if total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
+            new = self._chunk(one.tokens - len(hits) * self.size, budget, scheduled)
+            total = self._blocks_to_join(one)
+            if not new or total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
                 break
             self.waiting.remove(one)
             for block in hits:
@@ -134,11 +143,15 @@ class ReferenceEngine:
             if not one.started:
                 one.started, one.cached_tokens = True, one.computed
             self.running.append(one)
-            new = min(one.tokens - one.computed, budget)
             assert self._allocate(one, new)
             scheduled[one] = new
             budget -= new
-        return scheduled
+
+    def _chunk(self, left: int, budget: int, scheduled: dict[Tracked, int]) -> int:
+        return min(left, budget)
+
+    def _blocks_to_join(self, one: Tracked) -> int:
+        return -(-one.tokens // self.size)
 
     def _hits(self, one: Tracked) -> list[PhysicalBlock]:
         hits = []

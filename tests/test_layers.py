@@ -3,6 +3,7 @@
 cli -> report -> study -> run -> fleet -> {engine, scenario}
 scenario -> {workload steptime memory power routing batching cost} -> catalog -> {spec, records} -> {yamlio, units, rng}
 engine -> {records, units, rng}
+study -> benchdata -> catalog
 """
 
 import ast
@@ -28,14 +29,15 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "spec": BASE,
     "records": BASE,
     "catalog": RECORDS,
+    "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
     "scenario": CATALOG | PARTS,
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
     "run": FLEET | {"fleet"},
-    "study": FLEET | {"fleet", "run"},
-    "report": FLEET | {"fleet", "run", "study"},
-    "cli": FLEET | {"fleet", "run", "study", "report"},
+    "study": FLEET | {"fleet", "run", "benchdata"},
+    "report": FLEET | {"fleet", "run", "study", "benchdata"},
+    "cli": FLEET | {"fleet", "run", "study", "report", "benchdata"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset(),
 }

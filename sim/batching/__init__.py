@@ -1,7 +1,58 @@
-"""How an engine forms its batches. A new policy: its file here, its name in `Batching`, its engine in `sim/engine`."""
+"""How an engine forms its batches. A new policy: its file here, its name in `Scheduler`, its rules in `sim/engine`."""
 
+from typing import Annotated, Any, get_args
+
+from pydantic import BeforeValidator, Field
+
+from sim.batching.limits import OfEngine, QueueLimits
+from sim.batching.prefill_first import PrefillFirst
+from sim.batching.reserve import Reserve
+from sim.batching.slots import Slots
+from sim.batching.static import Static
 from sim.batching.vllm import Vllm
 
-Batching = Vllm
+Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static
+"""What a pool runs on."""
+POLICIES: dict[str, type[Scheduler]] = {spec.model_fields["policy"].default: spec for spec in get_args(Scheduler)}
 
-__all__ = ["Batching", "Vllm"]
+
+def _named(value: Any) -> Any:
+    """Limits without a policy steer the engine's own."""
+    return {"policy": "engine", **value} if isinstance(value, dict) else value
+
+
+Batching = Annotated[
+    Vllm | PrefillFirst | Reserve | Slots | Static | OfEngine, Field(discriminator="policy"), BeforeValidator(_named)
+]
+"""What a scenario may say."""
+
+
+def scheduler(given: Scheduler | OfEngine, policy: str) -> Scheduler:
+    """*given*, or where it leaves the policy to the engine, the engine's *policy* with the limits that it knows."""
+    if not isinstance(given, OfEngine):
+        return given
+    spec = POLICIES[policy]
+    return spec(**{key: getattr(given, key) for key in given.model_fields_set & spec.model_fields.keys() - {"policy"}})
+
+
+def foreign(given: Scheduler | OfEngine, policy: str) -> list[str]:
+    """Keys of *given* that the engine's *policy* does not know; none where it names its own."""
+    if not isinstance(given, OfEngine):
+        return []
+    return sorted(given.model_fields_set - POLICIES[policy].model_fields.keys())
+
+
+__all__ = [
+    "POLICIES",
+    "Batching",
+    "OfEngine",
+    "PrefillFirst",
+    "QueueLimits",
+    "Reserve",
+    "Scheduler",
+    "Slots",
+    "Static",
+    "Vllm",
+    "foreign",
+    "scheduler",
+]

@@ -40,7 +40,8 @@ class EngineMemory(Spec):
     """The default share."""
     share: Literal["everything", "weights_and_kv", "rest"]
     """everything: the share of the device holds weights, activations, libraries and cache (vLLM);
-    weights_and_kv: only these two (SGLang); rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
+    weights_and_kv: the share of what is free before the weights load holds them and the cache (SGLang);
+    rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
     driver_reserved_bytes: Value
     """Of the memory that nvidia-smi reports, what no process is given."""
     context_bytes: Value
@@ -48,9 +49,9 @@ class EngineMemory(Spec):
     library_bytes: Value
     """What libraries take at the first step, outside the framework's allocator."""
     comms_bytes: Value
-    """Communication buffers when more than one GPU serves a replica."""
-    comms_bytes_geforce: Value
-    """The same on cards without peer-to-peer, which go without the custom all-reduce."""
+    """Communication buffers when more than one GPU serves a replica, on boards with NVLink or its like."""
+    comms_bytes_pcie: Value
+    """The same on PCIe cards, which go without multicast buffers and mostly without the custom all-reduce."""
     forward_hidden_rows: Value
     """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
     sampling_bytes_per_logit: Value
@@ -68,9 +69,16 @@ class Limits(Spec):
 
     max_num_seqs: Value
     max_num_batched_tokens: Value
+    chunked_prefill_size: Value | None = None
+    """Prompt tokens in a step of an engine that computes prompts first; None: prompts are computed whole."""
+    max_model_len: Value | None = None
+    """The context of a slot where the operator sets none."""
+    whole_prompts_up_to: Value | None = None
+    """Where max_model_len is at most this, the token budget left open is at least max_model_len."""
     large_gpu_from_bytes: Value | None = None
     large_gpu_max_num_seqs: Value | None = None
     large_gpu_max_num_batched_tokens: Value | None = None
+    large_gpu_chunked_prefill_size: Value | None = None
     large_gpu_except: tuple[str, ...] = ()
     """Ids of GPUs that keep the small limits in spite of their memory."""
 
@@ -84,8 +92,8 @@ class Engine(Spec):
     versions: str = ""
     """Which releases these figures stand for."""
     note: str = ""
-    batching: Literal["continuous", "slots"]
-    """continuous: any request joins at any step, paged cache; slots: a fixed number of sequences, own cache each."""
+    batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
+    """The policy in sim/batching that a pool runs on where it names none."""
     prefill: Literal["chunked", "whole", "unknown"]
     """chunked: prompts share steps with decodes; whole: a prompt runs by itself and decodes wait."""
     overheads: Overheads | None = None
@@ -93,15 +101,16 @@ class Engine(Spec):
     limits: Limits | None = None
 
 
-def default_limits(engine: Engine, gpu: Gpu) -> tuple[int, int] | None:
-    """The engine's own (max_num_seqs, max_num_batched_tokens) on *gpu*; None where they are unknown."""
+def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
+    """The engine's own limit of that *name* on *gpu*, of a small one where None; None where it is unknown."""
     limits = engine.limits
     if limits is None:
         return None
-    small = int(limits.max_num_seqs.value), int(limits.max_num_batched_tokens.value)
-    if limits.large_gpu_from_bytes is None or gpu.id in limits.large_gpu_except:
-        return small
-    if gpu.memory_bytes.value < limits.large_gpu_from_bytes.value:
-        return small
-    seqs, tokens = limits.large_gpu_max_num_seqs, limits.large_gpu_max_num_batched_tokens
-    return int(seqs.value) if seqs else small[0], int(tokens.value) if tokens else small[1]
+    large: Value | None = getattr(limits, f"large_gpu_{name}", None)
+    small: Value | None = getattr(limits, name)
+    return large if large is not None and gpu is not None and _is_large(limits, gpu) else small
+
+
+def _is_large(limits: Limits, gpu: Gpu) -> bool:
+    start = limits.large_gpu_from_bytes
+    return start is not None and gpu.memory_bytes.value >= start.value and gpu.id not in limits.large_gpu_except

@@ -65,3 +65,8 @@ class Gpu(Spec):
     slots: Value | None = None
     usable_memory_fraction: Value | None = None
     """Unified memory only: the share that the GPU may use."""
+
+    @property
+    def pcie_card(self) -> bool:
+        """A card in a slot, with or without a bridge, rather than a module on a board with NVLink or its like."""
+        return self.form_factor == "PCIe card"

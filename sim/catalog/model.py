@@ -38,6 +38,15 @@ class Mla(Spec):
     v_head_dim: Count
 
 
+class LinearAttention(Spec):
+    """Gated delta rule (Qwen3-Next): a state per value head instead of a cache."""
+
+    key_heads: Count
+    value_heads: Count
+    key_head_dim: Count
+    value_head_dim: Count
+
+
 class Model(Spec):
     """A language model. Dimensions as in its config; parameters are counted from them."""
 
@@ -79,6 +88,10 @@ class Model(Spec):
     """Layers that see only the last `sliding_window` tokens."""
     linear_attention_layers: WholeNumber = 0
     """Layers whose state does not grow with the context."""
+    linear_attention: LinearAttention | None = None
+    """Dimensions of those layers; left out: taken as those of the others."""
+    attention_output_gate: bool = False
+    """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
 
@@ -161,9 +174,13 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
 def _attention(model: Model) -> list[Matrix]:
     if model.mla is not None:
         return _latent_attention(model, model.mla)
-    queries, keys, span = model.heads * model.head_dim, model.kv_heads * model.head_dim, (0, model.layers)
-    found = [
-        Matrix("q_proj", "attention", model.hidden, queries, "outputs", *span),
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    found = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
+    # Both kinds of layers alternate; only their numbers matter, so the linear ones come first here.
+    span = (model.linear_attention_layers if found else 0, model.layers)
+    gates = 2 if model.attention_output_gate else 1
+    found += [
+        Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
         Matrix("kv_proj", "attention", model.hidden, 2 * keys, "kv_heads", *span),
         Matrix("o_proj", "attention", queries, model.hidden, "inputs", *span),
     ]
@@ -174,6 +191,17 @@ def _attention(model: Model) -> list[Matrix]:
     if model.qk_norm:
         found.append(Matrix("qk_norm", "vector", 1, 2 * model.head_dim, "none", *span))
     return found
+
+
+def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
+    """Queries, keys, values, output gate, and two scalars per value head (arXiv 2412.06464)."""
+    keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
+    span = (0, model.linear_attention_layers)
+    return [
+        Matrix("linear_qkvz_proj", "attention", model.hidden, 2 * keys + 2 * values, "outputs", *span),
+        Matrix("linear_scalars_proj", "attention", model.hidden, 2 * linear.value_heads, "outputs", *span),
+        Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span),
+    ]
 
 
 def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:

@@ -20,6 +20,10 @@ class RankLimits:
     enable_prefix_caching: bool = False
     scheduling: str = "fcfs"
     """fcfs or priority."""
+    chunked_prefill: bool = True
+    """A prompt beyond the step's budget is computed in chunks; else it waits for a step that holds it whole."""
+    watermark: float = 0.0
+    """Share of the blocks that admission leaves free while somebody runs."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
 

@@ -1,10 +1,10 @@
 """Running totals of what an engine's steps did."""
 
-from sim.engine.rank import Rank
+from sim.engine.schedule import Schedule
 from sim.records import Leap, Meters
 
 
-def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int) -> None:
+def book(meters: Meters, rank: Schedule, duration_s: float, compute_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
 
     The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration

@@ -15,6 +15,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
+from sim.engine.schedule import Schedule
 from sim.engine.sequence import Sequence
 from sim.records import Meters, Request
 
@@ -24,7 +25,7 @@ class Lane:
 
     __slots__ = ("compute_s", "end_s", "entered_s", "rank", "stage_s")
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Schedule) -> None:
         self.rank = rank
         self.entered_s = self.stage_s = self.compute_s = 0.0
         self.end_s = inf
@@ -36,14 +37,24 @@ class Lane:
 
 
 class PipelineEngine:
-    """One replica whose layers are spread over `stages` groups of GPUs."""
+    """One replica whose layers are spread over `stages` groups of GPUs.
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, stages: int) -> None:
+    At most `lanes` batches are in flight, left out: one per stage; a single one passes the stages in series.
+    """
+
+    def __init__(
+        self,
+        steptime: StepTime,
+        limits: RankLimits,
+        stages: int,
+        schedule: type[Schedule] = Rank,
+        lanes: int | None = None,
+    ) -> None:
         self._steptime = steptime
         self._limits = limits
         self._waiting = limits.new_queue()
         self._pool = limits.new_pool()
-        self._lanes = [Lane(Rank(limits, self._pool, self._waiting)) for _ in range(stages)]
+        self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._stage_free_s = [0.0] * stages
         self._meters = Meters()
 

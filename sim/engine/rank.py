@@ -3,65 +3,29 @@
 The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off, chunked prefill on). A step serves
 every running request in admission order; one that cannot get a KV block makes a victim give way, which loses its
 blocks and waits to compute prompt and tokens again. If nobody gave way, waiting requests join while seats, token
-budget and blocks for the whole sequence last.
-
-A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S`, it finishes when S
-reaches `finish_step`, and it needs a new block in a step with (base + S) mod block_size = 0. Counting sequences by
-that phase gives the blocks that any number of steps takes, so k steps cost as much to compute as one.
+budget and blocks for the whole sequence last. Blocks are handed out as they are needed.
 """
 
-from heapq import heapify, heappop, heappush
-from math import isnan
+from heapq import heapify
 
 from sim.engine.kv import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.phases import BlockPhases
+from sim.engine.schedule import Schedule
 from sim.engine.sequence import Sequence
 from sim.engine.waiting import WaitingQueue
-from sim.engine.windows import WindowedContexts
-from sim.records import Batch
 
 
-class Rank:
-    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with others."""
-
-    __slots__ = (
-        "_admissions", "_base_sum", "_chunks", "_decoding", "_finishing", "_max_num_batched_tokens",
-        "_phases", "_preempted_in_step", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "pool", "preemptions", "recomputed_in_step", "running", "seats", "waiting",
-    )  # fmt: skip
+class Rank(Schedule):
+    """One rank under vLLM's V1 rules."""
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        self.pool = pool
-        self.waiting = waiting
-        self.batch = Batch()
-        """The step formed last."""
-        self.running: dict[Sequence, None] = {}
-        """In admission order. At most the last one is still computing its prompt."""
-        self.blocked_by = ""
-        """What kept the head of the queue out of the step formed last: seats, kv, budget or nothing."""
-        self.preemptions = 0
-        self.recomputed_in_step = 0
-        """Tokens of the step formed last that had been computed before."""
-        self.cached_in_step = 0
-        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
-        others."""
-        self.seats = limits.max_num_seqs
-        """Most sequences that may run here; pipeline lanes share them out."""
-        self._max_num_batched_tokens = limits.max_num_batched_tokens
-        self._step = 0
-        self._admissions = 0
-        self._finishing: list[tuple[int, int, Sequence]] = []
-        self._decoding = 0
-        self._base_sum = 0
+        super().__init__(limits, pool, waiting)
         self._phases = BlockPhases(pool.block_size)
-        self._prefilling: Sequence | None = None
-        self._chunks: list[tuple[Sequence, int]] = []
         self._preempted_in_step = False
-        self._windows = WindowedContexts(limits.window) if limits.window else None
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """Whether *sequence*, now at the head of the queue, could join a step: then a leap must end early for it."""
+        """See `Schedule.may_admit`."""
         pool = self.pool
         return (
             len(self.running) < self.seats
@@ -70,7 +34,7 @@ class Rank:
         )
 
     def form(self, now: float) -> int:
-        """Forms the next step in `batch`; how many of them may pass before the batch changes, 0 with nothing to do."""
+        """See `Schedule.form`."""
         while True:
             steps = self._form(now)
             if steps or not self._preempted_in_step:
@@ -91,7 +55,8 @@ class Rank:
             self.blocked_by = "kv"
         elif self.waiting:
             self._admit(budget, now)
-        self._fill_batch(skipped)
+        self._fill_decodes(skipped)
+        self._fill_chunks()
         if self._chunks:
             return 1
         if not self.batch.decode_seqs:
@@ -188,74 +153,16 @@ class Rank:
         del self.running[sequence]
         self.waiting.put_back(sequence)
 
-    def _admit(self, budget: int, now: float) -> None:
-        """Waiting requests join in order while budget, seats and blocks last."""
-        pool, waiting = self.pool, self.waiting
-        while waiting:
-            if budget <= 0:
-                self.blocked_by = "budget"
-                return
-            if len(self.running) >= self.seats:
-                self.blocked_by = "seats"
-                return
-            sequence = waiting.head()
-            hits = pool.lookup(sequence)
-            if pool.missing(sequence, hits) > pool.free:
-                self.blocked_by = "kv"
-                return
-            waiting.pop()
-            pool.claim(sequence, hits)
-            sequence.held = hits
-            sequence.computed = hits * pool.block_size
-            if isnan(sequence.request.started_s):
-                sequence.request.started_s = now
-                sequence.request.cached_tokens = sequence.computed
-            if sequence.computed > sequence.high_water:
-                self.cached_in_step += min(sequence.computed, sequence.request.prompt_tokens) - sequence.high_water
-                sequence.high_water = sequence.computed
-            self._admissions += 1
-            sequence.admission = self._admissions
-            self.running[sequence] = None
-            self._prefilling = sequence
-            chunk = min(sequence.tokens - sequence.computed, budget)
-            self._schedule_chunk(sequence, chunk)
-            budget -= chunk
-
-    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
-        blocks = self._blocks_for(sequence, chunk)
-        self.pool.take(blocks)
-        sequence.held += blocks
-        self.pool.name(sequence, sequence.computed + chunk)
-        self._chunks.append((sequence, chunk))
-
-    def _fill_batch(self, skipped: int) -> None:
-        """Writes the step into `batch` in aggregates."""
-        batch = self.batch
-        decoding = self._decoding
-        batch.decode_seqs = batch.sampled_seqs = decoding - skipped
-        batch.kv_tokens = self._base_sum + decoding * self._step
-        if self._windows:
-            batch.windowed_kv_tokens, batch.windowed_growing_seqs = self._windows.at(self._step)
+    def _fill_decodes(self, skipped: int = 0) -> None:
+        super()._fill_decodes()
         if skipped:
             self._drop_skipped(skipped)
-        tokens = context = pairs = 0
-        for sequence, chunk in self._chunks:
-            computed = sequence.computed
-            tokens += chunk
-            context += computed
-            pairs += chunk * computed + chunk * (chunk + 1) // 2
-            batch.sampled_seqs += computed + chunk == sequence.tokens
-            prompt_tokens = sequence.request.prompt_tokens
-            first_time = min(prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
-            self.recomputed_in_step += chunk - max(0, first_time)
-        batch.prefill_seqs = len(self._chunks)
-        batch.prefill_tokens = tokens
-        batch.prefill_context_tokens = context
-        batch.prefill_attention_pairs = pairs
 
     def _drop_skipped(self, skipped: int) -> None:
         """Takes the sequences that stand still out of the sums of `batch`; they are the last to decode."""
         batch = self.batch
+        batch.decode_seqs -= skipped
+        batch.sampled_seqs -= skipped
         still = [s for s in self.running if s.decoding][-skipped:]
         contexts = [s.base + self._step for s in still]
         batch.kv_tokens -= sum(contexts)
@@ -264,68 +171,29 @@ class Rank:
             batch.windowed_growing_seqs -= sum(c < self._windows.window for c in contexts)
 
     def _steps_until_change(self) -> int:
-        """Steps that a pure decode batch may take: until a finish, a missing block or a context at the window."""
-        steps = self._finishing[0][0] - self._step
-        if self._windows:
-            steps = min(steps, self._windows.steps_until_change(self._step))
+        """Steps that a pure decode batch may take: until something about a sequence changes or a block is missing."""
+        steps = self._steps_until_finish()
         # the first step has its blocks already
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
-    def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """Takes *steps* steps, the last of which ends at *end_s*; the sequences that finish, in admission order."""
-        pool = self.pool
+    def _end_decodes(self, steps: int, finished: list[Sequence]) -> None:
         if steps > 1:
-            pool.take(self._phases.blocks_of(self._step + 1, steps - 1))
-        self._step += steps
-        step = self._step
-        finished: list[Sequence] = []
-        finishing = self._finishing
-        while finishing and finishing[0][0] <= step:
-            sequence = heappop(finishing)[2]
-            self._leave_decoding(sequence)
-            computed = sequence.base + step
-            pool.release(sequence, -(-computed // pool.block_size), False, computed)
-            finished.append(sequence)
-        for sequence, chunk in self._chunks:
-            sequence.computed += chunk
-            if sequence.computed == sequence.tokens:
-                self._end_prefill(sequence, end_s, finished)
-        self._chunks.clear()
-        for sequence in finished:
-            del self.running[sequence]
-            sequence.request.finished_s = end_s
-        return finished
+            self.pool.take(self._phases.blocks_of(self._step + 1, steps - 1))
+        super()._end_decodes(steps, finished)
 
-    def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
-        """The last chunk of a prompt also yields a token."""
-        request = sequence.request
-        if self._prefilling is sequence:
-            self._prefilling = None
-        if isnan(request.first_token_s):
-            request.first_token_s = end_s
-        sequence.made += 1
-        left = request.output_tokens - sequence.made
-        if left == 0:
-            self.pool.release(sequence, sequence.held, False, sequence.computed)
-            finished.append(sequence)
-            return
-        sequence.base = sequence.computed - self._step
-        sequence.finish_step = self._step + left
-        self._enter_decoding(sequence)
-        heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
+    def _held(self, sequence: Sequence) -> int:
+        return -(-(sequence.base + self._step) // self.pool.block_size)
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        blocks = self._blocks_for(sequence, chunk)
+        self.pool.take(blocks)
+        sequence.held += blocks
+        super()._schedule_chunk(sequence, chunk)
 
     def _enter_decoding(self, sequence: Sequence) -> None:
-        sequence.decoding = True
-        self._decoding += 1
-        self._base_sum += sequence.base
+        super()._enter_decoding(sequence)
         self._phases.add(sequence.base)
-        if self._windows:
-            self._windows.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
-        sequence.decoding = False
-        self._decoding -= 1
-        self._base_sum -= sequence.base
+        super()._leave_decoding(sequence)
         self._phases.remove(sequence.base)
-        if self._windows:
-            self._windows.remove(sequence)

@@ -1,4 +1,4 @@
-"""One replica under vLLM's rules: the rank's schedule on a clock, with decode-only stretches taken in one leap."""
+"""One replica: a rank's schedule on a clock, with decode-only stretches taken in one leap."""
 
 from copy import copy
 from math import inf
@@ -7,24 +7,25 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
+from sim.engine.schedule import Schedule
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Request
 
 
 class VllmEngine:
-    """Continuous batching on one rank (tensor parallelism included: its GPUs step together)."""
+    """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
 
     __slots__ = (
         "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_start_s", "_steps", "_steptime",
         "_waiting",
     )  # fmt: skip
 
-    def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Schedule] = Rank) -> None:
         self._steptime = steptime
         self._limits = limits
         self._pool = limits.new_pool()
         self._waiting = limits.new_queue()
-        self._rank = Rank(limits, self._pool, self._waiting)
+        self._rank = schedule(limits, self._pool, self._waiting)
         self._meters = Meters()
         self._leap = Leap(0.0)
         self._start_s = 0.0

@@ -1,11 +1,27 @@
 """Replicas of one pool: the engine that its batching policy and its parallelism ask for."""
 
+from typing import Any
+
+from sim.batching import PrefillFirst, QueueLimits, Reserve, Slots
 from sim.engine.limits import RankLimits
 from sim.engine.lockstep import LockstepEngine
 from sim.engine.pipeline import PipelineEngine
+from sim.engine.prefill_first import PrefillFirstRank
 from sim.engine.protocol import Engine
+from sim.engine.rank import Rank
+from sim.engine.reserve import ReserveRank
+from sim.engine.schedule import Schedule
+from sim.engine.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.scenario.plan import PoolPlan
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "vllm": Rank,
+    "prefill_first": PrefillFirstRank,
+    "reserve": ReserveRank,
+    "slots": ReserveRank,
+    "static": StaticRank,
+}
 
 
 def replica_engines(pool: PoolPlan) -> list[Engine]:
@@ -20,28 +36,30 @@ def gpus_per_engine(pool: PoolPlan) -> float:
 
 
 def _engine(pool: PoolPlan) -> Engine:
-    limits = rank_limits(pool)
+    limits, schedule = rank_limits(pool), SCHEDULES[pool.batching.policy]
     if pool.pipeline_parallel_size > 1:
-        return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size)
+        lanes = 1 if isinstance(pool.batching, Slots) else None
+        return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)
     if pool.lockstep:
-        return LockstepEngine(pool.steptime, limits, pool.data_parallel_size)
-    return VllmEngine(pool.steptime, limits)
+        return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
+    return VllmEngine(pool.steptime, limits, schedule)
 
 
 def rank_limits(pool: PoolPlan) -> RankLimits:
     """The scheduler's limits, all of them set by now."""
     batching = pool.batching
-    values = {
+    values: dict[str, Any] = {
         name: getattr(batching, name)
         for name in ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
     }
+    values["max_num_batched_tokens"] = batching.step_tokens
     missing = [name for name, value in values.items() if value is None]
     if missing:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
-    return RankLimits(
-        **values,
-        block_size=batching.block_size,
-        enable_prefix_caching=batching.enable_prefix_caching,
-        scheduling=batching.scheduling,
-        window=pool.steptime.window,
-    )
+    if isinstance(batching, QueueLimits):
+        values |= {"enable_prefix_caching": batching.enable_prefix_caching, "scheduling": batching.scheduling}
+    if isinstance(batching, PrefillFirst):
+        values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
+    if isinstance(batching, Reserve):
+        values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
+    return RankLimits(**values, block_size=batching.block_size, window=pool.steptime.window)

@@ -2,7 +2,8 @@
 
     device = reported - kept by the driver
     vLLM:  kv = utilization * device - weights - activations - libraries - communication [- graphs]
-    SGLang: kv = utilization * device - weights;  TensorRT-LLM: kv = utilization * (device - all else)
+    SGLang: kv = utilization * (device - context - communication) - weights
+    TensorRT-LLM: kv = utilization * (device - all else)
     activations = max(forward pass at the token budget, sampling at the seat limit)
     forward  = 2 bytes * tokens * (rows * hidden + feed-forward in and out per rank)
     sampling = bytes per logit * seats * vocabulary + 2 bytes * tokens * rows * hidden
@@ -150,7 +151,7 @@ class _Stage:
         weights = stage_weight_bytes(stored, quantization, shapes, layout, stage)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
         graphs = need.graph_bytes_per_layer.value * (last - first)
-        buffers = need.comms_bytes_geforce if gpu.geforce else need.comms_bytes
+        buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
         comms = buffers.value if layout.gpus > 1 else 0.0
         library = need.library_bytes.value
         device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
@@ -162,7 +163,8 @@ class _Stage:
             usable = min(share * device, room)
             kv = usable - weights - working
         elif need.share == "weights_and_kv":
-            usable = min(share * device, room - working)
+            # SGLang takes its share of what is free once the ranks have met, before it loads the weights
+            usable = min(share * (room - comms), room - working)
             kv = usable - weights
         else:
             usable = room

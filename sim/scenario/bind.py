@@ -4,22 +4,26 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sim.batching import Batching
+from sim.batching import PrefillFirst, Reserve, Scheduler, Slots, scheduler
 from sim.catalog.catalog import Catalog
-from sim.catalog.engine import Engine, default_limits
+from sim.catalog.engine import Engine, default_limit
 from sim.catalog.gpu import Gpu
+from sim.catalog.kernel import Kernel
 from sim.catalog.link import Link
 from sim.catalog.model import Model
 from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalog.server import Server
 from sim.memory import Layout
 from sim.power import Power, PowerCoefficients, load_power_coefficients
+from sim.scenario.calibration import load_calibration
 from sim.scenario.schema import Fleet, Pool, Scenario, nearest
-from sim.steptime import Affine, Coefficients, Roofline, RooflineInputs, load_coefficients
+from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
 
 USUAL_ENGINE = "vllm-0.11"
 """What a scenario without `engine` runs on."""
 UNQUANTIZED = "none"
+OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
+"""Limits that the engine sets where the scenario is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,16 @@ class BoundPool:
     steptime: Affine | Roofline
     power: Power
     layout: Layout
-    batching: Batching
+    batching: Scheduler
     """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
     kv_cache_dtype: KvCacheDtype
     gpu: Gpu | None = None
     model: Model | None = None
     quantization: Quantization | None = None
     """The format that the weights really have."""
+    kernel: Kernel | None = None
+    calibration: Calibration | None = None
+    """Of this GPU; engine and link hold its factors already."""
     server: Server | None = None
     link: Link | None = None
 
@@ -53,12 +60,19 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
     model = catalog.model(model_id) if model_id is not None else None
     quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
     engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
+    calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
     server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
+    link = catalog.link(link_id) if link_id is not None else None
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
+    batching = scheduler(pool.batching, engine.batching)
+    stored = _format(quantization or "", model, catalog) if model else None
+    kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
+    if isinstance(batching, Slots) and max_model_len is None:
+        max_model_len = _slot_tokens(engine, model)
     return BoundPool(
         spec=pool,
-        engine=engine,
+        engine=calibration.engine(engine) if calibration else engine,
         steptime=pool.steptime or Roofline(),
         power=nearest(*(level.power for level in levels)) or Power(),
         layout=Layout(
@@ -67,37 +81,60 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
             pool.data_parallel_size,
             pool.enable_expert_parallel,
         ),
-        batching=_with_defaults(pool.batching, engine, gpu, max_model_len),
+        batching=_with_defaults(batching, engine, gpu, max_model_len, model),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
         model=model,
-        quantization=_format(quantization or "", model, catalog) if model else None,
+        quantization=stored,
+        kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
         server=server,
-        link=catalog.link(link_id) if link_id is not None else None,
+        link=calibration.link(link) if calibration and link else link,
+        calibration=calibration,
     )
 
 
-def _with_defaults(batching: Batching, engine: Engine, gpu: Gpu | None, max_model_len: int | None) -> Batching:
+def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
+    """The calibration in the file *path* if it is one of *gpu*."""
+    found = load_calibration(path) if path is not None and gpu is not None else None
+    return found if found is not None and gpu is not None and found.gpu == gpu.id else None
+
+
+def _with_defaults(
+    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
+) -> Scheduler:
     """*batching* with the engine's own limits on *gpu* where it leaves them open.
 
     `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
     """
-    limits = _limits(engine, gpu)
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
-    if limits is not None:
-        filled["max_num_seqs"] = batching.max_num_seqs or limits[0]
-        filled["max_num_batched_tokens"] = batching.max_num_batched_tokens or limits[1]
+    for name in OPEN_LIMITS:
+        usual = default_limit(engine, gpu, name)
+        if usual is not None and name in type(batching).model_fields:
+            filled[name] = getattr(batching, name) or int(usual.value)
+    longest = max_model_len or (model.max_context if model else None)
+    if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
+        filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
     if engine.memory is not None and gpu is not None:
         share = batching.gpu_memory_utilization
         filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
+    if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
+        filled["enable_chunked_prefill"] = engine.prefill == "chunked"
     return batching.model_copy(update=filled)
 
 
-def _limits(engine: Engine, gpu: Gpu | None) -> tuple[int, int] | None:
-    """The engine's (max_num_seqs, max_num_batched_tokens); without a GPU those of a small one."""
-    if gpu is not None or engine.limits is None:
-        return default_limits(engine, gpu) if gpu is not None else None
-    return int(engine.limits.max_num_seqs.value), int(engine.limits.max_num_batched_tokens.value)
+def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
+    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
+    most = engine.limits.whole_prompts_up_to if engine.limits else None
+    if budget is None or longest is None or most is None or longest > most.value:
+        return budget
+    return max(budget, longest)
+
+
+def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
+    """The context of a slot where nobody sets it: the engine's usual one, at most what the model allows."""
+    usual = engine.limits.max_model_len if engine.limits else None
+    known = [int(usual.value)] if usual else []
+    return min([*known, model.max_context] if model else known, default=None)
 
 
 def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
@@ -106,26 +143,28 @@ def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
 
 def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
-    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None:
+    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
+    coefficients = _steptime_coefficients(catalog.root)
     return RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
         quantization=pool.quantization,
-        kernel=catalog.kernel(pool.quantization.kernel),
+        kernel=pool.kernel,
         engine=pool.engine,
         link=pool.link,
-        coefficients=_steptime_coefficients(catalog.root),
+        coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
         tensor_parallel_size=pool.layout.tensor_parallel_size,
         pipeline_parallel_size=pool.layout.pipeline_parallel_size,
         data_parallel_size=pool.layout.data_parallel_size,
         enable_expert_parallel=pool.layout.enable_expert_parallel,
+        serial_stages=isinstance(pool.batching, Slots),
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
     )
 
 
 def power_coefficients(catalog: Catalog) -> PowerCoefficients:
-    """Shares of the power limit at work: data/power.yaml."""
+    """What GPUs draw at work: data/power.yaml."""
     return _power_coefficients(catalog.root)
 
 

@@ -1,16 +1,18 @@
 """What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError
 from sim.memory import check_parallel
 from sim.scenario.bind import BoundPool, bind
+from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.resolve import resolve_fleet
@@ -23,7 +25,13 @@ Found = list[Complaint | InputError]
 
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     """Names in raw scenario data that the catalogue does not know, whatever else is wrong with the data."""
-    everywhere = {"model": catalog.model, "quantization": catalog.quantization, "engine": catalog.engine}
+    everywhere: dict[str, Callable[[str], object]] = {
+        "model": catalog.model,
+        "quantization": catalog.quantization,
+        "kernel": catalog.kernel,
+        "engine": catalog.engine,
+        "calibration": load_calibration,
+    }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
     found = list(_unknown(data, (), everywhere))
     for i, fleet in _mappings(data, "fleets"):
@@ -151,20 +159,32 @@ def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
 def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
     found: list[Complaint] = []
+    bound: list[BoundPool] = []
+    complete = True
     for i, fleet in enumerate(scenario.fleets):
         try:
             pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
         except ValueError:
+            complete = False
             continue  # an unknown id: id_complaints names it
+        bound += pools
         wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
+        wrong += _unused_calibration(fleet.calibration, pools, ("fleets", i))
         found += wrong or _cost_complaints(scenario, i, fleet, catalog)
-    return found
+    return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+
+
+def _unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+    """A calibration of a GPU that none of *pools* has."""
+    if path is not None and not any(pool.calibration for pool in pools):
+        yield Complaint((*place, "calibration"), f"is one of {load_calibration(path).gpu}, which no pool here has")
 
 
 def _pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     yield from _missing(pool, place)
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
+    yield from _unused_calibration(pool.spec.calibration, [pool], place)
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -201,8 +221,13 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 
 
 def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    """Limits that vLLM refuses to start with, the engine's defaults included."""
+    """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
+    for key in foreign(given, pool.engine.batching):
+        message = f"is nothing that {pool.engine.id} knows, which schedules by {pool.engine.batching}"
+        yield Complaint((*place, "batching", key), message)
+    if limits.max_model_len is None and isinstance(limits, Slots):
+        yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None:
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from sim.catalog.catalog import Catalog
+from sim.catalog.engine import default_limit
 from sim.catalog.link import Link
 from sim.catalog.model import Model, params_total
 from sim.catalog.value import Value
 from sim.cost import CostPlan
-from sim.scenario.bind import BoundPool, power_coefficients, roofline_inputs
+from sim.scenario.bind import OPEN_LIMITS, BoundPool, power_coefficients, roofline_inputs
 from sim.scenario.plan import Fact
 from sim.spec import Spec
 from sim.steptime import Roofline
@@ -81,18 +82,17 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         unused += _other_comms(pool)
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
-        open_limits = [name for name in ("max_num_seqs", "max_num_batched_tokens") if getattr(given, name) is None]
-        for name in open_limits:
-            small, large = getattr(engine.limits, name), getattr(engine.limits, f"large_gpu_{name}")
-            chosen = large if large is not None and getattr(pool.batching, name) == large.value else small
-            yield Fact(f"{prefix}.limits.{name}", chosen)
+        for name in (*OPEN_LIMITS, "max_model_len"):
+            usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
+            if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
+                yield Fact(f"{prefix}.limits.{name}", usual)
 
 
 def _other_comms(pool: BoundPool) -> list[str]:
-    """Communication buffers of another kind of card, or all of them where a replica has one GPU."""
-    names = {False: "comms_bytes", True: "comms_bytes_geforce"}
-    geforce = pool.gpu is not None and pool.gpu.geforce
-    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != geforce]
+    """Communication buffers of another kind of board, or all of them where a replica has one GPU."""
+    names = {False: "comms_bytes", True: "comms_bytes_pcie"}
+    card = pool.gpu is not None and pool.gpu.pcie_card
+    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != card]
 
 
 def _in_process(pool: BoundPool) -> bool:

@@ -17,6 +17,8 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
+FILE_CHOICES = ("model", "calibration")
+"""Keys at top, in fleets and in pools that hold, or may hold, one."""
 
 
 def load(
@@ -88,7 +90,7 @@ def _absolute_paths(layers: Layers) -> None:
     for axis_place, axis, values in _axes(layers.data.get("sweep")):
         name = tuple(axis.split("."))
         for step, value in values:
-            if isinstance(value, str) and (name in FILE_KEYS or name[-1] == "model"):
+            if isinstance(value, str) and (name in FILE_KEYS or name[-1] in FILE_CHOICES):
                 holder = value_at(layers.data, ("sweep", *axis_place))
                 holder[step] = _absolute(value, layers, ("sweep", *axis_place, step), name[-1] == "model")
 
@@ -111,7 +113,7 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
         holders.append(("fleets", i))
         pools = fleet.get("pools") if isinstance(fleet, dict) else None
         holders += [("fleets", i, "pools", j) for j in range(len(pools) if isinstance(pools, list) else 0)]
-    return places + [(*holder, "model") for holder in holders]
+    return places + [(*holder, key) for holder in holders for key in FILE_CHOICES]
 
 
 def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:

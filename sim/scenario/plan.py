@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sim.batching import Batching
+from sim.batching import Scheduler
 from sim.catalog.value import Value
 from sim.cost import CostPlan
 from sim.memory import MemoryFit
@@ -50,7 +50,7 @@ class PoolPlan:
     server: str
     replicas: int
     gpus_per_replica: int
-    batching: Batching
+    batching: Scheduler
     """With num_gpu_blocks and max_model_len filled in."""
     steptime: StepTime
     pipeline_parallel_size: int = 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.batching import Batching
+from sim.batching import Scheduler, Slots
 from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan, PoolFacts, resolve_costs
 from sim.cost.hardware import boxes_needed
@@ -133,7 +133,7 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         "data_parallel_size": layout.data_parallel_size,
         "enable_expert_parallel": layout.enable_expert_parallel,
         "max_num_seqs": batching.max_num_seqs,
-        "max_num_batched_tokens": batching.max_num_batched_tokens,
+        "max_num_batched_tokens": batching.step_tokens,
         "max_model_len": batching.max_model_len,
         "gpu_memory_utilization": batching.gpu_memory_utilization,
         "block_size": batching.block_size,
@@ -163,8 +163,9 @@ def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
 
 def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
     """Why the pool cannot start, and what would; empty if it can. An explicit block pool is taken at its word."""
-    if memory is None or memory.fits or pool.batching.num_gpu_blocks is not None:
-        return ""
+    slots = isinstance(pool.batching, Slots)
+    if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
+        return _slots_refusal(pool, memory) if memory is not None and slots else ""
     if pool.gpu is None or pool.model is None or pool.quantization is None:
         return memory.reason
     candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
@@ -185,7 +186,7 @@ def _pool_plan(
         server=pool.server.id if pool.server else "",
         replicas=pool.spec.replicas,
         gpus_per_replica=layout.gpus if pool.gpu else 0,
-        batching=_sized(pool.batching, memory),
+        batching=_sized(pool, memory),
         steptime=steptime.build(roofline_inputs(pool, catalog)) if isinstance(steptime, Roofline) else steptime,
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
@@ -196,11 +197,26 @@ def _pool_plan(
     )
 
 
-def _sized(batching: Batching, memory: MemoryFit | None) -> Batching:
-    """*batching* with the block pool and the longest request that the memory leaves."""
-    blocks = batching.num_gpu_blocks or (memory.num_gpu_blocks if memory else 0)
-    longest = batching.max_model_len or (memory.max_model_len if memory else 0) or (blocks - 1) * batching.block_size
-    return batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
+def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
+    """The scheduler's limits with the block pool and the longest request that the memory leaves."""
+    batching = pool.batching
+    blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)
+    if isinstance(batching, Slots) and _has_too_many_slots(pool, memory):
+        return batching.model_copy(update={"max_num_seqs": 1})
+    return batching.sized(blocks, longest)
+
+
+def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:
+    """Whether the memory holds fewer slots than are wanted."""
+    return memory is not None and memory.num_gpu_blocks < (pool.batching.max_num_seqs or 1)
+
+
+def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:
+    """Slots that the operator asked for are all reserved or the engine does not start."""
+    if pool.spec.batching.max_num_seqs is None or not _has_too_many_slots(pool, memory):
+        return ""
+    slots, context = pool.batching.max_num_seqs, pool.batching.max_model_len
+    return f"{slots} slots of {context} tokens asked for, the memory holds {memory.num_gpu_blocks}"
 
 
 def _power(pool: BoundPool, servers: float, catalog: Catalog) -> PoolPower | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sim.batching import Batching, Vllm
+from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
 from sim.cost import Cost, Finance, Site
 from sim.power import Power
@@ -30,8 +30,12 @@ class Choices(Spec):
     """Id in data/quantizations; none: the model's own dtype."""
     kv_cache_dtype: KvCacheDtype | None = None
     """Storage of the KV cache; auto: the activations' 16 bit."""
+    kernel: str | None = None
+    """Id in data/kernels: how fast quantised weights multiply. Left out: the kernel that is usual for the format."""
     engine: str | None = None
-    """Id in data/engines: host overheads, memory reserves and default limits."""
+    """Id in data/engines: scheduler, host overheads, memory reserves and default limits."""
+    calibration: str | None = None
+    """File that `gpufleet calibrate` has written (relative to the scenario): holds for pools of its GPU."""
     max_model_len: Count | None = None
     """Longest prompt + output [tokens]; left out: what the model allows."""
     power: Power | None = None
@@ -61,8 +65,8 @@ class Pool(Choices):
     """Id in data/links. Left out: the server's, else the GPU's own."""
     steptime: StepTimeSpec | None = None
     """How long a step takes; left out: a roofline of the model on the GPU."""
-    batching: Batching = Vllm()
-    """The engine's scheduler limits."""
+    batching: Batching = OfEngine()
+    """The scheduler and its limits; without a policy the engine's own."""
 
 
 class Fleet(Choices):

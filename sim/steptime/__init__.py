@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sim.steptime.affine import Affine
+from sim.steptime.calibration import Calibration, Factor
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.roofline import Roofline, RooflineStepTime
@@ -13,7 +14,9 @@ StepTimeSpec = Annotated[Affine | Roofline, Field(discriminator="model")]
 
 __all__ = [
     "Affine",
+    "Calibration",
     "Coefficients",
+    "Factor",
     "Roofline",
     "RooflineInputs",
     "RooflineStepTime",

@@ -11,6 +11,7 @@ mixture that is touched is read once: with uniform routing E(1 - (1 - k/E)^m) of
 from dataclasses import dataclass
 
 from sim.catalog.model import Matrix, Model
+from sim.catalog.quantization import covers
 from sim.steptime.inputs import Rates
 
 FLOP_PER_WEIGHT = 2
@@ -54,6 +55,10 @@ class Product:
     """Tokens in the product for each token of the rank's batch."""
     touch_probability: float = 1.0
     """Chance that one token uses a given expert; 1: an ordinary matrix."""
+    quantised: bool = False
+    """Stored in the quantised format, so that its kernel's factors count."""
+    expert: bool = False
+    """A grouped product over routed experts."""
 
     def times(self, tokens: int) -> Times:
         """For a batch of *tokens* on this rank."""
@@ -82,6 +87,7 @@ def dense_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
         weight_s=rates.weight_bytes(matrix) * share / rates.bytes_per_s * rates.weight_time_factor(matrix),
         activation_s_per_token=ACTIVATION_BYTES * (rows + columns) / rates.bytes_per_s,
         exponent=exponent,
+        quantised=covers(rates.inputs.quantization, matrix),
     )
 
 
@@ -107,6 +113,8 @@ def expert_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
         exponent=exponent,
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,
+        quantised=covers(inputs.quantization, matrix),
+        expert=True,
     )
 
 

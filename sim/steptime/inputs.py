@@ -33,6 +33,8 @@ class RooflineInputs:
     data_parallel_size: int = 1
     enable_expert_parallel: bool = False
     kv_bytes_per_element: float = 2.0
+    serial_stages: bool = False
+    """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
 
     @property
     def blackwell(self) -> bool:

@@ -241,5 +241,6 @@ def _links(inputs: RooflineInputs) -> tuple[AllReduce, AllReduce, Send]:
 def _stage_shares(inputs: RooflineInputs) -> tuple[float, float]:
     """Shares of the whole model that one stage takes: of the layers (the fullest stage's) and of what is even."""
     stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
-    slowdown = inputs.coefficients.pipeline_time_factor_per_doubling.value ** log2(stages)
+    factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value
+    slowdown = factor ** log2(stages)
     return -(-layers // stages) / layers * slowdown, slowdown / stages

@@ -66,10 +66,18 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
         json.dumps(data, sort_keys=True),
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
         _file_digest(Path(trace.path)) if trace else "",
+        *(_file_digest(Path(path)) for path in _calibrations(at, case.fleet)),
         _tree_digest(catalog.root, "*.yaml"),
         _tree_digest(Path(__file__).parents[1], "*.py"),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _calibrations(scenario: Scenario, name: str) -> list[str]:
+    """Files with factors that the fleet of that *name* may rest on."""
+    fleet = next(fleet for fleet in scenario.fleets if fleet.name == name)
+    levels = (scenario, fleet, *fleet.pools)
+    return [level.calibration for level in levels if level.calibration is not None]
 
 
 @cache

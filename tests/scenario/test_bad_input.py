@@ -91,7 +91,7 @@ def full(lines: list[str]) -> list[str]:
         ("max_num_batched_tokens: 512", "max_num_batched_tokens: 8", [
             "12: @.batching: max_num_batched_tokens (8) must not be below max_num_seqs (16)"]),
         ("policy: vllm", "policy: vlm", [
-            "12: @.batching.policy: must be one of vllm, not 'vlm'; did you mean vllm?"]),
+            "12: @.batching.policy: unknown policy 'vlm'; did you mean vllm?"]),
         (", num_gpu_blocks: 1000", "", [
             "11: @.gpu: is missing: the KV cache follows from it; or give batching.num_gpu_blocks",
             "11: @.model: is missing: the KV cache follows from it; or give batching.num_gpu_blocks"]),

@@ -1,0 +1,120 @@
+"""Host time and kernels of llama.cpp from published single-stream decode rates, in data/engines and data/kernels.
+
+    python benchmarks/fit/llama_cpp.py ../shared/measured/single_stream.csv
+
+One token at a time on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache + host. Three
+numbers are fitted over all cards with GDDR memory at once: host time per layer, the time factor of the dequantising
+kernels, and how slowly the cache is read against weights. A rate over n generated tokens has n/2 tokens of context on
+average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: cards with it
+are predicted too fast, and only reported.
+"""
+
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from sim.catalog.catalog import Catalog, UnknownId, load_catalog
+from sim.catalog.value import Value
+from sim.records import Batch
+from sim.scenario.bind import bind, roofline_inputs
+from sim.scenario.schema import Scenario
+from sim.steptime import Roofline, RooflineInputs
+
+START = np.log([5e-5, 1.2, 1.0])
+HBM = ("a100", "h100", "h200", "b200", "v100", "a30")
+PRIOR_SD = np.array([0.7, 0.3, 0.4])
+FORMATS = {"F16": "fp16", "Q4_K_M": "gguf-q4_k_m", "Q4_0": "gguf-q4_0", "Q8_0": "gguf-q8_0"}
+
+
+def rows(path: Path, catalog: Catalog) -> Iterator[tuple[str, RooflineInputs, int, float]]:
+    """(GPU, inputs, mean context [tokens], measured seconds per token) of each usable row."""
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["engine"] != "llama.cpp" or row["phase"] != "decode" or row["n_gpus"] != "1":
+                continue
+            if row["quant"] not in FORMATS or "Apple" in row["gpu"]:
+                continue
+            try:
+                inputs = inputs_of(row["gpu"], row["model"], FORMATS[row["quant"]], catalog)
+            except UnknownId:
+                continue
+            yield inputs.gpu.id, inputs, int(float(row["context_tokens"])) // 2, 1 / float(row["tok_s"])
+
+
+def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog) -> RooflineInputs:
+    """What a step time of llama.cpp on one card is built from."""
+    scenario = Scenario.model_validate(
+        {
+            "name": "row", "model": model, "quantization": quantization, "engine": "llama.cpp", "horizon_s": 1,
+            "workload": {
+                "arrivals": {"process": "burst", "num_requests": 1},
+                "lengths": {side: {"distribution": "fixed", "value": 1} for side in ("prompt", "output")},
+            },
+            "fleets": [{"name": "one", "pools": [{"gpu": gpu}]}],
+        }
+    )  # fmt: skip
+    fleet = scenario.fleets[0]
+    return roofline_inputs(bind(scenario, fleet, fleet.pools[0], catalog), catalog)
+
+
+def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray) -> float:
+    """Seconds of a decode step under trial parameters."""
+    per_layer_s, weight_factor, cache_factor = np.exp(theta)
+    engine, kernel = inputs.engine, inputs.kernel
+    assert engine.overheads is not None
+    overheads = engine.overheads.model_copy(
+        update={
+            "per_layer_s": fitted(per_layer_s), "per_step_s": fitted(0), "per_step_in_process_s": fitted(0),
+            "per_sequence_s": fitted(0), "per_sequence_in_process_s": fitted(0),
+            "kv_read_time_factor": fitted(cache_factor),
+        }
+    )  # fmt: skip
+    if inputs.quantization.id.startswith("gguf"):
+        kernel = kernel.model_copy(update={"weight_time_factor": fitted(weight_factor)})
+    trial = replace(inputs, engine=engine.model_copy(update={"overheads": overheads}), kernel=kernel)
+    return Roofline().build(trial).leap(Batch(decode_seqs=1, sampled_seqs=1, kv_tokens=context)).first_s
+
+
+def fitted(value: float) -> Value:
+    """*value* as a catalogue entry."""
+    return Value(value=value, source="gpufleet-study", where="trial", kind="fitted")
+
+
+def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
+    """The three parameters' logarithms; each card weighs the same."""
+    cards = [gpu for gpu, *_ in data]
+    weight = np.array([1 / np.sqrt(cards.count(gpu)) for gpu in cards])
+
+    def residuals(theta: np.ndarray) -> np.ndarray:
+        errors = [np.log(step_s(inputs, context, theta) / measured) for _, inputs, context, measured in data]
+        return np.concatenate([weight * errors / 0.1, (theta - START) / PRIOR_SD])
+
+    return least_squares(residuals, START, loss="soft_l1").x
+
+
+def main() -> None:
+    """Prints the fit and the error of every card when it is left out."""
+    data = list(rows(Path(sys.argv[1]), load_catalog()))
+    gddr = [row for row in data if not row[0].startswith(HBM)]
+    theta = fit(gddr)
+    print("per layer [s], weight factor, cache factor:", np.exp(theta))
+    errors: dict[str, list[float]] = {}
+    for card in sorted({gpu for gpu, *_ in data}):
+        own = fit([row for row in gddr if row[0] != card])
+        for gpu, inputs, context, measured in data:
+            if gpu == card:
+                errors.setdefault(card, []).append(step_s(inputs, context, own) / measured - 1)
+    for card, found in errors.items():
+        print(f"{card:24} {len(found):3} rows, left out: {median(found):+.1%}")
+    scored = [abs(median(found)) for card, found in errors.items() if not card.startswith(HBM)]
+    print(f"median |error| over GDDR cards left out: {median(scored):.1%}")
+
+
+if __name__ == "__main__":
+    main()

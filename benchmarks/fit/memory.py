@@ -1,0 +1,110 @@
+"""KV cache that engines reported at start-up against what sim/memory computes; fits the communication buffers.
+
+    python -m benchmarks.fit.memory
+
+kv_capacity.csv holds starts that their authors published, each with its source. A fixed hash of a row's id puts it into
+the fit or into the check. One constant is fitted, `comms_bytes`: from 0.4 to 1.4 GiB and more on like boards, it is the
+median over sources of what the rows of the fit's half leave for it, each source weighing the same. All other constants
+are read off single lines of start-up logs (data/engines). Rows of FlashInfer sampling and of vLLM's V0 engine take no
+part in the fit.
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from zlib import crc32
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalog.quantization import native_quantization
+from sim.memory import MemoryFit, fit
+from sim.units import GIB
+
+TABLE = Path(__file__).parent / "kv_capacity.csv"
+FITTED_GROUP = "vLLM V1"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One published start-up of an engine."""
+
+    cells: dict[str, str]
+
+    @property
+    def checked(self) -> bool:
+        """Whether the row belongs to the half that the fit does not see."""
+        return crc32(self.cells["id"].encode()) % 2 == 1
+
+    @property
+    def gpus(self) -> int:
+        """Of the replica: all rows are tensor-parallel."""
+        return int(self.cells["tensor_parallel_size"])
+
+    def computed(self, catalog: Catalog) -> MemoryFit:
+        """The fit for the row's settings."""
+        cells = self.cells
+        model = catalog.model(cells["model"])
+        weights = native_quantization(catalog.quantization(cells["quantization"]), model, catalog.quantization)
+        return fit(
+            catalog.gpu(cells["gpu"]),
+            model,
+            weights,
+            catalog.engine(cells["engine"]),
+            tensor_parallel_size=self.gpus,
+            enable_expert_parallel=cells["expert_parallel"] == "true",
+            max_num_seqs=int(cells["max_num_seqs"]),
+            max_num_batched_tokens=int(cells["max_num_batched_tokens"]),
+            gpu_memory_utilization=float(cells["gpu_memory_utilization"]),
+        )
+
+    def reported_bytes(self, computed: MemoryFit) -> float:
+        """KV cache of one GPU, from the row's tokens where it has no bytes."""
+        if self.cells["kv_gib"]:
+            return float(self.cells["kv_gib"]) * GIB
+        return computed.block_bytes / computed.block_size * int(self.cells["kv_tokens"])
+
+    def error(self, catalog: Catalog) -> float:
+        """Computed KV bytes over reported ones, less one."""
+        computed = self.computed(catalog)
+        return computed.kv_bytes / self.reported_bytes(computed) - 1
+
+
+def read_starts() -> list[Start]:
+    """All rows of kv_capacity.csv."""
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        return [Start(cells) for cells in csv.DictReader(file)]
+
+
+def fitted_comms_bytes(starts: list[Start], catalog: Catalog) -> float:
+    """Median over sources of the median over each one's multi-GPU rows on boards, in the fit's half."""
+    left: dict[str, list[float]] = {}
+    for start in starts:
+        board = start.gpus > 1 and not catalog.gpu(start.cells["gpu"]).pcie_card
+        if start.cells["group"] == FITTED_GROUP and not start.checked and board:
+            computed = start.computed(catalog)
+            missing = computed.kv_bytes - start.reported_bytes(computed)
+            left.setdefault(start.cells["source"], []).append(computed.comms_bytes + missing)
+    return median(median(sizes) for sizes in left.values())
+
+
+def main() -> None:
+    """Print each row's error and the medians of both halves by group."""
+    catalog, starts = load_catalog(), read_starts()
+    print(f"communication buffers, fitted: {fitted_comms_bytes(starts, catalog) / GIB:.2f} GiB per GPU")
+    errors = {s.cells["id"]: s.error(catalog) for s in starts}
+    for start in starts:
+        name = start.cells["id"]
+        print(f"{name:32s} {start.cells['group']:28s} {'check' if start.checked else 'fit':5s} {errors[name]:+7.1%}")
+    for group in dict.fromkeys(s.cells["group"] for s in starts):
+        for half in ("fit", "check"):
+            found = [
+                abs(errors[s.cells["id"]])
+                for s in starts
+                if s.cells["group"] == group and s.checked == (half == "check")
+            ]
+            if found:
+                print(f"{group}, {half}: {len(found)} rows, median {median(found):.1%}, worst {max(found):.1%}")
+
+
+if __name__ == "__main__":
+    main()

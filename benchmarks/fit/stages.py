@@ -1,0 +1,158 @@
+"""The seconds of recorded steps, split by the parameters they are proportional to.
+
+    t = sum over terms of base * product of exp(theta of the parameters named)
+
+with two kinds of terms: plain ones, and the p-norm of a matrix product's arithmetic and memory time. The bases come from
+the same objects that the simulator runs on (RooflineStepTime with the prior data), so theta = 0 gives its step times.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from record import Steps
+
+from sim.steptime import RooflineStepTime
+from sim.steptime.gemm import Product
+
+Floats = NDArray[np.float64]
+Names = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Stages:
+    """Terms of one row's step groups [s]."""
+
+    exponent: float
+    plain: list[tuple[Names, Floats]] = field(default_factory=list)
+    products: list[tuple[Names, Floats, Names, Floats, Names, Floats]] = field(default_factory=list)
+    """(names, arithmetic, names, weights read, names, activations moved)."""
+
+    def seconds(self, theta: dict[str, float]) -> tuple[Floats, dict[str, Floats]]:
+        """(time of each group's step, its derivative by each parameter's logarithm)."""
+        total = np.zeros_like(self.plain[0][1])
+        by: dict[str, Floats] = {}
+
+        def add(names: Names, part: Floats) -> None:
+            for name in names:
+                by[name] = by[name] + part if name in by else part
+
+        for names, base in self.plain:
+            part = base * _factor(names, theta)
+            total = total + part
+            add(names, part)
+        p = self.exponent
+        for c_names, c, w_names, w, a_names, a in self.products:
+            compute = c * _factor(c_names, theta)
+            weights, moved = w * _factor(w_names, theta), a * _factor(a_names, theta)
+            memory = weights + moved
+            whole = (compute**p + memory**p) ** (1 / p)
+            total = total + whole
+            safe = np.where(whole > 0, whole, 1.0)  # a step that samples nothing has no LM head
+            add(c_names, whole * (compute / safe) ** p)
+            share = (whole / safe) * (memory / safe) ** (p - 1)
+            add(w_names, share * weights)
+            add(a_names, share * moved)
+        return total, by
+
+
+def _factor(names: Names, theta: dict[str, float]) -> float:
+    return float(np.exp(sum(theta.get(name, 0.0) for name in names)))
+
+
+def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
+    """Terms of the step time of *steps* under the data that *steptime* was built with."""
+    inputs, exponent = steptime.inputs, steptime.inputs.coefficients.gemm_exponent.value
+    found = Stages(exponent)
+    layers, even = steptime._layers_share, steptime._even_share
+    pipeline: Names = ("pipeline",) if inputs.pipeline_parallel_size > 1 else ()
+    for product in steptime._products:
+        found.products.append(_product(product, steps.tokens, layers, steptime, pipeline))
+    found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
+    _attention(found, steptime, steps, pipeline)
+    _host(found, steptime, steps, pipeline)
+    link = np.array([steptime._link_s(int(round(tokens))) for tokens in steps.tokens])
+    if link.any():
+        found.plain.append(((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link))
+    return found
+
+
+def allreduce_rule(steptime: RooflineStepTime) -> str:
+    """Which rule of data/steptime.yaml the row's all-reduce time comes from."""
+    inputs = steptime.inputs
+    rules = inputs.coefficients.allreduce_time_factors
+    return str(next(i for i, rule in enumerate(rules) if rule.applies(inputs.gpu, inputs.link)))
+
+
+def _product(
+    product: Product, tokens: Floats, share: float, steptime: RooflineStepTime, pipeline: Names
+) -> tuple[Names, Floats, Names, Floats, Names, Floats]:
+    inputs = steptime.inputs
+    here = tokens * product.tokens_factor
+    scale = product.count * share
+    touched = 1 - (1 - product.touch_probability) ** here
+    gpu, kernel, engine = inputs.gpu.id, inputs.kernel.id, inputs.engine.id
+    compute, memory = (f"compute:{gpu}", "serving_compute", *pipeline), (f"memory:{gpu}", *pipeline)
+    weights = memory
+    if product.quantised:
+        compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
+    if product.expert:
+        compute = (*compute, "moe_compute", f"moe:{engine}")
+        weights = (*weights, f"moe:{engine}", *(("moe_blackwell",) if inputs.blackwell else ()))
+    return (
+        compute, product.compute_s_per_token * here * scale,
+        weights, product.weight_s * touched * scale,
+        memory, product.activation_s_per_token * here * scale,
+    )  # fmt: skip
+
+
+def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:
+    inputs, mean = steptime.inputs, steps.mean
+    gpu, engine = inputs.gpu.id, inputs.engine.id
+    read: Names = (f"memory:{gpu}", f"kv_read:{engine}", *pipeline)
+    pairs: Names = (f"compute:{gpu}", "serving_compute", "prefill_attention", *pipeline)
+    decode, prefill_read = steptime._decode_s * mean["kv_tokens"], steptime._read_s * mean["prefill_context_tokens"]
+    arithmetic = steptime._pair_s * mean["prefill_attention_pairs"]
+    if steptime.window is not None:
+        window = steptime.window
+        decode = decode + steptime._window_decode_s * mean["windowed_kv_tokens"]
+        prefill_read = prefill_read + steptime._window_read_s * np.minimum(
+            mean["prefill_context_tokens"], mean["prefill_seqs"] * window
+        )
+        arithmetic = arithmetic + steptime._window_pair_s * np.minimum(
+            mean["prefill_attention_pairs"], mean["prefill_tokens"] * window
+        )
+    found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
+
+
+def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:
+    inputs, overheads = steptime.inputs, steptime._overheads
+    model, engine = inputs.model, inputs.engine.id
+    ones = np.ones_like(steps.steps)
+    layers_names: Names = (f"per_layer:{engine}", *pipeline)
+    if model.mla is not None:
+        layers_names = (*layers_names, "mla_layer")
+    if inputs.blackwell:
+        layers_names = (*layers_names, "blackwell_layer")
+    layers_s = steptime._layer_overheads_s() * steptime._layers_share
+    if model.moe is not None:
+        experts = model.layers - model.moe.dense_layers
+        factor = overheads.moe_layer_factor.value
+        share = experts * factor / (model.layers - experts + experts * factor)
+        found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))
+        layers_s *= 1 - share
+    found.plain.append((layers_names, layers_s * ones))
+    where = "in_process" if steptime.spec.in_process else "served"
+    step_s = steptime._host_s(overheads.per_step_s, overheads.per_step_in_process_s) * steptime._even_share
+    sequence_s = steptime._host_s(overheads.per_sequence_s, overheads.per_sequence_in_process_s) * steptime._even_share
+    found.plain.append(((f"per_step_{where}:{engine}", *pipeline), step_s * ones))
+    found.plain.append(((f"per_sequence_{where}:{engine}", *pipeline), sequence_s * steps.mean["sampled_seqs"]))
+
+
+def request_names(steptime: RooflineStepTime) -> Names:
+    """Parameters that the time per request is proportional to."""
+    inputs = steptime.inputs
+    names: Names = (f"per_request:{inputs.engine.id}",)
+    if inputs.tensor_parallel_size > 1:
+        names = (*names, "tp_request")
+    return (*names, "moe_request") if inputs.model.moe is not None else names

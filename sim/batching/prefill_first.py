@@ -1,0 +1,27 @@
+"""Prompts before tokens, as vLLM's V0 scheduler and SGLang do it."""
+
+from typing import Literal
+
+from sim.batching.limits import QueueLimits
+from sim.spec import Count, Fraction
+
+
+class PrefillFirst(QueueLimits):
+    """Waiting prompts are computed, several in a step, before anybody decodes; KV blocks are handed out on demand.
+
+    `max_num_batched_tokens` limits the prompts of a step; a longer prompt is computed by itself. The rules are in
+    `sim/engine/prefill_first.py`.
+    """
+
+    policy: Literal["prefill_first"] = "prefill_first"
+    chunked_prefill_size: Count | None = None
+    """Most prompt tokens in one step, prompts being cut there (SGLang). Left out: the engine's; without one, whole
+    prompts."""
+    watermark: Fraction = 0.01
+    """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager)."""
+
+    @property
+    def step_tokens(self) -> int | None:
+        """Most new tokens that a step can have."""
+        chunk, budget = self.chunked_prefill_size, self.max_num_batched_tokens
+        return budget if chunk is None or budget is None else min(chunk, budget)

@@ -1,0 +1,17 @@
+"""In-flight batching with all KV blocks reserved, as TensorRT-LLM's GUARANTEED_NO_EVICT does it."""
+
+from typing import Literal
+
+from sim.batching.limits import QueueLimits
+
+
+class Reserve(QueueLimits):
+    """A request joins once the KV blocks of its whole prompt and output are free; nobody is ever pushed out.
+
+    The rules are in `sim/engine/reserve.py`.
+    """
+
+    policy: Literal["reserve"] = "reserve"
+    enable_chunked_prefill: bool | None = None
+    """A prompt beyond the step's budget is cut; else it waits for a step that holds it whole. Left out: as the engine
+    does."""

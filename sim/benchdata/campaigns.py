@@ -1,0 +1,159 @@
+"""What is known about published campaigns beyond the columns of their rows: data/benchmarks.yaml."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isqrt
+from pathlib import Path
+from typing import TypeVar
+
+from sim.benchdata.row import BenchRow
+from sim.catalog.value import Sourced
+from sim.spec import Count, Positive, Spec
+from sim.yamlio import read
+
+T = TypeVar("T")
+
+LARGEST_BOX = 8
+"""GPUs of the largest server that the campaigns know."""
+
+
+class Match(Spec):
+    """Which rows a fact speaks of; what is left out does not matter."""
+
+    source_key: str
+    loads: tuple[str, ...] = ()
+    isl_from: Positive | None = None
+    """Rows with prompts of so many tokens or more."""
+    versions: tuple[str, ...] = ()
+    """Engine versions that begin with one of these."""
+    workloads: tuple[str, ...] = ()
+    """Workloads, in the source's words, that contain one of these."""
+
+    def holds(self, row: BenchRow) -> bool:
+        """Whether *row* is meant."""
+        return (
+            row.source_key == self.source_key
+            and (not self.loads or row.load in self.loads)
+            and (self.isl_from is None or (row.isl or 0.0) >= self.isl_from)
+            and (not self.versions or row.engine_version.startswith(self.versions))
+            and (not self.workloads or any(words in row.workload for words in self.workloads))
+        )
+
+
+class Fact(Sourced):
+    """How a campaign was run. Later facts about the same row win."""
+
+    match: Match
+    lengths_from_share: Positive | None = None
+    """Prompts and answers are uniform between this share of the nominal length and all of it."""
+    output_cap: Count | None = None
+    """Answers end by themselves or at this many tokens: an exponential cut there, with the row's mean."""
+    requests_per_client: Positive | None = None
+    """Closed loop or burst: requests of the whole run over concurrency."""
+    num_requests: Count | None = None
+    num_requests_by_lengths: dict[str, Count] | None = None
+    """By `<isl>/<osl>`."""
+    max_num_seqs: Count | None = None
+    concurrency_is_seats: bool = False
+    """The concurrency column holds max_num_seqs."""
+    in_process: bool | None = None
+    """Whether the engine was called as a library."""
+    measured_at: str | None = None
+    gpus_squared: bool = False
+    """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
+    isl: Positive | None = None
+    """Mean prompt where the rows do not tell; `note` says why."""
+    osl: Positive | None = None
+    """Mean answer where the rows do not tell."""
+    steady: bool | None = None
+    """Rates were taken in steady state, without the run's beginning and end."""
+    note_patterns: dict[str, str] | None = None
+    """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a row was measured, as far as the table and the facts tell; None is unknown."""
+
+    num_requests: int | None = None
+    requests_per_client: float | None = None
+    max_num_seqs: int | None = None
+    in_process: bool | None = None
+    measured_at: str = "client"
+    lengths_from_share: float | None = None
+    output_cap: int | None = None
+    steady: bool = False
+    n_gpus: int = 1
+    dp: int = 1
+    ep: int = 1
+    isl: float | None = None
+    osl: float | None = None
+
+
+class Campaigns(Spec):
+    """All facts, the year of engine versions that are given as a date, and bridges."""
+
+    facts: tuple[Fact, ...]
+    version_by_year: dict[str, dict[int, str]]
+    """By family of engines: the version in use where a source names only a year."""
+    nvlink_bridges: dict[str, str]
+    """By GPU id: the link where a source speaks of NVLink on a card without it by default."""
+
+    def setup(self, row: BenchRow) -> Setup:
+        """What holds for *row*: its own columns before the facts."""
+        facts = [fact for fact in self.facts if fact.match.holds(row)]
+        squared = any(fact.gpus_squared for fact in facts) and row.n_gpus > LARGEST_BOX
+        box = isqrt(row.n_gpus) if squared else row.n_gpus
+        return Setup(
+            num_requests=row.num_requests or self._num_requests(row, facts),
+            requests_per_client=_last(fact.requests_per_client for fact in facts),
+            max_num_seqs=row.max_num_seqs or self._seats(row, facts),
+            in_process=_last(fact.in_process for fact in facts),
+            measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
+            lengths_from_share=_last(fact.lengths_from_share for fact in facts),
+            output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
+            steady=bool(_last(fact.steady for fact in facts)),
+            n_gpus=box,
+            dp=max(1, row.dp // box) if squared else row.dp,
+            ep=min(row.ep or 1, box),
+            isl=row.isl or _last(fact.isl for fact in facts),
+            osl=row.osl or _last(fact.osl for fact in facts),
+        )
+
+    def _num_requests(self, row: BenchRow, facts: list[Fact]) -> int | None:
+        shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
+        return _last(
+            (fact.num_requests_by_lengths or {}).get(shape) or _noted("num_requests", row, [fact]) or fact.num_requests
+            for fact in facts
+        )
+
+    def _seats(self, row: BenchRow, facts: list[Fact]) -> int | None:
+        if any(fact.concurrency_is_seats for fact in facts):
+            return row.concurrency
+        return _noted("max_num_seqs", row, facts) or _last(fact.max_num_seqs for fact in facts)
+
+
+def load_campaigns(path: Path) -> Campaigns:
+    """Read data/benchmarks.yaml.
+
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    """
+    return Campaigns.model_validate(read(path).data)
+
+
+def _last(values: Iterable[T | None]) -> T | None:
+    """The last of *values* that is given."""
+    found = None
+    for value in values:
+        found = found if value is None else value
+    return found
+
+
+def _noted(name: str, row: BenchRow, facts: list[Fact]) -> int | None:
+    for fact in facts:
+        pattern = (fact.note_patterns or {}).get(name)
+        found = re.search(pattern, row.note) if pattern else None
+        if found:
+            return int(found.group(1))
+    return None

@@ -1,0 +1,12 @@
+"""What is wrong with a benchmark file, all of it at once."""
+
+from collections.abc import Sequence
+
+
+class BenchdataError(ValueError):
+    """One line an error: `file:line: what is wrong`."""
+
+    def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
+        self.problems = tuple(problems)
+        """(file, line or 0, message)."""
+        super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in self.problems))

@@ -1,0 +1,104 @@
+"""One measured operating point of a serving engine."""
+
+from dataclasses import dataclass, field
+
+METRICS = (
+    "output_tok_s",
+    "total_tok_s",
+    "req_s",
+    "ttft_mean_ms",
+    "ttft_p50_ms",
+    "ttft_p99_ms",
+    "tpot_mean_ms",
+    "tpot_p50_ms",
+    "tpot_p99_ms",
+    "e2e_mean_ms",
+    "power_w",
+)
+"""Columns that hold what was measured, and what a prediction is compared in. `power_w` is the sum over the GPUs."""
+LOADS = ("closed_loop", "poisson", "constant", "burst", "static_batch", "single", "trace")
+"""closed_loop: `concurrency` requests in flight; poisson, constant: `rate_req_s`; burst: all at once; static_batch: all
+start together and nobody joins; single: one request at a time; trace: recorded arrivals."""
+TEXTS = (
+    "id",
+    "source_key",
+    "gpu",
+    "interconnect",
+    "model",
+    "model_family",
+    "precision",
+    "kv_dtype",
+    "engine",
+    "engine_version",
+    "workload",
+    "spec_decode",
+    "trust",
+    "source",
+    "note",
+    "use",
+    "load",
+    "measured_at",
+)
+COUNTS = ("n_gpus", "tp", "pp", "dp", "ep", "concurrency", "num_requests", "max_num_seqs", "max_num_batched_tokens")
+AMOUNTS = (
+    "isl",
+    "osl",
+    "rate_req_s",
+    "avg_batch",
+    "gpu_memory_utilization",
+    "power_cap_w",
+    "energy_j_per_output_token",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRow:
+    """A row of a benchmark table; empty texts and None are unknown. Lengths in tokens, rates per second."""
+
+    line: int
+    """Of the table's file; 0 where a file holds one row."""
+    id: str
+    gpu: str
+    model: str
+    engine: str = ""
+    """Empty: vLLM."""
+    load: str = "closed_loop"
+    """One of LOADS."""
+    isl: float | None = None
+    """Mean prompt."""
+    osl: float | None = None
+    """Mean answer."""
+    concurrency: int | None = None
+    rate_req_s: float | None = None
+    avg_batch: float | None = None
+    num_requests: int | None = None
+    n_gpus: int = 1
+    tp: int | None = None
+    pp: int = 1
+    dp: int = 1
+    ep: int | None = None
+    interconnect: str = ""
+    """In the source's words."""
+    precision: str = ""
+    """Empty: the model's own."""
+    kv_dtype: str = ""
+    engine_version: str = ""
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    measured_at: str = ""
+    """client or engine; empty: client."""
+    spec_decode: str = ""
+    power_cap_w: float | None = None
+    source_key: str = ""
+    """The campaign that the row belongs to."""
+    model_family: str = ""
+    workload: str = ""
+    trust: str = ""
+    use: str = ""
+    source: str = ""
+    note: str = ""
+    replay: str = ""
+    """File with the recorded requests of a trace; empty: there is none."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """By METRICS; what was not measured is absent."""

@@ -1,0 +1,157 @@
+"""Benchmark tables: one measured operating point a line, in the columns that `row` lists."""
+
+import csv
+from collections.abc import Sequence
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.row import AMOUNTS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
+
+KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
+REQUIRED = ("gpu", "model")
+NEEDS: dict[str, tuple[str, ...]] = {
+    "closed_loop": ("concurrency",),
+    "poisson": ("rate_req_s",),
+    "constant": ("rate_req_s",),
+    "static_batch": ("concurrency", "avg_batch"),
+}
+"""By load: one of these columns is needed."""
+KEPT = (*COUNTS, "isl", "osl", "rate_req_s", "avg_batch", "gpu_memory_utilization", "power_cap_w")
+SIMILAR = 0.8
+
+Problem = tuple[int, str]
+
+
+def read_table(path: Path) -> list[BenchRow]:
+    """The rows of a CSV file in the columns of `row`; other columns are passed over.
+
+    Raises BenchdataError with everything that is wrong: columns that are missing or nearly named like a known one,
+    cells that are no numbers, loads without their rate or concurrency, ids that stand twice.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BenchdataError([(str(path), 0, f"cannot be read: {_plain(error)}")]) from None
+    problems = [(1, text) for text in _header_problems(header)]
+    rows: list[BenchRow] = []
+    if not problems:
+        for line, cells in lines:
+            rows += _row(line, header, cells, path.parent, problems)
+        problems += _repeated([(row.line, row.id) for row in rows])
+        if not lines:
+            problems.append((1, "holds no rows"))
+    if problems:
+        raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
+    return rows
+
+
+def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Problem]) -> BenchRow | None:
+    """A row from its cells, texts or numbers; what is wrong goes to *problems*. *folder* may hold its replay."""
+    found = len(problems)
+    texts = {name: str(cells.get(name) or "").strip() for name in TEXTS}
+    numbers = {name: _number(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS, *METRICS)}
+    counts = {name: _count(name, numbers[name], line, problems) for name in COUNTS}
+    texts["load"] = texts["load"] or _usual_load(numbers)
+    if len(problems) == found:
+        problems += [(line, text) for text in _contradictions(texts, numbers)]
+    if len(problems) > found:
+        return None
+    kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
+    kept |= {name: kept[name] or 1 for name in ("n_gpus", "pp", "dp")}
+    kept |= texts | {"id": texts["id"] or f"line {line}"}
+    return BenchRow(
+        line=line,
+        **kept,
+        replay=_replay(folder, texts) if texts["load"] == "trace" else "",
+        measured={name: value for name in METRICS if (value := numbers[name]) is not None},
+    )
+
+
+def _row(line: int, header: list[str], cells: list[str], folder: Path, problems: list[Problem]) -> list[BenchRow]:
+    if len(cells) != len(header):
+        problems.append((line, f"{len(cells)} fields where the first line names {len(header)}"))
+        return []
+    row = row_of(dict(zip(header, cells, strict=True)), line, folder, problems)
+    return [] if row is None else [row]
+
+
+def _header_problems(header: Sequence[str]) -> list[str]:
+    if not header:
+        return [f"is empty; its first line must name the columns, {', '.join(REQUIRED)} at least"]
+    problems = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
+    problems += [f"the column {name!r} is missing" for name in REQUIRED if name not in header]
+    for name in header:
+        near = get_close_matches(name, KNOWN, n=1, cutoff=SIMILAR)
+        if name not in KNOWN and near and near[0] not in header:
+            problems.append(f"unknown column {name!r}; did you mean {near[0]}?")
+    return problems
+
+
+def _number(name: str, cell: Any, line: int, problems: list[Problem]) -> float | None:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return None
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not isfinite(value):
+        problems.append((line, f"{name} must be a number, not {str(cell)[:40]!r}"))
+        return None
+    if value < 0 or (value == 0 and name not in METRICS):
+        problems.append((line, f"{name} must be more than 0, not {cell}"))
+        return None
+    # a latency or a rate of exactly 0 is a figure that was not taken
+    return value or None
+
+
+def _count(name: str, value: float | None, line: int, problems: list[Problem]) -> int | None:
+    if value is not None and value != int(value):
+        problems.append((line, f"{name} must be a whole number, not {value:g}"))
+        return None
+    return None if value is None else int(value)
+
+
+def _usual_load(numbers: dict[str, float | None]) -> str:
+    return "poisson" if numbers["rate_req_s"] is not None and numbers["concurrency"] is None else "closed_loop"
+
+
+def _contradictions(texts: dict[str, str], numbers: dict[str, float | None]) -> list[str]:
+    load = texts["load"]
+    problems = [f"{name} is missing" for name in REQUIRED if not texts[name]]
+    if load not in LOADS:
+        problems.append(f"unknown load {load!r}; one of {', '.join(LOADS)}")
+    needed = NEEDS.get(load, ())
+    if needed and all(numbers[name] is None for name in needed):
+        problems.append(f"load {load} needs {' or '.join(needed)}")
+    if texts["measured_at"] not in ("", "client", "engine"):
+        problems.append(f"measured_at must be client or engine, not {texts['measured_at']!r}")
+    share = numbers["gpu_memory_utilization"]
+    if share is not None and share > 1:
+        problems.append(f"gpu_memory_utilization must be at most 1, not {share:g}")
+    return problems
+
+
+def _repeated(ids: Sequence[tuple[int, str]]) -> list[Problem]:
+    first: dict[str, int] = {}
+    problems = []
+    for line, name in ids:
+        if name in first:
+            problems.append((line, f"the id {name!r} stands in line {first[name]} too"))
+        first.setdefault(name, line)
+    return problems
+
+
+def _replay(folder: Path, texts: dict[str, str]) -> str:
+    """The recorded requests of a trace: replay_<gpu>_<model>.csv beside the table."""
+    file = folder / f"replay_{texts['gpu']}_{texts['model']}.csv"
+    return str(file) if file.is_file() else ""
+
+
+def _plain(error: Exception) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -1,0 +1,86 @@
+"""Results of `vllm bench serve` as rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.benchdata import BenchdataError, read_benchmarks
+
+RESULT: dict[str, Any] = {
+    "date": "20260102-030405",
+    "backend": "vllm",
+    "model_id": "meta-llama/Llama-3.1-8B-Instruct",
+    "num_prompts": 200,
+    "gpu": "rtx-4090",
+    "tp": "2",
+    "precision": "fp8",
+    "version": "0.11.0",
+    "request_rate": 4.0,
+    "burstiness": 1.0,
+    "max_concurrency": None,
+    "duration": 55.2,
+    "completed": 200,
+    "total_input_tokens": 102400,
+    "total_output_tokens": 25600,
+    "request_throughput": 3.6,
+    "output_throughput": 463.7,
+    "total_token_throughput": 2318.8,
+    "mean_ttft_ms": 91.2,
+    "median_ttft_ms": 85.0,
+    "p99_ttft_ms": 210.0,
+    "mean_tpot_ms": 14.1,
+    "median_tpot_ms": 14.0,
+    "p99_tpot_ms": 19.0,
+}
+"""Keys as the client writes them; gpu, tp, precision and version are from its --metadata."""
+
+
+def saved(folder: Path, name: str = "run", **changes: Any) -> Path:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(RESULT | changes))
+    return path
+
+
+def test_an_open_loop(tmp_path: Path) -> None:
+    (row,) = read_benchmarks(saved(tmp_path))
+    assert (row.id, row.gpu, row.model) == ("run", "rtx-4090", "meta-llama/Llama-3.1-8B-Instruct")
+    assert (row.load, row.rate_req_s, row.num_requests, row.concurrency) == ("poisson", 4.0, 200, None)
+    assert (row.isl, row.osl, row.tp, row.n_gpus, row.precision) == (512, 128, 2, 2, "fp8")
+    assert row.engine_version == "0.11.0"
+    assert row.measured["ttft_p50_ms"] == 85.0
+    assert row.measured["total_tok_s"] == 2318.8
+    assert "e2e_mean_ms" not in row.measured
+
+
+@pytest.mark.parametrize(("limit", "load"), [(16, "closed_loop"), (None, "burst")])
+def test_requests_sent_at_once(tmp_path: Path, limit: int | None, load: str) -> None:
+    (row,) = read_benchmarks(saved(tmp_path, request_rate="inf", max_concurrency=limit))
+    assert (row.load, row.concurrency, row.rate_req_s) == (load, limit, None)
+
+
+def test_a_folder_of_results(tmp_path: Path) -> None:
+    saved(tmp_path, "b")
+    saved(tmp_path, "a")
+    assert [row.id for row in read_benchmarks(tmp_path)] == ["a", "b"]
+
+
+def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"completed":\n}')
+    (tmp_path / "b.json").write_text("[]")
+    saved(tmp_path, "c", gpu=None)
+    saved(tmp_path, "d", total_input_tokens="many")
+    with pytest.raises(BenchdataError) as caught:
+        read_benchmarks(tmp_path)
+    assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
+        ("a.json", 2, "is no JSON: expecting value"),
+        ("b.json", 0, "is no result of `vllm bench serve`: there is no 'completed' in it"),
+        ("c.json", 0, "gpu is missing"),
+        ("d.json", 0, "isl must be a number, not 'many'"),
+    ]
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(BenchdataError, match=r"holds no \*.json results"):
+        read_benchmarks(tmp_path)

@@ -1,0 +1,75 @@
+"""Facts about published campaigns: which rows they reach, and what wins."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.benchdata.campaigns import Campaigns, Fact, load_campaigns
+from sim.benchdata.row import BenchRow
+from sim.catalog.catalog import load_catalog
+
+CATALOG = load_catalog()
+SHIPPED = load_campaigns(CATALOG.root / "benchmarks.yaml")
+ROW = BenchRow(1, "a", "h100", "llama3.1-8b", isl=1000, osl=1000, concurrency=8, source_key="campaign")
+SOURCE = {"source": "gpufleet-study", "kind": "quoted"}
+
+
+def campaigns(*facts: dict[str, object]) -> Campaigns:
+    read = [Fact.model_validate({"match": {"source_key": "campaign"}} | SOURCE | fact) for fact in facts]
+    return Campaigns(facts=tuple(read), version_by_year={}, nvlink_bridges={})
+
+
+def test_a_row_of_ones_own_is_taken_as_it_is() -> None:
+    setup = SHIPPED.setup(replace(ROW, source_key=""))
+    assert (setup.num_requests, setup.max_num_seqs, setup.in_process, setup.measured_at) == (None, None, None, "client")
+    assert (setup.isl, setup.osl, setup.n_gpus, setup.dp, setup.ep) == (1000, 1000, 1, 1, 1)
+
+
+def test_later_facts_win_and_the_rows_own_columns_win_over_all() -> None:
+    known = campaigns({"num_requests": 10}, {"num_requests": 20, "measured_at": "engine"})
+    assert known.setup(ROW).num_requests == 20
+    assert known.setup(replace(ROW, num_requests=5, measured_at="client")).num_requests == 5
+    assert known.setup(ROW).measured_at == "engine"
+    assert known.setup(replace(ROW, measured_at="client")).measured_at == "client"
+
+
+@pytest.mark.parametrize(
+    ("match", "row", "holds"),
+    [
+        ({"loads": ["burst"]}, ROW, False),
+        ({"loads": ["closed_loop"]}, ROW, True),
+        ({"isl_from": 1000}, ROW, True),
+        ({"isl_from": 1001}, ROW, False),
+        ({"versions": ["0.1"]}, replace(ROW, engine_version="0.19.0"), True),
+        ({"versions": ["0.1"]}, replace(ROW, engine_version="0.20.0"), False),
+        ({"workloads": ["chat"]}, replace(ROW, workload="closed loop (llm chat)"), True),
+        ({"workloads": ["chat"]}, ROW, False),
+    ],
+)
+def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, holds: bool) -> None:
+    known = campaigns({"match": {"source_key": "campaign"} | match, "max_num_seqs": 3})
+    assert (known.setup(row).max_num_seqs == 3) is holds
+
+
+def test_figures_in_the_note() -> None:
+    known = campaigns({"note_patterns": {"num_requests": "prompts=(\\d+)", "output_cap": "capped at (\\d+)"}})
+    setup = known.setup(replace(ROW, note="prompts=80; capped at 512"))
+    assert (setup.num_requests, setup.output_cap) == (80, 512)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tp", "dp", "ep", "box"),
+    [(16, 4, 4, 16, (4, 1, 4)), (16, 1, 16, 4, (4, 4, 4)), (64, 1, 64, 8, (8, 8, 8)), (8, 8, 1, 8, (8, 1, 8))],
+)
+def test_boxes_counted_twice(gpus: int, tp: int, dp: int, ep: int, box: tuple[int, int, int]) -> None:
+    setup = campaigns({"gpus_squared": True}).setup(replace(ROW, n_gpus=gpus, tp=tp, dp=dp, ep=ep))
+    assert (setup.n_gpus, setup.dp, setup.ep) == box
+
+
+def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
+    for fact in SHIPPED.facts:
+        CATALOG.source(fact.source)
+        assert fact.where
+    for gpu, link in SHIPPED.nvlink_bridges.items():
+        assert CATALOG.gpu(gpu).id == gpu
+        assert CATALOG.link(link).id == link

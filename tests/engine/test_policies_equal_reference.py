@@ -1,0 +1,94 @@
+"""Every batching policy gives the dates of its own step-by-step reference, on random workloads."""
+
+import sys
+from math import isnan
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine.limits import RankLimits
+from sim.engine.prefill_first import PrefillFirstRank
+from sim.engine.reserve import ReserveRank
+from sim.engine.static import StaticRank
+from sim.engine.vllm import VllmEngine
+from sim.records import Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine, Windowed, workloads
+from reference_engine import drain
+from reference_policies import PrefillFirst, Reserve, Static
+
+POLICIES = {"prefill_first": (PrefillFirstRank, PrefillFirst), "reserve": (ReserveRank, Reserve)}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workloads(), st.sampled_from([Affine(), Windowed()]), st.booleans(), st.sampled_from([0.0, 0.1]))
+@settings(max_examples=150, deadline=None)
+def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark) -> None:
+    requests, limits = workload
+    schedule, reference_type = POLICIES[policy]
+    own = {"chunked_prefill": chunked, "watermark": watermark if policy == "prefill_first" else 0.0}
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(model, RankLimits(window=model.window, **limits, **own), schedule)
+    drain(engine, fast)
+    reference = reference_type(model.leap, window=model.window, **limits, **own)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.request.preemptions
+        assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+@given(workloads(), st.sampled_from([Affine(), Windowed()]))
+@settings(max_examples=150, deadline=None)
+def test_static_batches_agree_exactly(workload, model) -> None:
+    requests, limits = workload
+    limits = limits | {"enable_prefix_caching": False}
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(model, RankLimits(window=model.window, **limits), StaticRank)
+    drain(engine, fast)
+    reference = Static(model.leap, window=model.window, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+@pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
+@given(workloads(), st.floats(0.1, 10))
+@settings(max_examples=50, deadline=None)
+def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None:
+    requests, limits = workload
+    limits = limits | {"enable_prefix_caching": False}
+    leaping, stepping = [Request(**r) for r in requests], [Request(**r) for r in requests]
+    drain(VllmEngine(Affine(cut_s), RankLimits(**limits), schedule), leaping)
+    drain(VllmEngine(SingleSteps(cut_s), RankLimits(**limits), schedule), stepping)
+    for ours, theirs in zip(leaping, stepping, strict=True):
+        assert dates(ours) == pytest.approx(dates(theirs), abs=1e-9)
+
+
+class SingleSteps(Affine):
+    """Every leap is one step long."""
+
+    def leap(self, batch):
+        leap = super().leap(batch)
+        leap.valid_steps = 1
+        return leap
+
+
+def dates(request) -> tuple[float, float]:
+    """First token and finish; -1 for what never happened."""
+    return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))
+
+
+def assert_conserved(engine: VllmEngine, requests: list[Request]) -> None:
+    done = [r for r in requests if not r.rejected]
+    meters = engine.meters(1e9)
+    assert engine.waiting() == 0
+    assert meters.output_tokens == sum(r.output_tokens for r in done)
+    assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
+    assert engine._pool.free == engine._pool.usable
+    assert all(r.finished_s >= r.first_token_s >= r.started_s >= r.arrived_s for r in done)

@@ -1,0 +1,74 @@
+"""What sets the batching policies apart, on workloads small enough to follow by hand; every step takes a second."""
+
+import sys
+from pathlib import Path
+
+from sim.engine.limits import RankLimits
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.prefill_first import PrefillFirstRank
+from sim.engine.rank import Rank
+from sim.engine.reserve import ReserveRank
+from sim.engine.schedule import Schedule
+from sim.engine.static import StaticRank
+from sim.engine.vllm import VllmEngine
+from sim.records import Batch, Leap, Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference_engine import drain
+
+LIMITS = {
+    "num_gpu_blocks": 1001, "block_size": 1, "max_num_seqs": 4, "max_num_batched_tokens": 10, "max_model_len": 1000,
+}  # fmt: skip
+
+
+class Second:
+    """Every step takes a second."""
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(1.0)
+
+
+def dates(schedule: type[Schedule], rows: list[tuple[float, int, int]], **limits) -> list[tuple[float, float]]:
+    """(first token, finish) of requests given as (arrival, prompt, output)."""
+    requests = [Request(index, *row) for index, row in enumerate(rows)]
+    drain(VllmEngine(Second(), RankLimits(**LIMITS | limits), schedule), requests)
+    assert all(request.preemptions == 0 for request in requests)
+    return [(request.first_token_s, request.finished_s) for request in requests]
+
+
+def test_tokens_wait_for_prompts_only_where_prompts_go_first() -> None:
+    rows = [(0.0, 5, 10), (2.0, 10, 1), (2.0, 10, 1)]
+    # two prompt steps hold the first answer up for two seconds; mixed steps do not, but the prompts get less of each
+    assert dates(PrefillFirstRank, rows, chunked_prefill=False) == [(1.0, 12.0), (3.0, 3.0), (4.0, 4.0)]
+    assert dates(Rank, rows) == [(1.0, 10.0), (4.0, 4.0), (5.0, 5.0)]
+
+
+def test_a_whole_prompt_beyond_the_budget_is_computed_by_itself_and_a_cut_one_in_several_steps() -> None:
+    rows = [(0.0, 35, 1), (0.0, 2, 1)]
+    assert dates(PrefillFirstRank, rows, chunked_prefill=False) == [(1.0, 1.0), (2.0, 2.0)]
+    assert dates(PrefillFirstRank, rows, chunked_prefill=True) == [(4.0, 4.0), (4.0, 4.0)]
+
+
+def test_reserved_blocks_keep_others_waiting_and_nobody_is_pushed_out() -> None:
+    rows = [(0.0, 5, 5), (0.0, 5, 5)]
+    assert dates(ReserveRank, rows, num_gpu_blocks=1 + 17) == [(1.0, 5.0), (6.0, 10.0)]
+    assert dates(ReserveRank, rows, num_gpu_blocks=1 + 18) == [(1.0, 5.0), (1.0, 5.0)]
+
+
+def test_slots_answer_so_many_at_a_time_and_reject_what_is_longer_than_a_slot() -> None:
+    slots = {"block_size": 20, "num_gpu_blocks": 3, "max_num_seqs": 2, "max_model_len": 20}
+    requests = [Request(index, 0.0, 5, 5) for index in range(3)] + [Request(3, 0.0, 15, 6)]
+    drain(VllmEngine(Second(), RankLimits(**LIMITS | slots), ReserveRank), requests)
+    assert [request.finished_s for request in requests[:3]] == [5.0, 5.0, 10.0]
+    assert requests[3].rejected
+
+
+def test_one_lane_passes_the_stages_in_series() -> None:
+    requests = [Request(index, 0.0, 5, 5) for index in range(2)]
+    drain(PipelineEngine(Second(), RankLimits(**LIMITS), 2, ReserveRank, lanes=1), requests)
+    assert [request.finished_s for request in requests] == [10.0, 10.0]
+
+
+def test_a_static_batch_ends_with_its_longest_answer() -> None:
+    rows = [(0.0, 5, 2), (0.0, 5, 8), (1.5, 5, 1)]
+    assert dates(StaticRank, rows) == [(1.0, 2.0), (1.0, 8.0), (9.0, 9.0)]

@@ -1,0 +1,61 @@
+"""Random requests, limits and step times that the engines are compared on."""
+
+from hypothesis import strategies as st
+
+from sim.records import Batch, Leap
+
+BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20
+
+
+class Affine:
+    """Dyadic coefficients: sums of step times are exact in floating point."""
+
+    window = None
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def leap(self, batch: Batch) -> Leap:
+        tokens = batch.decode_seqs + batch.prefill_tokens
+        context = batch.kv_tokens + batch.prefill_context_tokens
+        return Leap(
+            self.scale * (BASE + PER_TOKEN * tokens + PER_CONTEXT * context),
+            self.scale * PER_CONTEXT * batch.decode_seqs,
+        )
+
+
+class Windowed(Affine):
+    """Reads only the last tokens of each context."""
+
+    window = 24
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(BASE + PER_CONTEXT * batch.windowed_kv_tokens, PER_CONTEXT * batch.windowed_growing_seqs)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
+    """A few dozen requests, many at equal dyadic times, with shared prefixes, and limits tight enough to preempt."""
+    block_size = draw(st.sampled_from([1, 4, 16]))
+    blocks = draw(st.integers(3, 40))
+    hash_block_tokens = block_size * draw(st.sampled_from([1, 2]))
+    requests = []
+    clock = 0.0
+    for index in range(draw(st.integers(1, 24))):
+        clock += draw(st.sampled_from([0, 0, 1, 3, 17, 64, 400])) / 64
+        prompt = draw(st.integers(1, 90))
+        chain = draw(st.lists(st.integers(0, 2), max_size=6))
+        hashes = tuple(hash(tuple(chain[: n + 1])) for n in range(len(chain)))
+        requests.append(
+            {
+                "index": index, "arrived_s": clock, "prompt_tokens": prompt, "output_tokens": draw(st.integers(1, 60)),
+                "priority": draw(st.integers(0, 2)), "block_hashes": hashes, "hash_block_tokens": hash_block_tokens,
+            }
+        )  # fmt: skip
+    seats = draw(st.integers(1, 12))
+    limits = {
+        "num_gpu_blocks": blocks, "block_size": block_size, "max_num_seqs": seats,
+        "max_num_batched_tokens": seats + draw(st.integers(0, 60)), "max_model_len": draw(st.sampled_from([80, 1000])),
+        "enable_prefix_caching": draw(st.booleans()), "scheduling": draw(st.sampled_from(["fcfs", "priority"])),
+    }  # fmt: skip
+    return requests, limits

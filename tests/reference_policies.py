@@ -1,0 +1,101 @@
+"""The other batching policies, one step at a time and one block at a time, as changes to the reference engine."""
+
+from reference_engine import ReferenceEngine, Tracked
+
+from sim.records import Batch
+
+
+class _Whole(ReferenceEngine):
+    """Prompts joined whole where the policy does not cut them."""
+
+    def __init__(self, *args, chunked_prefill=True, watermark=0.0, **limits):
+        super().__init__(*args, **limits)
+        self.chunked = chunked_prefill
+        self.kept_free = int(watermark * self.usable)
+
+    def _chunk(self, left: int, budget: int, scheduled: dict[Tracked, int]) -> int:
+        if left <= budget:
+            return left
+        if self.chunked:
+            return budget
+        alone = not any(not one.decoding for one in scheduled)
+        return left if left > self.budget and alone else 0
+
+
+class PrefillFirst(_Whole):
+    def _schedule(self) -> dict[Tracked, int]:
+        scheduled: dict[Tracked, int] = {}
+        budget = self.budget
+        for one in self.running:
+            if not one.decoding:
+                new = min(one.tokens - one.computed, budget)
+                assert self._allocate(one, new)
+                scheduled[one] = new
+                budget -= new
+        self._admit(scheduled, budget)
+        if not scheduled:
+            self._serve_running(scheduled, self.budget)
+        return scheduled
+
+    def _blocks_to_join(self, one: Tracked) -> int:
+        return super()._blocks_to_join(one) + (self.kept_free if self.running else 0)
+
+
+class Reserve(_Whole):
+    def _blocks_to_join(self, one: Tracked) -> int:
+        return -(-(one.request.prompt_tokens + one.request.output_tokens - 1) // self.size)
+
+    def _allocate(self, one: Tracked, new: int) -> bool:
+        # the first allocation takes the blocks of the whole request, the later ones find them there
+        later = one.request.prompt_tokens + one.request.output_tokens - 1 - one.computed - new
+        one.computed += later
+        assert super()._allocate(one, new)
+        one.computed -= later
+        return True
+
+
+class Static(ReferenceEngine):
+    def __init__(self, *args, **limits):
+        super().__init__(*args, **limits)
+        self.batch: list[Tracked] = []
+
+    def _schedule(self) -> dict[Tracked, int]:
+        if not self.batch:
+            self._gather()
+        scheduled: dict[Tracked, int] = {}
+        budget = self.budget
+        for one in self.batch:
+            if not one.decoding and budget:
+                scheduled[one] = min(one.tokens - one.computed, budget)
+                budget -= scheduled[one]
+        return scheduled or {one: 1 for one in self.batch}
+
+    def _gather(self) -> None:
+        while self.waiting and len(self.batch) < self.seats:
+            one = min(self.waiting, key=lambda t: t.key) if self.priority else self.waiting[0]
+            together = [t.request for t in (*self.batch, one)]
+            longest = max(request.output_tokens for request in together)
+            if sum(-(-(r.prompt_tokens + longest - 1) // self.size) for r in together) > self.usable:
+                break
+            self.waiting.remove(one)
+            self.batch.append(one)
+            self.running.append(one)
+
+    def _batch(self, scheduled: dict[Tracked, int]) -> Batch:
+        batch = super()._batch(scheduled)
+        done = sum(one.made == one.request.output_tokens and one.computed + 1 == one.tokens for one in scheduled)
+        batch.sampled_seqs -= done
+        return batch
+
+    def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
+        for one, new in scheduled.items():
+            one.computed += new
+            if one.computed >= one.tokens and one.made < one.request.output_tokens:
+                one.made += 1
+                one.decoding = True
+                if one.made == 1:
+                    one.first_token_s = now
+                if one.made == one.request.output_tokens:
+                    one.finished_s = now
+        if all(one.finished_s == one.finished_s for one in self.batch):
+            self.batch, self.running = [], []

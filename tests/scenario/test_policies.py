@@ -1,0 +1,94 @@
+"""Which scheduler a pool gets: its own, or its engine's, with the engine's limits for what is left open."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.fleet.pool import SCHEDULES, rank_limits
+from sim.scenario.errors import ScenarioErrors
+from sim.scenario.load import load
+from sim.scenario.plan import CasePlan
+from sim.scenario.resolve import resolve
+from sim.scenario.sweep import cases
+from sim.yamlio import dump
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def plan_of(folder: Path, catalog: Catalog, **pool: Any) -> CasePlan:
+    fixed = {"distribution": "fixed", "value": 100}
+    data = {
+        "model": "llama3-8b",
+        "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": {"prompt": fixed, "output": fixed}},
+        "horizon_s": 60,
+        "fleets": [{"name": "f", "pools": [{"gpu": "rtx-4090", **pool}]}],
+    }
+    (folder / "s.yaml").write_text(dump(data))
+    scenario = load(folder / "s.yaml", catalog=catalog)
+    return resolve(scenario, cases(scenario)[0], catalog)
+
+
+def test_every_policy_has_a_schedule_and_every_engine_a_policy(catalog: Catalog) -> None:
+    assert set(SCHEDULES) == set(POLICIES)
+    assert {catalog.engine(name).batching for name in catalog.ids("engines")} <= set(POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("engine", "policy"),
+    [
+        ("vllm-0.6", PrefillFirst), ("vllm-0.10", Vllm), ("vllm-0.11", Vllm), ("sglang-0.5", PrefillFirst),
+        ("tensorrt-llm-0.14", Reserve), ("tensorrt-llm-1.0", Reserve), ("llama.cpp", Slots), ("ollama", Slots),
+    ],
+)  # fmt: skip
+def test_a_pool_runs_on_its_engines_policy(tmp_path: Path, catalog: Catalog, engine: str, policy: type) -> None:
+    for batching in ({}, {"batching": {"max_num_seqs": 3}}):
+        [pool] = plan_of(tmp_path, catalog, engine=engine, **batching).pools
+        assert isinstance(pool.batching, policy)
+        limits = rank_limits(pool)
+        assert limits.max_num_seqs == (3 if batching else limits.max_num_seqs)
+    named = plan_of(tmp_path, catalog, engine=engine, batching={"policy": "vllm", "max_num_seqs": 3})
+    assert isinstance(named.pools[0].batching, Vllm)
+
+
+def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> None:
+    def limits(**pool: Any) -> tuple[int, bool]:
+        found = rank_limits(plan_of(tmp_path, catalog, **pool).pools[0])
+        return found.max_num_batched_tokens, found.chunked_prefill
+
+    assert limits(engine="sglang-0.5") == (2048, True)
+    assert limits(engine="sglang-0.5", gpu="h100-80gb-sxm") == (8192, True)
+    assert limits(engine="vllm-0.6") == (8192, False)
+    assert limits(engine="vllm-0.6", max_model_len=1000) == (2048, False)
+    assert limits(engine="tensorrt-llm-0.14")[1] is False
+    assert limits(engine="tensorrt-llm-1.0")[1] is True
+
+
+def test_slots_are_reserved_or_the_engine_does_not_start(tmp_path: Path, catalog: Catalog) -> None:
+    four = plan_of(tmp_path, catalog, engine="ollama").pools[0]
+    assert (four.batching.max_num_seqs, four.batching.max_model_len, four.batching.num_gpu_blocks) == (4, 2048, 5)
+    assert rank_limits(four).block_size == 2048
+    left_out = plan_of(tmp_path, catalog, engine="ollama", max_model_len=8192, model="qwen2-72b-instruct",
+                       quantization="gguf-q4_0", pipeline_parallel_size=2)  # fmt: skip
+    assert (left_out.infeasible, left_out.pools[0].batching.max_num_seqs) == ("", 1)
+    asked = plan_of(tmp_path, catalog, engine="ollama", batching={"max_num_seqs": 40, "max_model_len": 8192})
+    assert "40 slots of 8192 tokens asked for, the memory holds" in asked.infeasible
+
+
+def test_a_limit_that_the_engine_does_not_know_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+    with pytest.raises(ScenarioErrors, match=r"enable_prefix_caching: is nothing that ollama knows"):
+        plan_of(tmp_path, catalog, engine="ollama", batching={"enable_prefix_caching": True})
+
+
+def test_another_kernel_changes_the_step_time(tmp_path: Path, catalog: Catalog) -> None:
+    usual, old = (
+        plan_of(tmp_path, catalog, quantization="gptq-int4", **kernel).pools[0].steptime
+        for kernel in ({}, {"kernel": "gptq-2024"})
+    )
+    assert usual.inputs.kernel.id == "marlin"  # type: ignore[attr-defined]
+    assert old.inputs.kernel.id == "gptq-2024"  # type: ignore[attr-defined]
