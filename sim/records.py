@@ -81,14 +81,14 @@ class Batch:
 class Leap:
     """How long the next steps of an unchanging decode batch take.
 
-    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `compute_s` is the time per step that the
-    arithmetic alone would keep the tensor cores busy at their peak (it drives power), at most the step itself.
+    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `load` says how hard the GPUs work
+    meanwhile, from 0 at idle power to 1 at the power limit.
     """
 
     first_s: float
     growth_s: float = 0.0
     valid_steps: float = inf
-    compute_s: float = 0.0
+    load: float = 1.0
 
 
 @dataclass(slots=True)
@@ -98,7 +98,8 @@ class Meters:
     busy_s: float = 0.0
     prefill_s: float = 0.0
     recompute_s: float = 0.0
-    compute_s: float = 0.0
+    load_s: float = 0.0
+    """Integral of `Leap.load` over busy time; it drives power."""
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
     prompt_tokens: int = 0

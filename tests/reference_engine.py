@@ -218,16 +218,19 @@ class ReferenceEngine:
     def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
         for one, new in scheduled.items():
             one.computed += new
-            if one.computed < one.tokens:
-                continue
-            one.made += 1
-            one.decoding = True
-            if one.made == 1:
-                one.first_token_s = now
-            if one.made == one.request.output_tokens:
-                one.finished_s = now
+            if one.computed >= one.tokens and self._makes_token(one, now):
                 self.running.remove(one)
                 self._release(one)
+
+    @staticmethod
+    def _makes_token(one: Tracked, now: float) -> bool:
+        one.made += 1
+        one.decoding = True
+        if one.made == 1:
+            one.first_token_s = now
+        if one.made == one.request.output_tokens:
+            one.finished_s = now
+        return one.made == one.request.output_tokens
 
 
 def drain(engine, requests: list[Request]) -> None:

@@ -68,7 +68,7 @@ class Static(ReferenceEngine):
             if not one.decoding and budget:
                 scheduled[one] = min(one.tokens - one.computed, budget)
                 budget -= scheduled[one]
-        return scheduled or {one: 1 for one in self.batch}
+        return scheduled or dict.fromkeys(self.batch, 1)
 
     def _gather(self) -> None:
         while self.waiting and len(self.batch) < self.seats:
@@ -91,11 +91,6 @@ class Static(ReferenceEngine):
         for one, new in scheduled.items():
             one.computed += new
             if one.computed >= one.tokens and one.made < one.request.output_tokens:
-                one.made += 1
-                one.decoding = True
-                if one.made == 1:
-                    one.first_token_s = now
-                if one.made == one.request.output_tokens:
-                    one.finished_s = now
+                self._makes_token(one, now)
         if all(one.finished_s == one.finished_s for one in self.batch):
             self.batch, self.running = [], []

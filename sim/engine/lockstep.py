@@ -67,16 +67,19 @@ class LockstepEngine:
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
-        self._book(self._meters, self._end_s - self._start_s, self._steps, self._steps)
+        self._book(self._meters, self._end_s - self._start_s, self._steps)
         finished = [s.request for rank, _ in self._stepping for s in rank.commit(self._steps, self._end_s)]
         self._steps = 0
         return finished
 
-    def _book(self, meters: Meters, duration_s: float, steps: int, compute_steps: float) -> None:
-        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it."""
+    def _book(self, meters: Meters, duration_s: float, steps: int) -> None:
+        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it.
+
+        A rank works as hard as it would alone, for the part of the step that it would take alone.
+        """
         for rank, leap in self._stepping:
-            compute_s = leap.compute_s * compute_steps / len(self._ranks)
-            book(meters, rank, duration_s / len(self._stepping), compute_s, steps)
+            load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
+            book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), steps)
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`; `sequence_s` is of the mean working rank."""
@@ -86,7 +89,7 @@ class LockstepEngine:
         elapsed_s = now - self._start_s
         if self._steps and elapsed_s > 0:
             whole = steps_within(self._leap, elapsed_s, self._steps)
-            self._book(totals, elapsed_s, whole, self._steps * elapsed_s / (self._end_s - self._start_s))
+            self._book(totals, elapsed_s, whole)
         return totals
 
     def waiting(self) -> int:
@@ -101,4 +104,4 @@ def slowest(leaps: list[Leap]) -> Leap:
     for leap in leaps:
         if leap.growth_s > lead.growth_s:
             valid_steps = min(valid_steps, 1 + (lead.first_s - leap.first_s) // (leap.growth_s - lead.growth_s))
-    return Leap(lead.first_s, lead.growth_s, valid_steps, lead.compute_s)
+    return Leap(lead.first_s, lead.growth_s, valid_steps, lead.load)

@@ -4,8 +4,8 @@ from sim.engine.schedule import Schedule
 from sim.records import Leap, Meters
 
 
-def book(meters: Meters, rank: Schedule, duration_s: float, compute_s: float, steps: int) -> None:
-    """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
+def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps: int) -> None:
+    """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
 
     The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration
     and no whole step: its time counts, its tokens do not yet.
@@ -13,7 +13,7 @@ def book(meters: Meters, rank: Schedule, duration_s: float, compute_s: float, st
     batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
     meters.busy_s += duration_s
-    meters.compute_s += compute_s
+    meters.load_s += load_s
     meters.steps += steps
     meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
     meters.output_tokens += batch.sampled_seqs * steps

@@ -23,11 +23,11 @@ from sim.records import Meters, Request
 class Lane:
     """One batch and its flight through the stages."""
 
-    __slots__ = ("compute_s", "end_s", "entered_s", "rank", "stage_s")
+    __slots__ = ("end_s", "entered_s", "load", "rank", "stage_s")
 
     def __init__(self, rank: Schedule) -> None:
         self.rank = rank
-        self.entered_s = self.stage_s = self.compute_s = 0.0
+        self.entered_s = self.stage_s = self.load = 0.0
         self.end_s = inf
         """When it leaves the last stage; inf while it is not in flight."""
 
@@ -86,7 +86,7 @@ class PipelineEngine:
         if not steps:
             return
         leap = self._steptime.leap(rank.batch)
-        lane.stage_s, lane.compute_s = leap.first_s, leap.compute_s
+        lane.stage_s, lane.load = leap.first_s, leap.load
         free_s = self._stage_free_s
         left_s = lane.entered_s = max(now, free_s[0])
         for stage, stage_free_s in enumerate(free_s):
@@ -97,7 +97,7 @@ class PipelineEngine:
     def advance(self) -> list[Request]:
         """See `Engine.advance`: the batch that leaves the pipeline first."""
         lane = min(self._lanes, key=lambda lane: lane.end_s)
-        book(self._meters, lane.rank, lane.stage_s, lane.compute_s, 1)
+        book(self._meters, lane.rank, lane.stage_s, lane.load * lane.stage_s, 1)
         end_s, lane.end_s = lane.end_s, inf
         return [sequence.request for sequence in lane.rank.commit(1, end_s)]
 
@@ -108,8 +108,8 @@ class PipelineEngine:
         totals.kv_peak_blocks = self._pool.peak
         for lane in self._lanes:
             if lane.end_s < inf:
-                flown = lane.flown(now)
-                book(totals, lane.rank, lane.stage_s * flown, lane.compute_s * flown, 0)
+                flown_s = lane.stage_s * lane.flown(now)
+                book(totals, lane.rank, flown_s, lane.load * flown_s, 0)
         return totals
 
     def waiting(self) -> int:

@@ -47,7 +47,9 @@ class PrefillFirstRank(Rank):
     def _decode(self) -> int:
         """A step without prompts; how many like it may follow."""
         skipped = self._serve_running()
-        self._fill_decodes(skipped)
+        self._fill_decodes()
+        if skipped:
+            self._drop_skipped(skipped)
         self._fill_chunks()
         if self._preempted_in_step:
             self.blocked_by = "kv"

@@ -55,7 +55,9 @@ class Rank(Schedule):
             self.blocked_by = "kv"
         elif self.waiting:
             self._admit(budget, now)
-        self._fill_decodes(skipped)
+        self._fill_decodes()
+        if skipped:
+            self._drop_skipped(skipped)
         self._fill_chunks()
         if self._chunks:
             return 1
@@ -153,11 +155,6 @@ class Rank(Schedule):
         del self.running[sequence]
         self.waiting.put_back(sequence)
 
-    def _fill_decodes(self, skipped: int = 0) -> None:
-        super()._fill_decodes()
-        if skipped:
-            self._drop_skipped(skipped)
-
     def _drop_skipped(self, skipped: int) -> None:
         """Takes the sequences that stand still out of the sums of `batch`; they are the last to decode."""
         batch = self.batch
@@ -176,10 +173,8 @@ class Rank(Schedule):
         # the first step has its blocks already
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
-    def _end_decodes(self, steps: int, finished: list[Sequence]) -> None:
-        if steps > 1:
-            self.pool.take(self._phases.blocks_of(self._step + 1, steps - 1))
-        super()._end_decodes(steps, finished)
+    def _blocks_of_leap(self, steps: int) -> int:
+        return self._phases.blocks_of(self._step + 1, steps - 1)
 
     def _held(self, sequence: Sequence) -> int:
         return -(-(sequence.base + self._step) // self.pool.block_size)

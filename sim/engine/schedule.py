@@ -156,6 +156,7 @@ class Schedule(ABC):
     def _fill_chunks(self) -> None:
         """Writes the prompt chunks into `batch`, after the decodes."""
         batch = self.batch
+        batch.prefill_seqs = len(self._chunks)
         tokens = context = pairs = 0
         for sequence, chunk in self._chunks:
             computed = sequence.computed
@@ -166,7 +167,6 @@ class Schedule(ABC):
             prompt_tokens = sequence.request.prompt_tokens
             first_time = min(prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
             self.recomputed_in_step += chunk - max(0, first_time)
-        batch.prefill_seqs = len(self._chunks)
         batch.prefill_tokens = tokens
         batch.prefill_context_tokens = context
         batch.prefill_attention_pairs = pairs
@@ -180,7 +180,12 @@ class Schedule(ABC):
         """Takes *steps* steps, the last of which ends at *end_s*; the sequences that finish, in admission order."""
         finished: list[Sequence] = []
         if not self._decodes_wait:
-            self._end_decodes(steps, finished)
+            if steps > 1:
+                self.pool.take(self._blocks_of_leap(steps))
+            self._step = step = self._step + steps
+            finishing = self._finishing
+            while finishing and finishing[0][0] <= step:
+                finished.append(heappop(finishing)[2])
         for sequence, chunk in self._chunks:
             sequence.computed += chunk
             if sequence.computed == sequence.tokens:
@@ -191,11 +196,9 @@ class Schedule(ABC):
             self._leave(sequence)
         return finished
 
-    def _end_decodes(self, steps: int, finished: list[Sequence]) -> None:
-        self._step += steps
-        step, finishing = self._step, self._finishing
-        while finishing and finishing[0][0] <= step:
-            finished.append(heappop(finishing)[2])
+    def _blocks_of_leap(self, steps: int) -> int:
+        """KV blocks that steps 2 .. *steps* of a leap need: none where they are held from the start."""
+        return 0
 
     def _leave(self, sequence: Sequence) -> None:
         """*sequence* has its last token: seat and blocks are free again."""

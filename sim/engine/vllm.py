@@ -75,7 +75,8 @@ class VllmEngine:
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
         steps = self._steps
-        book(self._meters, self._rank, self._end_s - self._start_s, self._leap.compute_s * steps, steps)
+        duration_s = self._end_s - self._start_s
+        book(self._meters, self._rank, duration_s, self._leap.load * duration_s, steps)
         self._steps = 0
         return [sequence.request for sequence in self._rank.commit(steps, self._end_s)]
 
@@ -86,8 +87,8 @@ class VllmEngine:
         totals.kv_peak_blocks = self._pool.peak
         elapsed_s = now - self._start_s
         if self._steps and elapsed_s > 0:
-            compute_s = self._leap.compute_s * self._steps * elapsed_s / (self._end_s - self._start_s)
-            book(totals, self._rank, elapsed_s, compute_s, steps_within(self._leap, elapsed_s, self._steps))
+            load_s = self._leap.load * elapsed_s
+            book(totals, self._rank, elapsed_s, load_s, steps_within(self._leap, elapsed_s, self._steps))
         return totals
 
     def waiting(self) -> int:

@@ -80,7 +80,7 @@ def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Mete
     """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
     share = gpus_per_engine(pool) / pool.gpus_per_replica
     duration_s = interval.end_s - interval.start_s
-    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.busy_s, used.compute_s)
+    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
     interval.peak_w = share * power.peak_w
 

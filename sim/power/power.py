@@ -1,11 +1,18 @@
 """Power of GPUs and servers, linear in what a replica's meters count.
 
-A GPU draws `idle_w` with weights loaded and no work. While busy it draws `memory_bound_w`, and more the longer its
-tensor cores are at work: `compute_bound_w` at their dense peak. Energy is therefore linear in duration, busy time and
-compute time, and that of a sum of intervals is the sum of theirs.
+A step that takes so many operations and bytes a second draws, with energies per operation and per byte,
+
+    z = (per_flop * FLOP/s + per_byte * (1 + growth * log2(tokens)) * byte/s) / (power limit)
+    load = z / sqrt(1 + z^2)                     power = idle + load * (power limit - idle)
+
+The more tokens of a step share what is read, the more work follows each byte through caches and cores. Well below the
+limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
+worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
+loaded time, and that of a sum of intervals is the sum of theirs.
 """
 
 from dataclasses import dataclass
+from math import log2, sqrt
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -32,38 +39,64 @@ class Power(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class LoadLaw:
+    """How hard steps work a GPU, from 0 at idle power to 1 at its limit."""
+
+    compute: float
+    """Power over the limit of the tensor cores at their dense peak at 16 bit."""
+    memory: float
+    """Of the memory, read all the time for a single token."""
+    growth: float
+    """What each doubling of the tokens adds to it."""
+
+    @classmethod
+    def of(cls, gpu: Gpu, coefficients: PowerCoefficients) -> "LoadLaw | None":
+        """From the datasheet's rates; None where the power limit is unknown."""
+        if gpu.tdp_w is None:
+            return None
+        family = coefficients.family(gpu)
+        over_limit = (family.factor.value if family else 1.0) / gpu.tdp_w.value
+        return cls(
+            coefficients.per_flop_j.value * gpu.fp16_flops.value * over_limit,
+            coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * over_limit,
+            coefficients.per_byte_growth.value,
+        )
+
+    def __call__(self, compute_share: float, memory_share: float, tokens: int) -> float:
+        """Load of a step of so many *tokens*.
+
+        Its shares of time are those at the dense peak, in whatever arithmetic, and of reading memory.
+        """
+        z = self.compute * compute_share + self.memory * memory_share * (1 + self.growth * log2(tokens))
+        return z / sqrt(1 + z * z)
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPower:
     """Power of one GPU [W]."""
 
     idle_w: float
-    memory_bound_w: float
-    compute_bound_w: float
+    """With weights loaded and no work."""
+    limit_w: float
 
     @classmethod
     def of(cls, gpu: Gpu, coefficients: PowerCoefficients) -> "GpuPower | None":
-        """From the datasheet's power limit and measured shares of it; None where the limit is unknown."""
+        """From the datasheet's power limit; None where it is unknown."""
         if gpu.tdp_w is None:
             return None
-        tdp_w, shares = gpu.tdp_w.value, coefficients.shares(gpu)
         if gpu.loaded_idle_w is not None:
-            idle_w = gpu.loaded_idle_w.value
-        else:
-            unloaded_w = gpu.idle_w.value if gpu.idle_w else 0.0
-            idle_w = max(unloaded_w, coefficients.loaded_idle.value * tdp_w)
-        return cls(idle_w, shares.memory_bound.value * tdp_w, shares.compute_bound.value * tdp_w)
+            return cls(gpu.loaded_idle_w.value, gpu.tdp_w.value)
+        unloaded_w = gpu.idle_w.value if gpu.idle_w else 0.0
+        return cls(max(unloaded_w, coefficients.loaded_idle.value * gpu.tdp_w.value), gpu.tdp_w.value)
 
     @classmethod
     def nameplate(cls, gpu: Gpu) -> "GpuPower | None":
         """The power limit all the time; None where it is unknown."""
-        return None if gpu.tdp_w is None else cls(gpu.tdp_w.value, gpu.tdp_w.value, gpu.tdp_w.value)
+        return None if gpu.tdp_w is None else cls(gpu.tdp_w.value, gpu.tdp_w.value)
 
-    def energy_j(self, duration_s: float, busy_s: float, compute_s: float) -> float:
-        """Energy over *duration_s*, of which *busy_s* at work, of which *compute_s* at the tensor cores' peak [J]."""
-        return (
-            self.idle_w * (duration_s - busy_s)
-            + self.memory_bound_w * busy_s
-            + (self.compute_bound_w - self.memory_bound_w) * compute_s
-        )
+    def energy_j(self, duration_s: float, load_s: float) -> float:
+        """Energy over *duration_s* with *load_s*, the integral of load over it [J]."""
+        return self.idle_w * duration_s + (self.limit_w - self.idle_w) * load_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +116,11 @@ class PoolPower:
         """The most that the replica draws at the wall [W]."""
         if self.nameplate_w is not None:
             return self.nameplate_w
-        return (self.gpus_per_replica * self.gpu.compute_bound_w + self.base_w) / self.psu_efficiency
+        return (self.gpus_per_replica * self.gpu.limit_w + self.base_w) / self.psu_efficiency
 
-    def gpu_energy_j(self, duration_s: float, busy_s: float, compute_s: float) -> float:
-        """Energy of the replica's GPUs, from the replica's busy and compute time (of one GPU, all alike) [J]."""
-        return self.gpus_per_replica * self.gpu.energy_j(duration_s, busy_s, compute_s)
+    def gpu_energy_j(self, duration_s: float, load_s: float) -> float:
+        """Energy of the replica's GPUs, from the replica's loaded time (of one GPU, all alike) [J]."""
+        return self.gpus_per_replica * self.gpu.energy_j(duration_s, load_s)
 
     def server_energy_j(self, duration_s: float, gpu_energy_j: float) -> float:
         """Energy at the wall: GPUs, base load and loss of the power supply [J]."""

@@ -13,6 +13,7 @@ Plans = Sequence[Mapping[str, Any]]
 """As sim.scenario.describe makes them, one per fleet or more."""
 
 BATCHING_ROWS = {
+    "policy": "scheduler",
     "max_num_seqs": "seats (max_num_seqs)",
     "max_num_batched_tokens": "token budget of a step (max_num_batched_tokens)",
     "gpu_memory_utilization": "share of memory for the engine",

@@ -14,7 +14,7 @@ from sim.catalog.model import Model
 from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalog.server import Server
 from sim.memory import Layout
-from sim.power import Power, PowerCoefficients, load_power_coefficients
+from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.calibration import load_calibration
 from sim.scenario.schema import Fleet, Pool, Scenario, nearest
 from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
@@ -160,6 +160,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         enable_expert_parallel=pool.layout.enable_expert_parallel,
         serial_stages=isinstance(pool.batching, Slots),
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
+        load=LoadLaw.of(pool.gpu, power_coefficients(catalog)),
     )
 
 

@@ -141,8 +141,11 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     if pool.gpu is None or pool.gpu.tdp_w is None:
         return
     coefficients = power_coefficients(catalog)
-    shares = coefficients.shares(pool.gpu)
-    yield Fact(f"{prefix}.memory_bound", shares.memory_bound)
-    yield Fact(f"{prefix}.compute_bound", shares.compute_bound)
+    yield Fact(f"{prefix}.per_flop_j", coefficients.per_flop_j)
+    yield Fact(f"{prefix}.per_byte_j", coefficients.per_byte_j)
+    yield Fact(f"{prefix}.per_byte_growth", coefficients.per_byte_growth)
+    family = coefficients.family(pool.gpu)
+    if family is not None:
+        yield Fact(f"{prefix}.factor", family.factor)
     if pool.gpu.loaded_idle_w is None:
         yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle)

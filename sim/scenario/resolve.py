@@ -236,7 +236,7 @@ def _costs(
 
 
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
-    idle_w = plan.power.server_energy_j(1.0, plan.power.gpu_energy_j(1.0, 0.0, 0.0)) if plan.power else 0.0
+    idle_w = plan.power.server_energy_j(1.0, plan.power.gpu_energy_j(1.0, 0.0)) if plan.power else 0.0
     return PoolFacts(
         plan.name,
         plan.gpu,

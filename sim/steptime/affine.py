@@ -11,8 +11,8 @@ from sim.spec import NonNegative, Spec
 class Affine(Spec):
     """step = base + per_token * new tokens + per_context_token * tokens computed before the step [s].
 
-    It needs no model and no GPU, and it is exactly affine: a leap never ends on its account. What part of it is
-    arithmetic is unknown, so none is (`compute_s` is zero).
+    It needs no model and no GPU, and it is exactly affine: a leap never ends on its account. How hard the
+    GPUs work is unknown: busy ones draw their power limit.
     """
 
     model: Literal["affine"]

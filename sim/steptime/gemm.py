@@ -22,18 +22,24 @@ ACTIVATION_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of one or more matrix products: by cause, and the arithmetic alone at the GPU's dense peak."""
+    """Seconds of matrix products: by cause, of the arithmetic alone at the dense peak, of the memory traffic alone."""
 
     compute_s: float = 0.0
     memory_s: float = 0.0
     peak_s: float = 0.0
+    stream_s: float = 0.0
 
     def __add__(self, other: "Times") -> "Times":
-        return Times(self.compute_s + other.compute_s, self.memory_s + other.memory_s, self.peak_s + other.peak_s)
+        return Times(
+            self.compute_s + other.compute_s,
+            self.memory_s + other.memory_s,
+            self.peak_s + other.peak_s,
+            self.stream_s + other.stream_s,
+        )
 
     def scaled(self, factor: float) -> "Times":
         """All parts times *factor*."""
-        return Times(self.compute_s * factor, self.memory_s * factor, self.peak_s * factor)
+        return Times(self.compute_s * factor, self.memory_s * factor, self.peak_s * factor, self.stream_s * factor)
 
 
 def together(compute_s: float, memory_s: float, exponent: float) -> float:
@@ -72,6 +78,7 @@ class Product:
             self.count * total_s * compute_share,
             self.count * total_s * (1 - compute_share),
             self.count * self.peak_s_per_token * tokens_here,
+            self.count * memory_s,
         )
 
 

@@ -1,5 +1,6 @@
 """What the roofline is built from, and the rates that follow from it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.catalog.engine import Engine, Overheads
@@ -35,6 +36,9 @@ class RooflineInputs:
     kv_bytes_per_element: float = 2.0
     serial_stages: bool = False
     """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
+    load: Callable[[float, float, int], float] | None = None
+    """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
+    of reading memory, and its tokens; None: busy GPUs draw their limit."""
 
     @property
     def blackwell(self) -> bool:

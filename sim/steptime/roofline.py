@@ -61,6 +61,7 @@ class Step:
 
     total_s: float
     peak_s: float
+    stream_s: float
     compute_s: float
     memory_s: float
     link_s: float
@@ -70,7 +71,15 @@ class Step:
     def of(cls, products: Times, link_s: float, overhead_s: float) -> "Step":
         """All parts with their total."""
         total_s = products.compute_s + products.memory_s + link_s + overhead_s
-        return cls(total_s, products.peak_s, products.compute_s, products.memory_s, link_s, overhead_s)
+        return cls(
+            total_s,
+            products.peak_s,
+            products.stream_s,
+            products.compute_s,
+            products.memory_s,
+            link_s,
+            overhead_s,
+        )
 
 
 class RooflineStepTime:
@@ -80,6 +89,7 @@ class RooflineStepTime:
         self.spec, self.inputs = spec, inputs
         self.values = used_values(inputs)
         self.window: int | None = inputs.model.sliding_window if inputs.model.sliding_window_layers else None
+        self._load = inputs.load
         self._overheads = known_overheads(inputs.engine)
         self._products, self._head = _products(inputs)
         self._allreduce, self._expert_allreduce, self._send = _links(inputs)
@@ -108,16 +118,20 @@ class RooflineStepTime:
         head = self._by_samples.get(batch.sampled_seqs) or self._sampling(batch.sampled_seqs)
         first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
+        stream_s = step.stream_s + head.stream_s + self._read_s * batch.kv_tokens
         growth_s = self._decode_s * batch.decode_seqs
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
             peak_s += self._window_decode_peak_s * batch.windowed_kv_tokens
+            stream_s += self._window_read_s * batch.windowed_kv_tokens
             growth_s += self._window_decode_s * batch.windowed_growing_seqs
         if batch.prefill_tokens:
             read_s, pairs_s = self._prefill(batch)
             first_s += read_s + pairs_s
             peak_s += pairs_s * self._peak_per_pair
-        return Leap(first_s, growth_s, inf, min(peak_s, first_s))
+            stream_s += read_s
+        load = self._load(peak_s / first_s, stream_s / first_s, tokens) if self._load else 1.0
+        return Leap(first_s, growth_s, inf, load)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""

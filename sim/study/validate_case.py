@@ -35,7 +35,7 @@ class BenchCase:
     data: dict[str, Any]
     """The scenario as its file would say it."""
     run_requests: int
-    """Of the measured run, as far as known or usual."""
+    """Of the measured run, as far as known or usual; 0 where its requests are replayed, all of them."""
     simulated_requests: int
     """At most `run_requests`."""
     notes: tuple[str, ...] = ()
@@ -70,12 +70,13 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     if known != row:
         notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
         row = known
-    wanted = _run_requests(row, setup)
+    wanted = 0 if row.replay else _run_requests(row, setup)
     count = min(wanted, _most_requests(row))
     lengths = _lengths(row, setup)
-    workload: dict[str, Any] = {"arrivals": _arrivals(row, count), "lengths": lengths}
     if row.replay:
-        workload = {"trace": {"path": row.replay, "format": "csv"}}
+        workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
+    else:
+        workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
     data: dict[str, Any] = {
         "name": row.id,
         "model": names.model.id,

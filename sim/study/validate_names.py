@@ -10,6 +10,7 @@ from sim.catalog.engine import Engine
 from sim.catalog.gpu import Gpu
 from sim.catalog.model import Model
 from sim.catalog.quantization import KvCacheDtype
+from sim.study.validate_aliases import model_of
 
 Version = tuple[int, ...]
 
@@ -68,7 +69,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except UnknownId:
         missing.append(f"unknown gpu {row.gpu!r}")
     try:
-        model = catalog.model(row.model)
+        model = model_of(row.model, catalog)
     except UnknownId:
         missing.append(f"unknown model {row.model!r}")
     try:

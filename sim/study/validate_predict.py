@@ -36,6 +36,8 @@ SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
 STEADY = (0.2, 0.8)
 """Steady rates are taken between these shares of finished requests."""
 OPEN_LOADS = ("poisson", "constant")
+LEAST_ANSWER_S = 1e-9
+"""An answer of one token comes at once."""
 REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
@@ -223,11 +225,15 @@ class Run:
 
     def _steady_per_s(self) -> float:
         finished_s = np.sort(self.finished_s)
-        first, last = (int(share * (self.answered - 1)) for share in STEADY)
-        span_s = float(finished_s[last] - finished_s[first])
-        if span_s <= 0:
+        first_s, last_s = (float(finished_s[int(share * (self.answered - 1))]) for share in STEADY)
+        if last_s <= first_s:
             return self.answered / float(finished_s[-1] - self.arrived_s.min())
-        return (last - first) / span_s
+        return (self._done_by(last_s) - self._done_by(first_s)) / (last_s - first_s)
+
+    def _done_by(self, at_s: float) -> float:
+        """Requests answered by then, unfinished ones by the share of their answer: equal lengths finish in clumps."""
+        answering_s = np.maximum(self.finished_s - self.first_token_s, LEAST_ANSWER_S)
+        return float(np.clip((at_s - self.finished_s) / answering_s + 1.0, 0.0, 1.0).sum())
 
 
 def _times(name: str, values_s: Floats) -> dict[str, float]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sim.catalog.gpu import Gpu
 from sim.catalog.server import Server
 from sim.catalog.value import Value
-from sim.power import GpuPower, PoolPower, Power, load_power_coefficients, pool_power
+from sim.power import GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -37,20 +37,33 @@ def server(max_power_w=None):
     )
 
 
+@given(idle=st.floats(10, 100), more=st.floats(0, 300), duration_s=st.floats(1, 1e5), busy=FRACTIONS, load=FRACTIONS)
+def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy, load):
+    gpu = GpuPower(idle, idle + more)
+    energy_j = gpu.energy_j(duration_s, busy * load * duration_s)
+    assert energy_j == pytest.approx(((1 - busy * load) * idle + busy * load * gpu.limit_w) * duration_s)
+    assert idle <= energy_j / duration_s * (1 + 1e-12)
+    assert energy_j / duration_s <= gpu.limit_w * (1 + 1e-12)
+
+
 @given(
-    idle=st.floats(10, 100), more=st.floats(0, 300), most=st.floats(0, 300),
-    duration_s=st.floats(1, 1e5), busy=FRACTIONS, compute=FRACTIONS,
+    name=st.sampled_from(GPU_IDS), compute=FRACTIONS, memory=FRACTIONS, more=FRACTIONS,
+    tokens=st.integers(1, 10**5), further=st.integers(0, 10**5),
 )  # fmt: skip
-def test_energy_is_power_times_time(idle, more, most, duration_s, busy, compute):
-    gpu = GpuPower(idle, idle + more, idle + more + most)
-    busy_s, compute_s = busy * duration_s, busy * compute * duration_s
-    power_w = (1 - busy) * idle + busy * ((1 - compute) * gpu.memory_bound_w + compute * gpu.compute_bound_w)
-    assert gpu.energy_j(duration_s, busy_s, compute_s) == pytest.approx(power_w * duration_s)
+def test_more_work_never_loads_less_and_never_fully(name, compute, memory, more, tokens, further):
+    law = LoadLaw.of(card(name), COEFFICIENTS)
+    if law is None:
+        return
+    load = law(compute, memory, tokens) * (1 - 1e-12)
+    assert 0 <= load <= law(min(1, compute + more), memory, tokens) < 1
+    assert load <= law(compute, min(1, memory + more), tokens) < 1
+    assert load <= law(compute, memory, tokens + further) < 1
+    assert law(0, 0, tokens) == 0
 
 
-@given(first=st.tuples(*[st.floats(0, 1e4)] * 3), second=st.tuples(*[st.floats(0, 1e4)] * 3))
+@given(first=st.tuples(*[st.floats(0, 1e4)] * 2), second=st.tuples(*[st.floats(0, 1e4)] * 2))
 def test_energy_of_two_intervals_is_that_of_both_together(first, second):
-    pool = PoolPower(GpuPower(60, 250, 400), 4, base_w=300, psu_efficiency=0.94)
+    pool = PoolPower(GpuPower(60, 400), 4, base_w=300, psu_efficiency=0.94)
     both = [a + b for a, b in zip(first, second, strict=True)]
     apart_j = [pool.gpu_energy_j(*first), pool.gpu_energy_j(*second)]
     assert sum(apart_j) == pytest.approx(pool.gpu_energy_j(*both), abs=1e-3)
@@ -59,18 +72,29 @@ def test_energy_of_two_intervals_is_that_of_both_together(first, second):
 
 
 @pytest.mark.parametrize("name", GPU_IDS)
-def test_every_gpu_draws_more_the_harder_it_works_and_at_most_its_limit(name):
+def test_every_gpu_draws_less_than_its_limit_when_idle(name):
     gpu = card(name)
     power = GpuPower.of(gpu, COEFFICIENTS)
     if gpu.tdp_w is None:
         assert power is None
         return
-    assert 0 < power.idle_w < power.memory_bound_w <= power.compute_bound_w <= gpu.tdp_w.value
+    assert 0 < power.idle_w < power.limit_w == gpu.tdp_w.value
     assert power.idle_w >= (gpu.idle_w.value if gpu.idle_w else 0)
 
 
-def test_every_gpu_with_measured_power_exists():
-    assert set(COEFFICIENTS.gpus) <= set(GPU_IDS)
+def test_every_gpu_of_a_family_exists():
+    assert {gpu for family in COEFFICIENTS.families.values() for gpu in family.gpus} <= set(GPU_IDS)
+
+
+@pytest.mark.parametrize("name", GPU_IDS)
+def test_a_gpu_is_in_one_family_at_most_and_those_with_hbm_in_none(name):
+    gpu = card(name)
+    families = [name for name, family in COEFFICIENTS.families.items() if family.has(gpu)]
+    assert len(families) <= 1
+    if gpu.memory_bytes_per_s.value > 1.8e12:
+        assert not families
+    if gpu.geforce or gpu.architecture in ("Ada Lovelace", "Turing"):
+        assert families
 
 
 def test_the_wall_sees_gpus_base_and_supply():
@@ -87,7 +111,7 @@ def test_without_a_server_the_gpus_are_all():
 def test_nameplate_power_does_not_follow_the_load():
     spec = Power(mode="nameplate", nameplate_w=10_000)
     pool = pool_power(spec, card("h100-80gb-sxm"), COEFFICIENTS, 8, server(max_power_w=10_200))
-    assert pool.gpu_energy_j(3600, 0, 0) == pool.gpu_energy_j(3600, 3600, 1800) == 8 * 700 * 3600
+    assert pool.gpu_energy_j(3600, 0) == pool.gpu_energy_j(3600, 1800) == 8 * 700 * 3600
     assert pool.server_energy_j(3600, 0) == pool.server_energy_j(3600, 1e9) == 10_000 * 3600
     assert pool.peak_w == 10_000
 
@@ -97,7 +121,7 @@ def test_the_nameplate_is_the_servers_own_or_the_sum_of_its_parts():
     assert pool_power(spec, gpu, COEFFICIENTS, 4, server(10_200), servers_per_replica=0.5).peak_w == 5_100
     parts = pool_power(spec, gpu, COEFFICIENTS, 8, server())
     assert parts.peak_w == pytest.approx((8 * 700 + 1000) / 0.9)
-    assert parts.server_energy_j(10, parts.gpu_energy_j(10, 0, 0)) == pytest.approx(10 * parts.peak_w)
+    assert parts.server_energy_j(10, parts.gpu_energy_j(10, 0)) == pytest.approx(10 * parts.peak_w)
 
 
 def test_a_server_of_unknown_base_power_has_only_a_nameplate():

@@ -52,7 +52,7 @@ def engine():
     return Engine(
         id="test",
         name="test",
-        batching="continuous",
+        batching="vllm",
         prefill="chunked",
         overheads=Overheads(**{name: value(number) for name, number in overheads.items()}),
     )

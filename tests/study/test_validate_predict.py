@@ -86,6 +86,12 @@ def test_a_run_that_was_cut_goes_on_at_its_steady_rate() -> None:
     assert prediction.metrics["req_s"] == pytest.approx(whole.metrics["req_s"], rel=0.05)
 
 
+def test_steady_rates_of_requests_that_finish_together() -> None:
+    # 10 waves of 8 requests: the rate between waves, whatever share of them is looked at
+    row = replace(ROW, source_key="accelmark", isl=100, osl=512, concurrency=8, measured_at="engine", max_num_seqs=8)
+    assert known(row)["req_s"] == pytest.approx(8 / (512 * STEP_S), rel=0.003)
+
+
 def test_requests_that_wait_for_admission_are_marked() -> None:
     row = replace(ROW, isl=500, osl=500, concurrency=64, max_num_seqs=4)
     assert predict(row, CATALOG).saturated

@@ -1,0 +1,99 @@
+"""Watts per GPU that others measured while serving, against the law at the simulator's own speed."""
+
+from statistics import median
+
+import pytest
+
+from sim.catalog.catalog import load_catalog
+from sim.catalog.quantization import native_quantization, padded
+from sim.power import GpuPower, LoadLaw, load_power_coefficients
+from sim.records import Batch
+from sim.steptime import Roofline, RooflineInputs, load_coefficients
+
+CATALOG = load_catalog()
+COEFFICIENTS = load_power_coefficients(CATALOG.root / "power.yaml")
+V3 = "vllm-0.11"
+MEASURED = [
+    # GPU, model, engine, tensor-parallel GPUs, mean batch, mean prompt and answer, W per GPU
+    # ML.ENERGY leaderboard 3, lm-arena-chat (prompts of some 100 tokens) and gpqa (230)
+    ("h100-80gb-sxm", "llama3.1-8b", V3, 1, 63.9, 100, 703, 610.3),
+    ("h100-80gb-sxm", "llama3.1-8b", V3, 1, 255.2, 100, 703, 690.5),
+    ("h100-80gb-sxm", "llama3.1-70b", V3, 4, 63.8, 100, 703, 500.4),
+    ("h100-80gb-sxm", "llama3.1-70b", V3, 4, 255.3, 100, 703, 588.6),
+    ("h100-80gb-sxm", "llama3.1-70b", V3, 4, 898.5, 100, 703, 636.9),
+    ("h100-80gb-sxm", "llama3.3-70b", V3, 4, 8.0, 100, 703, 446.8),
+    ("h100-80gb-sxm", "gpt-oss-120b", V3, 1, 32.0, 230, 5000, 655.9),
+    ("h100-80gb-sxm", "gpt-oss-120b", V3, 2, 191.9, 230, 5000, 632.3),
+    ("b200-180gb-sxm", "llama3.1-70b", V3, 2, 15.9, 100, 703, 866.4),
+    ("b200-180gb-sxm", "llama3.1-70b", V3, 2, 255.3, 100, 703, 970.9),
+    ("b200-180gb-sxm", "llama3.3-70b", V3, 2, 8.0, 100, 703, 850.7),
+    ("b200-180gb-sxm", "llama3.3-70b", V3, 2, 127.7, 100, 703, 955.8),
+    # LLM-Inference-Bench (Argonne), Fig. 16, batch 1
+    ("a100-40gb-sxm", "llama2-7b", "vllm-0.6", 1, 1, 128, 128, 222.1),
+    ("a100-40gb-sxm", "llama3-8b", "vllm-0.6", 1, 1, 128, 128, 228.8),
+    ("h100-80gb-sxm", "llama3-8b", "vllm-0.6", 1, 1, 128, 128, 363.3),
+]
+
+
+def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer):
+    gpu, named = CATALOG.gpu(gpu_id), CATALOG.model(model_id)
+    weights = native_quantization(CATALOG.quantization("none"), named, CATALOG.quantization)
+    law, power = LoadLaw.of(gpu, COEFFICIENTS), GpuPower.of(gpu, COEFFICIENTS)
+    steptime = Roofline().build(
+        RooflineInputs(
+            gpu=gpu,
+            model=padded(weights, named),
+            quantization=weights,
+            kernel=CATALOG.kernel(weights.kernel),
+            engine=CATALOG.engine(engine),
+            link=CATALOG.link(gpu.link),
+            coefficients=load_coefficients(CATALOG.root / "steptime.yaml"),
+            tensor_parallel_size=gpus,
+            load=law,
+        )
+    )
+    context, window = prompt + answer / 2, steptime.window or 10**9
+    sequences, new = round(batch), round(batch * prompt / answer)
+    step = Batch(
+        decode_seqs=sequences,
+        kv_tokens=round(sequences * context),
+        windowed_kv_tokens=round(sequences * min(context, window)),
+        prefill_seqs=1,
+        prefill_tokens=new,
+        prefill_attention_pairs=new * prompt // 2,
+        sampled_seqs=sequences,
+    )
+    return power.energy_j(1.0, steptime.leap(step).load)
+
+
+def error(row):
+    return simulated_w(*row[:-1]) / row[-1] - 1
+
+
+@pytest.mark.parametrize("row", MEASURED, ids=lambda row: f"{row[0]} {row[1]} {row[4]:g}")
+def test_watts_of_a_serving_gpu(row):
+    assert abs(error(row)) < 0.2
+
+
+def test_half_of_the_rows_are_within_10_percent():
+    assert median(abs(error(row)) for row in MEASURED) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("gpu_id", "measured_w", "gigabytes", "tokens_per_s"),
+    [("rtx-3090", 334, 16.5, 34.66), ("rtx-4090", 394, 16.5, 51.96)],
+)
+def test_graphics_cards_that_decode_alone(gpu_id, measured_w, gigabytes, tokens_per_s):
+    """club-3090: Qwen3.6-27B at 4 bit in llama.cpp, batch 1, no power cap."""
+    gpu = CATALOG.gpu(gpu_id)
+    reading = gigabytes * 1e9 * tokens_per_s / gpu.memory_bytes_per_s.value
+    watts = GpuPower.of(gpu, COEFFICIENTS).energy_j(1.0, LoadLaw.of(gpu, COEFFICIENTS)(0.0, reading, 1))
+    assert watts == pytest.approx(measured_w, rel=0.05)
+
+
+def test_a_large_batch_draws_nearly_the_limit_and_a_small_one_does_not():
+    """ML.ENERGY leaderboard 3, H100, Llama-3.1-8B: 690 W at 256 sequences, 486 W at 8; the law says 586 and 500."""
+    large = simulated_w("h100-80gb-sxm", "llama3.1-8b", V3, 1, 255.2, 100, 703)
+    small = simulated_w("h100-80gb-sxm", "llama3.1-8b", V3, 1, 8, 100, 703)
+    assert 570 < large < 700
+    assert 450 < small < 530
