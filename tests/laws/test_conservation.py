@@ -75,7 +75,7 @@ def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: 
             assert -1e-9 <= row.recompute_s + row.prefill_s <= row.busy_s + 1e-9
             assert row.busy_s <= duration + 1e-9
             watts = row.gpu_energy_j / duration
-            assert power.gpu.idle_w - 1e-6 <= watts <= power.gpu.compute_bound_w + 1e-6
+            assert power.gpu.idle_w - 1e-6 <= watts <= power.gpu.limit_w + 1e-6
             assert row.server_energy_j == pytest.approx(
                 (row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency
             )
