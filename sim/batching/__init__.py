@@ -13,7 +13,9 @@ from sim.batching.vllm import Vllm
 
 Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static
 """What a pool runs on."""
-POLICIES: dict[str, type[Scheduler]] = {spec.model_fields["policy"].default: spec for spec in get_args(Scheduler)}
+POLICIES: dict[str, type[Scheduler]] = {
+    get_args(spec.model_fields["policy"].annotation)[0]: spec for spec in get_args(Scheduler)
+}
 
 
 def _named(value: Any) -> Any:
@@ -32,7 +34,8 @@ def scheduler(given: Scheduler | OfEngine, policy: str) -> Scheduler:
     if not isinstance(given, OfEngine):
         return given
     spec = POLICIES[policy]
-    return spec(**{key: getattr(given, key) for key in given.model_fields_set & spec.model_fields.keys() - {"policy"}})
+    known = {key: getattr(given, key) for key in given.model_fields_set & spec.model_fields.keys()}
+    return spec(**known | {"policy": policy})
 
 
 def foreign(given: Scheduler | OfEngine, policy: str) -> list[str]:

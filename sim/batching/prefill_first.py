@@ -13,7 +13,7 @@ class PrefillFirst(QueueLimits):
     `sim/engine/prefill_first.py`.
     """
 
-    policy: Literal["prefill_first"] = "prefill_first"
+    policy: Literal["prefill_first"]
     chunked_prefill_size: Count | None = None
     """Most prompt tokens in one step, prompts being cut there (SGLang). Left out: the engine's; without one, whole
     prompts."""

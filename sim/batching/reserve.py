@@ -11,7 +11,7 @@ class Reserve(QueueLimits):
     The rules are in `sim/engine/reserve.py`.
     """
 
-    policy: Literal["reserve"] = "reserve"
+    policy: Literal["reserve"]
     enable_chunked_prefill: bool | None = None
     """A prompt beyond the step's budget is cut; else it waits for a step that holds it whole. Left out: as the engine
     does."""

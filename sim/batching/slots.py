@@ -14,7 +14,7 @@ class Slots(Limits):
     (`pipeline_parallel_size`) work one after the other.
     """
 
-    policy: Literal["slots"] = "slots"
+    policy: Literal["slots"]
 
     @property
     def block_size(self) -> int:

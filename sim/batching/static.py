@@ -11,4 +11,4 @@ class Static(PagedLimits):
     The rules are in `sim/engine/static.py`.
     """
 
-    policy: Literal["static"] = "static"
+    policy: Literal["static"]

@@ -11,4 +11,4 @@ class Vllm(QueueLimits):
     `sim/engine/rank.py` holds the rules that these limits steer.
     """
 
-    policy: Literal["vllm"] = "vllm"
+    policy: Literal["vllm"]

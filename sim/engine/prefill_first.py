@@ -29,6 +29,12 @@ class PrefillFirstRank(Rank):
     def _missing(self, sequence: Sequence, hits: int) -> int:
         return super()._missing(sequence, hits) + (self._kept_free if self.running else 0)
 
+    def _hold(self, sequence: Sequence, hits: int) -> None:
+        """A prompt that is cut has the blocks of all its tokens from the start: nobody can take them meanwhile."""
+        super()._hold(sequence, hits)
+        sequence.held = -(-sequence.tokens // self.pool.block_size)
+        self.pool.take(sequence.held - hits)
+
     def _form(self, now: float) -> int:
         self._preempted_in_step = False
         self.blocked_by = ""

@@ -181,8 +181,9 @@ class Rank(Schedule):
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         blocks = self._blocks_for(sequence, chunk)
-        self.pool.take(blocks)
-        sequence.held += blocks
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.held += blocks
         super()._schedule_chunk(sequence, chunk)
 
     def _enter_decoding(self, sequence: Sequence) -> None:

@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 
 from sim.steptime import Calibration, Factor
-from sim.study.calibrate import Fitted
+from sim.study.calibrate import Fitted, told
 from sim.yamlio import dump
 
 HEADER = """\
@@ -67,10 +67,9 @@ def _remarks(fitted: Fitted) -> Iterator[str]:
         yield f"{_place(calibration, row.line)}: simulated {column} stays {abs(error):.0%} {side} the measured one"
     if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
         yield f"and {more} more that stay off"
-    for row, reason in fitted.skipped[:MOST_NAMED]:
-        yield f"{_place(calibration, row.line)}: not used: {reason}"
-    if (more := len(fitted.skipped) - MOST_NAMED) > 0:
-        yield f"and {more} more not used"
+    if fitted.skipped:
+        yield "Not used:"
+        yield from told(fitted.skipped, calibration.table)
 
 
 def _place(calibration: Calibration, line: int) -> str:

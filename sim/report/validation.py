@@ -140,7 +140,8 @@ def terminal_tables(outcomes: Sequence[Outcome]) -> list[Table | str]:
         told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
         more = len(missing) - MOST_REASONS
         parts.append(f"no prediction: {told}{f'; {more} more reasons' if more > 0 else ''}")
-    parts.append(_score_table(scores(outcomes, category), "class"))
+    found = sorted(scores(outcomes, category), key=lambda score: score.group[0] != SCORED)
+    parts.append(_score_table(found, "class"))
     if len({score.group for score in by_engine}) > 1:
         parts.append(_score_table([_without_class(score) for score in by_engine], "engine"))
     return parts

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.report.curves import DOTS_PER_INCH, SETTINGS
 from sim.report.draw import FAINT, HEAD, INK, SMALL, SOFT
-from sim.report.panels import COLORS, MARKERS
+from sim.report.panels import style
 from sim.study.validate_score import SCORED, Outcome, scores
 
 PANELS = {
@@ -31,22 +31,23 @@ def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:
 
     scored = [one for one in outcomes if one.category == SCORED and one.covered]
     engines = sorted({one.prediction.engine for one in scored}, key=lambda name: (-_count(scored, name), name))
-    style = {name: (COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(engines)}
+    marks = style(engines)
     width = len(PANELS) * (SIDE_IN + GAP_IN) + 0.2
     height = SIDE_IN + 1.75
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
         figure.text(0.25 / width, 1 - 0.3 / height, headline(outcomes), size=14, color=INK, va="center")
-        told = "Measured rows of the scored class. Shaded: within 10 and 20 % of the measurement."
+        rows = sum(one.category == SCORED for one in outcomes)
+        told = f"{len(scored):,} of {rows:,} rows of the scored class. Shaded: within 10 and 20 % of the measurement."
         figure.text(0.25 / width, 1 - 0.58 / height, told, size=HEAD, color=SOFT, va="center")
         for index, (title, unit, quantities) in enumerate(PANELS.values()):
             left = GAP_IN + index * (SIDE_IN + GAP_IN)
             axes = figure.add_axes((left / width, 0.85 / height, SIDE_IN / width, (SIDE_IN - 0.25) / height))
-            _panel(axes, scored, quantities, style)
+            _panel(axes, scored, quantities, marks)
             axes.set_title(title, loc="left", size=HEAD, color=INK, pad=6)
             axes.set_xlabel(f"measured [{unit}]", size=SMALL, color=SOFT)
             axes.set_ylabel(f"predicted [{unit}]" if index == 0 else "predicted", size=SMALL, color=SOFT)
-        _key(figure, style, scored, height)
+        _key(figure, marks, scored, height)
         figure.savefig(path)
 
 
@@ -69,7 +70,7 @@ def headline(outcomes: Sequence[Outcome]) -> str:
     return f"Median error over {pairs} pairs of GPU and model: " + ", ".join(parts)
 
 
-def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], style: dict[str, tuple[str, str]]) -> None:
+def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], marks: dict[str, tuple[str, str]]) -> None:
     points: dict[str, list[tuple[float, float]]] = {}
     for one in scored:
         for quantity, metric in one.quantities().items():
@@ -85,7 +86,7 @@ def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], styl
         axes.fill_between(line, line * (1 - half), line * (1 + half), color=INK, alpha=dark, linewidth=0, zorder=0)
     axes.plot(line, line, color=SOFT, linewidth=0.7, zorder=1)
     for engine, pairs in sorted(points.items(), key=lambda item: -len(item[1])):
-        color, marker = style[engine]
+        color, marker = marks[engine]
         x, y = zip(*pairs, strict=True)
         axes.plot(x, y, marker, color=color, markersize=3, alpha=0.45, markeredgewidth=0, linestyle="none", zorder=2)
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
@@ -103,21 +104,21 @@ def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], styl
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
 
 
-def _key(figure: Any, style: dict[str, tuple[str, str]], scored: Sequence[Outcome], height: float) -> None:
+def _key(figure: Any, marks: dict[str, tuple[str, str]], scored: Sequence[Outcome], height: float) -> None:
     from matplotlib.lines import Line2D
 
-    marks = [
+    handles = [
         Line2D(
             [], [], marker=marker, color=color, linestyle="none", markersize=5, label=f"{name} ({_count(scored, name)})"
         )
-        for name, (color, marker) in style.items()
+        for name, (color, marker) in marks.items()
     ]
-    if marks:
+    if handles:
         figure.legend(
-            handles=marks,
+            handles=handles,
             loc="lower left",
             bbox_to_anchor=(0.02, 0.02 / height),
-            ncols=min(6, len(marks)),
+            ncols=min(6, len(handles)),
             frameon=False,
             fontsize=SMALL,
             labelcolor=INK,

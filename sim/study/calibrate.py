@@ -5,6 +5,7 @@ log(simulated / measured) / noise. The interval of a factor is that of the poste
 residuals show: runs that contradict each other determine nothing. A factor about which the runs say little keeps 1.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from sim.study.calibrate_runs import Simulator, calibration_of
 from sim.study.validate_predict import Prediction
 
 NORMAL_95 = 1.96
+MOST_REASONS = 10
+MOST_RUNS = 200
+"""Of a longer table every second, third, ... run is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
     """
     priors = load_priors(catalog.root / "calibration.yaml")
     simulator = Simulator(catalog, gpu, workers)
-    problem = _problem(rows, gpu, simulator)
+    problem = _problem(rows, simulator)
     if not problem.observed:
         raise NothingToFit(_why_nothing(problem, gpu, table))
     fit = Fit(problem, priors, simulator)
@@ -68,15 +72,22 @@ def _factor(theta: float, sd: float, determined: bool) -> Factor:
     return Factor(factor=round(float(np.exp(centre)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
 
 
-def _problem(rows: Sequence[BenchRow], gpu: str, simulator: Simulator) -> Problem:
-    """The rows of *gpu* that can be simulated, and the columns to compare."""
+def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> Problem:
+    """The rows of the simulator's GPU that can be simulated, and the columns to compare."""
     found = Problem()
-    first = simulator.runs(rows, [[{}]] * len(rows))
-    for row, [prediction] in zip(rows, first, strict=True):
+    own = []
+    for row in rows:
+        reason = simulator.why_not(row)
+        if reason:
+            found.skipped.append((row, reason))
+        else:
+            own.append(row)
+    taken = own[:: -(-len(own) // MOST_RUNS)] if own else []
+    found.skipped += [(row, f"of {len(own)} runs {len(taken)} are enough") for row in own if row not in taken]
+    first = simulator.runs(taken, [[{}]] * len(taken))
+    for row, [prediction] in zip(taken, first, strict=True):
         if prediction.status != "covered":
             found.skipped.append((row, prediction.reason))
-        elif prediction.gpu != gpu:
-            found.skipped.append((row, f"ran on {prediction.gpu}"))
         else:
             columns = _columns(row, prediction)
             if columns:
@@ -105,6 +116,17 @@ def _names(prediction: Prediction) -> set[str]:
     return {"compute_efficiency", "memory_efficiency"} | host | link
 
 
+def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
+    """Why rows take no part, a line for each reason with the first row that it holds for; the most frequent first."""
+    counts = Counter(reason for _, reason in skipped)
+    first = {reason: row for row, reason in reversed(skipped)}
+    lines = []
+    for reason, count in counts.most_common(MOST_REASONS):
+        place = f"{table}:{first[reason].line}" if first[reason].line else table
+        lines.append(f"{place}: {reason}{f' ({count} rows)' if count > 1 else ''}")
+    left = len(counts) - MOST_REASONS
+    return [*lines, f"and {left} other reasons"] if left > 0 else lines
+
+
 def _why_nothing(problem: Problem, gpu: str, table: str) -> str:
-    reasons = [f"{table}:{row.line}: {reason}" if row.line else f"{table}: {reason}" for row, reason in problem.skipped]
-    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *reasons])
+    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *told(problem.skipped, table)])

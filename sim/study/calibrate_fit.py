@@ -33,6 +33,8 @@ MOST_STEPS, LONGEST_STEP, SMALLEST_STEP = 6, 0.7, 0.01
 HUBER = 2.0
 """Residuals beyond this many standard deviations pull no harder."""
 FAR_OFF = 3.0
+MAD_TO_SD = 1.4826
+"""Standard deviation over median absolute deviation of a normal law."""
 
 
 class Priors(Spec):
@@ -79,9 +81,12 @@ class Fit:
 
     @property
     def noise(self) -> float:
-        """Spread of the residuals against the expected noise, at least 1; each fitted factor explains one of them."""
-        free = max(1.0, len(self._residual) - self._explained())
-        return max(1.0, float(np.sqrt((self._residual**2).sum() / free)))
+        """Spread of the residuals against the expected noise, at least 1: of most runs, so that one spoilt run cannot
+        hide what the others tell. Each fitted factor explains one of them.
+        """
+        runs = len(self._residual)
+        usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))
+        return max(1.0, usual * float(np.sqrt(runs / max(1.0, runs - self._explained()))))
 
     def _explained(self) -> float:
         information = self._jacobian.T @ self._jacobian

@@ -12,8 +12,9 @@ from sim.benchdata.row import BenchRow
 from sim.catalog.catalog import Catalog, load_catalog
 from sim.scenario.plan import CasePlan, PoolPlan
 from sim.steptime import Calibration, Factor, RooflineStepTime
+from sim.study.validate_case import case_of
 from sim.study.validate_names import NotCovered
-from sim.study.validate_predict import Prediction, prepared, simulate
+from sim.study.validate_predict import Prediction, campaigns_of, prepared, simulate
 
 Theta = dict[str, float]
 """Logarithm of each factor, by its dotted name."""
@@ -29,6 +30,14 @@ class Simulator:
     catalog: Catalog
     gpu: str
     workers: int
+
+    def why_not(self, row: BenchRow) -> str:
+        """Why *row* is no run of this GPU that can be simulated; empty if it is."""
+        try:
+            ran_on = case_of(row, self.catalog, campaigns_of(self.catalog)).names.gpu.id
+        except NotCovered as error:
+            return str(error)
+        return "" if ran_on == self.gpu else f"ran on {ran_on}"
 
     def runs(self, rows: Sequence[BenchRow], thetas: Sequence[Sequence[Theta]]) -> list[list[Prediction]]:
         """Every row under each of its own *thetas*."""

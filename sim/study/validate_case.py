@@ -94,16 +94,13 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
 def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
     """(tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
 
-    Where the columns do not multiply up to the GPUs: without tensor and data parallelism, ranks of expert parallelism
-    are data-parallel ranks; else tensor parallelism takes the GPUs that are left.
+    Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
+    over tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 beside ep = 8 leaves out tp = 8.
     """
     gpus, pp, dp, ep = setup.n_gpus, row.pp, setup.dp, setup.ep
     tp = row.tp or max(1, gpus // (pp * dp))
-    if tp * pp * dp != gpus:
-        if tp == dp == 1 and ep > 1 and pp * ep == gpus:
-            dp = ep
-        elif gpus % (pp * dp) == 0:
-            tp = gpus // (pp * dp)
+    if tp * pp * dp != gpus and gpus % (pp * dp) == 0:
+        tp = gpus // (pp * dp)
     return tp, pp, dp, ep > 1
 
 

@@ -50,10 +50,12 @@ class Names:
 
 
 class NotCovered(ValueError):
-    """A row names what the catalogue does not know, or leaves out its lengths. `gpu` and `model` are what is known."""
+    """A row names what the catalogue does not know, or leaves out its lengths; its attributes are what is known."""
 
-    def __init__(self, reason: str, gpu: Gpu | None = None, model: Model | None = None) -> None:
-        self.gpu, self.model = gpu, model
+    def __init__(
+        self, reason: str, gpu: Gpu | None = None, model: Model | None = None, engine: Engine | None = None
+    ) -> None:
+        self.gpu, self.model, self.engine = gpu, model, engine
         super().__init__(reason)
 
 
@@ -89,7 +91,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except UnknownId:
         missing.append(f"unknown engine {row.engine!r}")
     if missing or gpu is None or model is None or engine is None or kv is None:
-        raise NotCovered("; ".join(missing), gpu, model)
+        raise NotCovered("; ".join(missing), gpu, model, engine)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
 
 

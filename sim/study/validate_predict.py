@@ -98,6 +98,7 @@ def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Pr
             gpu=gpu.id if gpu else "",
             model=model.id if model else "",
             family=(model.family or model.id) if model else "",
+            engine=error.engine.id if error.engine else "",
         )
 
 

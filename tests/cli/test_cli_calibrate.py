@@ -30,7 +30,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> No
     (tmp_path / "s.yaml").write_text(SCENARIO)
     done = gpufleet("calibrate", "runs.csv", "--gpu", "RTX 4090", "--out", "ours/my-gpu.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "runs.csv:4: not used: ran on l40s" in done.stdout
+    assert "Not used:\nruns.csv:4: ran on l40s" in done.stdout
     assert "cannot determine" in done.stdout
     checked = gpufleet("check", "s.yaml")
     assert checked.returncode == 0

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
+from sim.engine.lockstep import LockstepEngine
+from sim.engine.pipeline import PipelineEngine
 from sim.engine.prefill_first import PrefillFirstRank
 from sim.engine.reserve import ReserveRank
 from sim.engine.static import StaticRank
@@ -68,6 +70,26 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
     drain(VllmEngine(SingleSteps(cut_s), RankLimits(**limits), schedule), stepping)
     for ours, theirs in zip(leaping, stepping, strict=True):
         assert dates(ours) == pytest.approx(dates(theirs), abs=1e-9)
+
+
+@pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
+@given(workloads(), st.integers(2, 3), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_stages_and_ranks_lose_nothing(schedule, workload, size, lockstep) -> None:
+    requests, limits = workload
+    limits = RankLimits(**limits | {"enable_prefix_caching": False})
+    rows = [Request(**r) for r in requests]
+    engine = (LockstepEngine if lockstep else PipelineEngine)(Affine(), limits, size, schedule)
+    drain(engine, rows)
+    pools = {id(part.pool): part.pool for part in parts(engine)}.values()
+    assert all(pool.free == pool.usable >= pool.peak for pool in pools)
+    assert all(r.rejected or r.finished_s >= r.first_token_s >= r.arrived_s for r in rows)
+    assert engine.meters(1e9).output_tokens == sum(r.output_tokens for r in rows if not r.rejected)
+
+
+def parts(engine):
+    """The schedules of an engine that has several."""
+    return engine._ranks if isinstance(engine, LockstepEngine) else [lane.rank for lane in engine._lanes]
 
 
 class SingleSteps(Affine):

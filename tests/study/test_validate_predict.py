@@ -121,7 +121,7 @@ def test_a_row_that_ran_may_have_had_more_memory_than_the_default() -> None:
         (4, 4, 1, 1, None, (4, 1, 1, False)),
         (4, None, 1, 1, None, (4, 1, 1, False)),
         (4, None, 2, 1, None, (2, 2, 1, False)),
-        (8, 1, 1, 1, 8, (1, 1, 8, True)),
+        (8, 1, 1, 1, 8, (8, 1, 1, True)),
         (8, 8, 1, 1, 8, (8, 1, 1, True)),
         (4, 2, 1, 2, 4, (2, 1, 2, True)),
         (4, 2, 1, 1, None, (4, 1, 1, False)),
