@@ -199,7 +199,8 @@ def _pool_plan(
 def _sized(batching: Batching, memory: MemoryFit | None) -> Batching:
     """*batching* with the block pool and the longest request that the memory leaves."""
     blocks = batching.num_gpu_blocks or (memory.num_gpu_blocks if memory else 0)
-    longest = batching.max_model_len or (memory.max_model_len if memory else 0) or (blocks - 1) * batching.block_size
+    held = (blocks - 1) * batching.block_size  # one block is the null block
+    longest = batching.max_model_len or min(held, memory.max_model_len if memory and memory.max_model_len else held)
     return batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
 
 
