@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 BAD_INPUT = 2
 OTHER_FAILURE = 1
@@ -19,7 +20,6 @@ app = typer.Typer(
     name="gpufleet",
     help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -77,9 +77,9 @@ def run(
             kept = "interrupted; finished points are kept, and the same command goes on from them"
             _fail(f"{folder}: {kept}", OTHER_FAILURE)
     if not quiet:
-        _print(terminal_table(cases, axes(loaded), limits(loaded)), f"results in {folder}")
+        _print(terminal_table(cases, axes(loaded), limits(loaded)), *loaded.workload.notes(), f"results in {folder}")
     if all(case.status == "infeasible" for case in cases):
-        _fail("; ".join(dict.fromkeys(f"{case.fleet}: {case.reason}" for case in cases)))
+        _fail("\n".join(dict.fromkeys(f"{path}: fleets.{case.fleet}: {case.reason}" for case in cases)))
 
 
 @app.command()
@@ -224,7 +224,14 @@ def init(
 def main() -> None:
     """Entry point of the command `gpufleet`."""
     try:
-        app()
+        # on its own typer would print a usage error on several lines
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except TyperException as error:
+        typer.echo(f"gpufleet: {error.format_message()} (see gpufleet --help)", err=True)
+        sys.exit(BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(OTHER_FAILURE)
     except BrokenPipeError:
         # Whoever read our output has closed it (`| head`); Python must not complain while it flushes on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,7 +19,7 @@ class CaseResult:
     plan: CasePlan
     log: FleetLog
     ledger: Ledger | None
-    """None without a `cost` section."""
+    """None without a `cost` section, or where the window has no length because nothing was served."""
 
     @property
     def window_s(self) -> tuple[float, float]:
@@ -35,7 +35,8 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
         return plan
     log = Fleet(plan).run()  # requests and intervals: quantities, no money
     result = CaseResult(plan, log, None)
-    if plan.costs is None:
+    start_s, end_s = result.window_s
+    if plan.costs is None or end_s <= start_s:
         return result
     ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)  # money: quantity x sourced price
     return CaseResult(plan, log, ledger)

@@ -144,6 +144,3 @@ def pair_errors(observations: Iterable[Observation], theta: Mapping[str, float])
         value, _ = predicted(one, rows)
         errors[one.metric][one.pair].append(abs(float(np.expm1(value - one.log_measured))))
     return errors
-
-
-

@@ -51,7 +51,8 @@ class PagedLimits(Limits):
     def sized(self, blocks: int, longest: int) -> Self:
         """With the block pool and the longest request filled in: *blocks* and *longest* are what the memory leaves."""
         blocks = self.num_gpu_blocks or blocks
-        longest = self.max_model_len or longest or (blocks - 1) * self.block_size
+        held = (blocks - 1) * self.block_size  # one block is the null block
+        longest = self.max_model_len or min(held, longest or held)
         return self.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
 
 

@@ -52,7 +52,8 @@ class Fleet:
         with _collector_paused():
             while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
                 env.step()
-        end_s = self._finished_s if not self._outstanding else stop_s
+        last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
+        end_s = stop_s if self._outstanding else max(self._finished_s, last_arrival_s)
         end_s = max(end_s, plan.horizon_s or 0.0)
         self._add_overheads()
         return self._log.close(end_s, self._source.requests)

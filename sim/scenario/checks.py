@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
-from sim.cost import CostError
+from sim.cost import CostError, resolve_costs
 from sim.memory import check_parallel
 from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
@@ -18,9 +19,12 @@ from sim.scenario.layers import value_at, with_values
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.steptime import Affine, Roofline
-from sim.workload import TraceError
+from sim.workload import TraceError, hourly_table, length_table
 
 Found = list[Complaint | InputError]
+
+MOST_REQUESTS = 20_000_000
+"""In one case: about 15 GB."""
 
 
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
@@ -34,6 +38,10 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
     found = list(_unknown(data, (), everywhere))
+    found += _unknown(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
+    for side in ("prompt", "output"):
+        held: Place = ("workload", "lengths", side)
+        found += _unknown(value_at(data, held), held, {"table": length_table})
     for i, fleet in _mappings(data, "fleets"):
         place: Place = ("fleets", i)
         found += _unknown(fleet, place, everywhere)
@@ -125,9 +133,30 @@ def scenario_complaints(scenario: Scenario) -> Found:
         scenario.workload.verify()
     except TraceError as error:
         return found + [_in_the_trace(*one) for one in error.errors]
+    except UnknownId:
+        return found  # id_complaints names it
+    found += _too_many(scenario)
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
+
+
+def _too_many(scenario: Scenario) -> Iterator[Complaint]:
+    """More requests than one case can hold in memory."""
+    workload, horizon_s = scenario.workload, scenario.horizon_s
+    if workload.arrivals is None:
+        return
+    rate_rps, limit = workload.mean_rate_rps(), workload.arrivals.num_requests
+    expected = inf if rate_rps is None or horizon_s is None else rate_rps * horizon_s
+    if limit is not None:
+        expected = min(expected, limit)
+    elif expected == inf:
+        return
+    if expected > MOST_REQUESTS:
+        yield Complaint(
+            ("workload", "arrivals"),
+            f"about {expected:.2g} requests; at most {MOST_REQUESTS:.0e} are simulated in one case",
+        )
 
 
 def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:
@@ -166,11 +195,13 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
         except ValueError:
             complete = False
-            continue  # an unknown id: id_complaints names it
+            found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
+            continue
         bound += pools
         wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
         wrong += _unused_calibration(fleet.calibration, pools, ("fleets", i))
-        found += wrong or _cost_complaints(scenario, i, fleet, catalog)
+        found += wrong
+        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
 
 
@@ -248,6 +279,16 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         holder = (*place, "batching") if given.max_model_len is not None else place
         message = f"{limits.max_model_len} tokens exceed the {pool.model.max_context} that {pool.model.id} was made for"
         yield Complaint((*holder, "max_model_len"), message)
+
+
+def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:
+    """What buying needs, whatever is wrong with the hardware."""
+    if fleet.cost is None:
+        return
+    try:
+        resolve_costs(fleet.cost, fleet.site or scenario.site, fleet.finance or scenario.finance, [], lambda _: None)
+    except CostError as error:
+        yield from (Complaint(("fleets", index, *path.split(".")), text) for path, text in error.problems)
 
 
 def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:

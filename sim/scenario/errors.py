@@ -121,6 +121,8 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
             return f"true or false is needed, not {shown}"
         case "string_type":
             return f"text is needed, not {shown}" + (" (put it in quotes)" if isinstance(value, int | float) else "")
+        case "string_too_short":
+            return "must not be empty"
         case "too_short":
             return (
                 "must not be empty" if context["min_length"] == 1 else f"needs at least {context['min_length']} items"

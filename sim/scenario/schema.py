@@ -72,7 +72,7 @@ class Pool(Choices):
 class Fleet(Choices):
     """One candidate to compare: pools behind one router, and what they cost."""
 
-    name: str
+    name: Annotated[str, Field(min_length=1)]
     """In the outputs."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     routing: Routing = LeastOutstanding(policy="least_outstanding")

@@ -137,6 +137,8 @@ def sweep_complaints(data: dict[str, Any]) -> list[Complaint]:
     if isinstance(sweep, dict):
         found = [_axis_complaint(("sweep", axis), values) for axis, values in sweep.items()]
         named: list[tuple[Place, Any]] = [(("sweep", axis), axis) for axis in sweep]
+    elif sweep == []:
+        return [Complaint(("sweep",), "must not be empty")]
     elif isinstance(sweep, list):
         found = [_point_complaint(i, sweep) for i in range(len(sweep))]
         named = [

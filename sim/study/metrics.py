@@ -1,6 +1,7 @@
 """What one finished case comes to: the figures of a summary row, for one replication."""
 
 from collections.abc import Mapping
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -99,11 +100,14 @@ def measure(result: CaseResult) -> dict[str, Any]:
 
 
 def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, Any]:
-    window_s = cohort.end_s - cohort.start_s
+    # a window without length (all requests come at once and none can be served) has rates of zero
+    window_s = cohort.end_s - cohort.start_s or inf
     requests = int(cohort.measured.sum())
     completed = int((cohort.measured & cohort.finished).sum())
     rejected = int((cohort.measured & cohort.rejected).sum())
-    served = cohort.finished & (cohort.finished_s >= cohort.start_s) & (cohort.finished_s <= cohort.end_s)
+    served = cohort.finished & (cohort.finished_s >= cohort.start_s)
+    # the window is half open, except where the last finish itself ends it
+    served &= (cohort.finished_s < cohort.end_s) | (result.plan.horizon_s is None)
     totals = result.log.meters
     output_tokens = sum(meters.output_tokens for meters in totals)
     prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
@@ -151,7 +155,7 @@ def _latencies(cohort: Cohort) -> dict[str, Any]:
 def _machines(result: CaseResult) -> dict[str, Any]:
     plan, totals = result.plan, result.log.meters
     start_s, end_s = result.window_s
-    window_s = end_s - start_s
+    window_s = end_s - start_s or inf
     inside = [i for i in result.log.intervals if start_s <= (i.start_s + i.end_s) / 2 < end_s]
     gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
     busy_s = sum(meters.busy_s for meters in totals)
@@ -169,8 +173,8 @@ def _machines(result: CaseResult) -> dict[str, Any]:
         "gpu_power_w_mean": sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
         "it_power_w_mean": it_power_w,
         "facility_power_w_mean": facility_w,
-        "energy_kwh": None if facility_w is None else facility_w * window_s / JOULES_PER_KWH,
-        "window_h": window_s / SECONDS_PER_HOUR,
+        "energy_kwh": None if facility_w is None or not isfinite(window_s) else facility_w * window_s / JOULES_PER_KWH,
+        "window_h": (end_s - start_s) / SECONDS_PER_HOUR,
     }
 
 

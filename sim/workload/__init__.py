@@ -142,4 +142,6 @@ __all__ = [
     "TraceError",
     "Uniform",
     "Workload",
+    "hourly_table",
+    "length_table",
 ]

@@ -89,6 +89,9 @@ def published_ids() -> list[str]:
 def length_table(name: str) -> Quantiles:
     """The table that *name*, `<id>/prompt`, `<id>/output` or `<id>/total`, stands for. Raises UnknownId."""
     id, _, part = name.partition("/")
+    if id not in published_ids():
+        close = get_close_matches(id, published_ids())
+        raise UnknownId("length table", name, tuple(f"{other}/{part or 'prompt'}" for other in close))
     of = published(id)
     tables = {"prompt": of.prompt_tokens, "output": of.output_tokens, "total": of.total_tokens}
     table = tables.get(part)

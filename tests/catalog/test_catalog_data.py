@@ -149,3 +149,16 @@ def test_gpus_have_a_link_and_dense_rates_below_sparse_ones(name: str) -> None:
             assert dense.value < sparse.value
     assert 0.9 < gpu.memory_bytes.value / (gpu.memory_nominal_gib.value * 2**30) <= 1.02
     assert gpu.fp16_fp16acc_flops is None or gpu.fp16_fp16acc_flops.value >= 0.999 * gpu.fp16_flops.value
+
+
+def test_assumed_nameplates_hold_all_parts_at_their_limits() -> None:
+    """A nameplate below what the parts can draw would undercharge contracted power; measured ones stand as they are."""
+    catalog = load_catalog()
+    for name in catalog.ids("servers"):
+        server = catalog.server(name)
+        limit = catalog.gpu(server.gpu).tdp_w if server.gpu else None
+        if server.max_power_w is None or server.base_power_w is None or limit is None:
+            continue
+        if server.max_power_w.kind == "assumed":
+            drawn_w = server.gpu_slots.value * limit.value + server.base_power_w.value
+            assert server.max_power_w.value >= 0.999 * drawn_w / server.psu_efficiency.value, name

@@ -103,6 +103,13 @@ def full(lines: list[str]) -> list[str]:
         ("fleets:", "fleets: []\nfleet:", [
             "8: fleets: must not be empty", "9: fleet: unknown key; did you mean fleets?"]),
         ("horizon_s: 100", "horizon_s: 100\nhorizon_s: 200", ["8: the key 'horizon_s' stands twice"]),
+        ("rate_rps: 1.0", "rate_rps: 1e9", [
+            "3: workload.arrivals: about 1e+11 requests; at most 2e+07 are simulated in one case"]),
+        ("{distribution: fixed, value: 100}", "{distribution: empirical, table: azure-2023-covn}", [
+            "5: workload.lengths.prompt.table: unknown length table 'azure-2023-covn'; "
+            "did you mean azure-2023-conv/prompt or azure-2023-code/prompt?"]),
+        ("  - name: a", "  - name: ''", ["9: fleets.0.name: must not be empty"]),
+        ("horizon_s: 100", "horizon_s: 100\nsweep: []", ["8: sweep: must not be empty"]),
         ("horizon_s: 100", "horizon_s: [100", ["8: is no valid YAML: did not find expected ',' or ']'"]),
     ],
 )  # fmt: skip
