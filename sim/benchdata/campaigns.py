@@ -32,6 +32,9 @@ class Match(Spec):
     workloads: tuple[str, ...] = ()
     """Workloads, in the source's words, that contain one of these."""
 
+    models: tuple[str, ...] = ()
+    """Models whose name begins with one of these."""
+
     def holds(self, row: BenchRow) -> bool:
         """Whether *row* is meant."""
         return (
@@ -40,6 +43,7 @@ class Match(Spec):
             and (self.isl_from is None or (row.isl or 0.0) >= self.isl_from)
             and (self.isl_to is None or (row.isl or 0.0) <= self.isl_to)
             and (not self.versions or row.engine_version.startswith(self.versions))
+            and (not self.models or row.model.startswith(self.models))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
         )
 
