@@ -75,6 +75,8 @@ class Batch:
     """Sum over chunks of c*k + c(c+1)/2: query-key pairs of c new tokens after k earlier ones."""
     sampled_seqs: int = 0
     """Sequences that yield a token: decodes and last prompt chunks."""
+    replica_tokens: int = 0
+    """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Maximum a posteriori of log multipliers: Gauss-Newton with robust weights.
 
-Every parameter is the logarithm of a factor on its prior value, with a prior standard deviation: theta = 0 is the prior.
+Every parameter is the logarithm of a factor on its prior value, with a prior standard deviation: theta = 0 is the
+prior.
 Time is a sum of stages, each proportional to its parameters, so the derivative of log t by log p is the stage's share:
 one pass over the recorded steps gives value and gradient. An observation is the logarithm of a metric; its weight is
 cut where it is off by more than HUBER.
@@ -13,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from stages import Names, Stages
-
-from sim.steptime import RooflineStepTime
 
 Floats = NDArray[np.float64]
 
@@ -104,12 +103,9 @@ def fit(
     iterations: int = ITERATIONS,
     centre: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Theta of every parameter in *sd*. Parameters that no observation touches stay at *centre* (0).
+    """Theta of every parameter in *sd*, the prior standard deviations of the logarithms (0 holds one).
 
-    Parameters
-    ----------
-    sd
-        Prior standard deviation of each logarithm; 0 holds it at its centre.
+    Parameters that no observation touches stay at *centre*, where 0 is the value that the rows were simulated with.
     """
     names = [name for name, width in sd.items() if width > 0]
     index = {name: i for i, name in enumerate(names)}

@@ -10,21 +10,22 @@ from pathlib import Path
 from sim.benchdata import BenchRow, read_benchmarks
 
 MOST_ROWS = 4
-"""At most so many rows of one pair, source, mode, precision and parallel layout: campaigns differ by a factor of 100."""
+"""At most so many rows of one pair, source, mode, precision and parallel layout: campaigns differ a hundredfold."""
 
 FITTED_SOURCES = frozenset({
     "accelmark", "inferencex", "trtllm_v0.5.0", "trtllm_v0.9.0", "trtllm_v0.14", "trtllm_v1.0", "cloudrift",
-    "deplodock", "nim", "tsho",
+    "deplodock", "nim", "tsho", "argonne", "argonne_power", "argonne_tppp", "lambda", "mlenergy_v2", "mlenergy_v3",
 })  # fmt: skip
-"""One harness each, with lengths and load stated. Not used: aic_own (flags not published; some rows 40 % slower than the
-same setting elsewhere, as without CUDA graphs), argonne (engines of 2023 and 2024 under one label, a factor of two
-between repeats), mlenergy (prompt lengths not published), rig3090 (speculative decoding in part, one box), gpustack
-(unknown seat limits, outputs down to 4 tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale
-(its clients send at a given rate, so that `concurrency` is not what is in flight)."""
+"""Harnesses that state lengths and load, or whose lengths are known from elsewhere (data/benchmarks.yaml). Not used:
+aic_own (flags not published; some rows 40 % slower than the same setting elsewhere, as without CUDA graphs),
+argonne_quant (labels that contradict each other by a factor of two), rig3090 (one box, speculative decoding in part),
+gpustack (unknown seat limits, outputs down to 4 tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1),
+anyscale (its clients send at a given rate, so that `concurrency` is not what is in flight)."""
+UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed", "Deepspeed-MII", "LMDeploy-TurboMind")
+"""Their host times have other sources (data/engines); argonne's one-request rows of llama.cpp contradict each other."""
 BLOCKED_IMAGES = ("1.2.0rc6.post3", "1.1.0rc2.post2")
 """TensorRT-LLM images whose DeepSeek rows run at 0.6 of the time of the same setting in sibling images: most likely
 multi-token prediction that the row does not flag."""
-OLD_YEARS = ("2022", "2023")
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
@@ -47,6 +48,7 @@ def left_out(row: BenchRow) -> str:
     tests = (
         (not judged(row), "a replay, or not of the scored class"),
         (row.source_key not in FITTED_SOURCES, "source not used"),
+        (row.engine in UNFITTED_ENGINES, "host times from elsewhere"),
         (row.precision == "", "precision not stated"),
         (
             "W4A16" in row.precision and row.load == "burst",

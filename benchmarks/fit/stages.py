@@ -2,11 +2,12 @@
 
     t = sum over terms of base * product of exp(theta of the parameters named)
 
-with two kinds of terms: plain ones, and the p-norm of a matrix product's arithmetic and memory time. The bases come from
-the same objects that the simulator runs on (RooflineStepTime with the prior data), so theta = 0 gives its step times.
+with two kinds of terms: plain ones, and the p-norm of a matrix product's arithmetic and memory time. The bases come
+from the objects that the simulator itself runs on (RooflineStepTime), so theta = 0 gives its step times.
 """
 
 from dataclasses import dataclass, field
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,13 +66,14 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     inputs, exponent = steptime.inputs, steptime.inputs.coefficients.gemm_exponent.value
     found = Stages(exponent)
     layers, even = steptime._layers_share, steptime._even_share
-    pipeline: Names = ("pipeline",) if inputs.pipeline_parallel_size > 1 else ()
+    # the factor is per doubling of the stages
+    pipeline: Names = ("pipeline",) * round(log2(inputs.pipeline_parallel_size))
     for product in steptime._products:
         found.products.append(_product(product, steps.tokens, layers, steptime, pipeline))
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
     _attention(found, steptime, steps, pipeline)
     _host(found, steptime, steps, pipeline)
-    link = np.array([steptime._link_s(int(round(tokens))) for tokens in steps.tokens])
+    link = np.array([steptime._link_s(round(float(tokens))) for tokens in steps.tokens])
     if link.any():
         found.plain.append(((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link))
     return found

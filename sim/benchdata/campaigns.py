@@ -25,10 +25,15 @@ class Match(Spec):
     loads: tuple[str, ...] = ()
     isl_from: Positive | None = None
     """Rows with prompts of so many tokens or more."""
+    isl_to: Positive | None = None
+    """Rows with prompts of at most so many tokens."""
     versions: tuple[str, ...] = ()
     """Engine versions that begin with one of these."""
     workloads: tuple[str, ...] = ()
     """Workloads, in the source's words, that contain one of these."""
+
+    models: tuple[str, ...] = ()
+    """Models whose name begins with one of these."""
 
     def holds(self, row: BenchRow) -> bool:
         """Whether *row* is meant."""
@@ -36,7 +41,9 @@ class Match(Spec):
             row.source_key == self.source_key
             and (not self.loads or row.load in self.loads)
             and (self.isl_from is None or (row.isl or 0.0) >= self.isl_from)
+            and (self.isl_to is None or (row.isl or 0.0) <= self.isl_to)
             and (not self.versions or row.engine_version.startswith(self.versions))
+            and (not self.models or row.model.startswith(self.models))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
         )
 
@@ -47,6 +54,8 @@ class Fact(Sourced):
     match: Match
     lengths_from_share: Positive | None = None
     """Prompts and answers are uniform between this share of the nominal length and all of it."""
+    lengths_cv: Positive | None = None
+    """Prompts and answers are lognormal with this standard deviation over mean, as those of a chat data set."""
     output_cap: Count | None = None
     """Answers end by themselves or at this many tokens: an exponential cut there, with the row's mean."""
     requests_per_client: Positive | None = None
@@ -66,6 +75,8 @@ class Fact(Sourced):
     """Mean prompt where the rows do not tell; `note` says why."""
     osl: Positive | None = None
     """Mean answer where the rows do not tell."""
+    tpot_is_itl: bool | None = None
+    """The tpot columns hold times between tokens: every token counts, not every request."""
     steady: bool | None = None
     """Rates were taken in steady state, without the run's beginning and end."""
     note_patterns: dict[str, str] | None = None
@@ -82,7 +93,9 @@ class Setup:
     in_process: bool | None = None
     measured_at: str = "client"
     lengths_from_share: float | None = None
+    lengths_cv: float | None = None
     output_cap: int | None = None
+    tpot_is_itl: bool = False
     steady: bool = False
     n_gpus: int = 1
     dp: int = 1
@@ -112,7 +125,9 @@ class Campaigns(Spec):
             in_process=_last(fact.in_process for fact in facts),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
+            lengths_cv=_last(fact.lengths_cv for fact in facts),
             output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
+            tpot_is_itl=bool(_last(fact.tpot_is_itl for fact in facts)),
             steady=bool(_last(fact.steady for fact in facts)),
             n_gpus=box,
             dp=max(1, row.dp // box) if squared else row.dp,

@@ -49,13 +49,18 @@ class LockstepEngine:
         if self._steps:
             return self._end_s
         self._stepping = []
+        forming: list[Schedule] = []
         steps = 0
         for rank in self._ranks:
             possible = rank.form(now)
             if possible:
                 steps = min(steps, possible) if steps else possible
-                self._stepping.append((rank, copy(self._steptime.leap(rank.batch))))
+                forming.append(rank)
                 self._meters.cached_tokens += rank.cached_in_step
+        tokens = sum(rank.batch.decode_seqs + rank.batch.prefill_tokens for rank in forming)
+        for rank in forming:
+            rank.batch.replica_tokens = tokens
+            self._stepping.append((rank, copy(self._steptime.leap(rank.batch))))
         if not steps:
             self._end_s = inf
             return inf

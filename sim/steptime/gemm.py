@@ -66,9 +66,9 @@ class Product:
     expert: bool = False
     """A grouped product over routed experts."""
 
-    def times(self, tokens: int) -> Times:
-        """For a batch of *tokens* on this rank."""
-        tokens_here = tokens * self.tokens_factor
+    def times(self, tokens: int, replica_tokens: int = 0) -> Times:
+        """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
+        tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
         touched = 1 - (1 - self.touch_probability) ** tokens_here
         compute_s = self.compute_s_per_token * tokens_here
         memory_s = self.weight_s * touched + self.activation_s_per_token * tokens_here
@@ -101,8 +101,8 @@ def dense_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
 def expert_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:
     """The routed experts of every layer, one grouped product a layer, spread evenly over the ranks.
 
-    With expert parallelism the batch passed is one rank's and the others are taken to step with equal ones: tokens
-    come from all data-parallel ranks, and routing is balanced.
+    With expert parallelism tokens come from all data-parallel ranks; where the batch does not say how many, the others
+    are taken to step with equal ones. Routing is balanced.
     """
     inputs, moe = rates.inputs, rates.inputs.model.moe
     assert moe is not None  # only a mixture of experts has expert matrices

@@ -21,8 +21,10 @@ UNLIMITED_RATE = 1e6
 """Clients write rates above this [requests/s] for "all at once"."""
 LEAST_WAVES = 3
 """... but never below so many per client, or per seat of a burst."""
-REPLAY_CV, REPLAY_LONGEST = 1.0, 8.0
-"""Recorded requests whose file is not at hand: lognormal lengths with this spread, up to so many times the mean."""
+REPLAY_CV = 1.0
+"""Recorded requests whose file is not at hand: lognormal lengths with this spread."""
+LONGEST_OVER_MEAN = 8.0
+"""Longest of drawn lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +175,9 @@ def _batch(row: BenchRow) -> int:
 
 def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
     prompt, output = row.isl or 1.0, row.osl or 1.0
-    if row.load == "trace":
-        return {"prompt": _lognormal(prompt), "output": _lognormal(output)}
+    if row.load == "trace" or setup.lengths_cv is not None:
+        cv = setup.lengths_cv or REPLAY_CV
+        return {"prompt": _lognormal(prompt, cv), "output": _lognormal(output, cv)}
     if setup.lengths_from_share is not None:
         return {
             name: _uniform(mean, setup.lengths_from_share) for name, mean in (("prompt", prompt), ("output", output))
@@ -190,8 +193,8 @@ def _uniform(nominal: float, share: float) -> dict[str, Any]:
     return {"distribution": "uniform", "min": max(1, round(share * nominal)), "max": max(1, round(nominal))}
 
 
-def _lognormal(mean: float) -> dict[str, Any]:
-    return {"distribution": "lognormal", "mean": mean, "cv": REPLAY_CV, "max": ceil(REPLAY_LONGEST * mean)}
+def _lognormal(mean: float, cv: float) -> dict[str, Any]:
+    return {"distribution": "lognormal", "mean": mean, "cv": cv, "max": ceil(LONGEST_OVER_MEAN * mean)}
 
 
 def _capped(mean: float, cap: int | None) -> dict[str, Any]:

@@ -193,14 +193,17 @@ class Run:
         """By the names of benchdata.METRICS. Times per output token are over requests with more than one."""
         several = self.output_tokens > 1
         waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
-        decode_s = (self.finished_s - self.first_token_s)[several]
+        gaps = self.output_tokens[several] - 1
+        gap_s = (self.finished_s - self.first_token_s)[several] / gaps
+        if self.case.setup.tpot_is_itl:
+            gap_s = np.repeat(gap_s, gaps.astype(int))
         req_s = self._requests_per_s()
         found = {
             "output_tok_s": req_s * float(self.output_tokens.mean()),
             "total_tok_s": req_s * float((self.output_tokens + self.prompt_tokens).mean()),
             "req_s": req_s,
             **waits,
-            **_times("tpot", decode_s / (self.output_tokens[several] - 1)),
+            **_times("tpot", gap_s),
         }
         if waits:
             found["e2e_mean_ms"] = MS_PER_S * float((self.finished_s - self.arrived_s).mean())

@@ -31,12 +31,15 @@ def test_nothing_beats_the_datasheet(coefficients):
 
 
 def test_the_nearest_statement_counts(coefficients, gpu, link):
-    assert coefficients.efficiency(gpu("rtx-4090")).compute.kind == "measured"
+    assert coefficients.efficiency(gpu("rtx-4090")) == coefficients.gpus["rtx-4090"]
     assert coefficients.efficiency(gpu("rtx-a5000")) == coefficients.architectures["Ampere"]
     assert coefficients.efficiency(gpu("rtx-3080-10gb")) == coefficients.geforce["Ampere"]
-    assert coefficients.allreduce_factor(gpu("l40s"), link("pcie4-x16")).value == 1.3
-    assert coefficients.allreduce_factor(gpu("a10"), link("pcie4-x16")).value == 1.9
-    assert coefficients.allreduce_factor(gpu("rtx-3090"), link("nvlink-bridge-ga102")).weak
+    rules = coefficients.allreduce_time_factors
+    of_l40s = next(rule for rule in rules if rule.gpus == ("l40s",))
+    assert coefficients.allreduce_factor(gpu("l40s"), link("pcie4-x16")) == of_l40s.factor
+    assert coefficients.allreduce_factor(gpu("a10"), link("pcie4-x16")) == rules[-1].factor
+    bridged = coefficients.allreduce_factor(gpu("rtx-3090"), link("nvlink-bridge-ga102"))
+    assert bridged == coefficients.allreduce_factor(gpu("h100-80gb-sxm"), link("nvlink4-nvswitch"))
 
 
 def test_the_last_rule_must_be_general():

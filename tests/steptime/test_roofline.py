@@ -1,5 +1,7 @@
 """Known physics: what a datasheet and a model's dimensions say before anything is fitted."""
 
+from dataclasses import replace
+
 import pytest
 
 from sim.catalog.model import params_active, params_total
@@ -128,6 +130,13 @@ def test_expert_parallel_ranks_read_fewer_experts_each(build):
     assert together.breakdown(batch)["link"] > apart.breakdown(batch)["link"] == 0
 
 
+def test_experts_see_the_tokens_that_all_ranks_really_have(build):
+    model = build("qwen3-30b-a3b", "rtx-pro-6000", "pcie5-x16", dp=2, ep=True)
+    prompts = prompt(2048)
+    alone, both = replace(prompts, replica_tokens=2048), replace(prompts, replica_tokens=4096)
+    assert model.leap(alone).first_s < model.leap(both).first_s == model.leap(prompts).first_s
+
+
 def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build):
     def overhead_s(**spec):
         return build(spec=Roofline(**spec)).breakdown(decode(100))["overhead"]
@@ -149,7 +158,7 @@ def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model):
         Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1)
 
 
-def test_values_name_what_the_time_rests_on(build):
+def test_values_name_what_the_time_rests_on(build, coefficients):
     assert "allreduce_time_factor" not in build().values
-    assert build(tp=2).values["allreduce_time_factor"].value == 1.3
+    assert build(tp=2).values["allreduce_time_factor"] == coefficients.allreduce_time_factors[0].factor
     assert build(card="gaudi2").values["compute_efficiency"].weak

@@ -53,11 +53,11 @@ def test_what_is_known_of_an_uncovered_row() -> None:
     [
         ("vLLM", "0.6.3", "vllm-0.6"),
         ("vLLM", "0.7.3", "vllm-0.6"),
-        ("vLLM", "0.5.4 (some image)", "vllm-0.6"),
+        ("vLLM", "0.5.4 (some image)", "vllm-0.5"),
         ("vLLM", "0.19.0", "vllm-0.11"),
         ("vLLM", "latest, Apr 2026", "vllm-0.11"),
         ("vLLM", "", "vllm-0.11"),
-        ("vLLM", "2024 (see repo)", "vllm-0.6"),
+        ("vLLM", "2024 (see repo)", "vllm-0.5"),
         ("vLLM", "vllm/vllm-openai-rocm:v0.17.0", "vllm-0.11"),
         ("TensorRT-LLM", "0.14.0", "tensorrt-llm-0.14"),
         ("TensorRT-LLM", "0.5.0", "tensorrt-llm-0.14"),

@@ -1,0 +1,145 @@
+"""Table and picture of docs/fidelity.md from the errors that steptime.py leaves.
+
+python benchmarks/fit/fidelity.py ../shared/measured outputs/fit/left_out.csv docs/images/fidelity.png
+"""
+
+import csv
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from observe import prepare
+from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
+from rows import judged, read_rows, thinned
+from steptime import compared_rows, simulated
+
+from sim.catalog.catalog import load_catalog
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+Line = dict[str, str]
+Chosen = Callable[[Line], bool]
+BANDS = (0.1, 0.2)
+LABELS = {"tput": "throughput [token/s]", "tpot": "TPOT [ms]", "ttft": "TTFT [ms]"}
+
+
+def over_pcie(line: Line) -> bool:
+    """Several GPUs whose source says that they talk over PCIe."""
+    return int(line["n_gpus"]) > 1 and line["interconnect"].startswith("PCIe")
+
+
+def loaded(line: Line) -> bool:
+    """More than one request at a time."""
+    return line["load"] not in ("single", "burst", "static_batch")
+
+
+CLASSES: tuple[tuple[str, str, str, Chosen], ...] = (
+    ("seen: all groups in the fit, throughput", "in-sample", "tput", lambda line: True),
+    ("seen: all groups in the fit, TPOT", "in-sample", "tpot", lambda line: True),
+    ("unseen model on a seen GPU and engine, throughput", "pairs", "tput", lambda line: True),
+    ("unseen model on a seen GPU and engine, TPOT", "pairs", "tpot", lambda line: True),
+    ("unseen GPU, throughput", "gpus", "tput", lambda line: True),
+    ("unseen GPU, TPOT", "gpus", "tpot", lambda line: True),
+    ("several GPUs over PCIe, pair left out, throughput", "pairs", "tput", over_pcie),
+    ("several GPUs over PCIe, GPU left out, throughput", "gpus", "tput", over_pcie),
+    ("loaded, not saturated, pair left out, TTFT", "pairs", "ttft", loaded),
+    ("loaded, not saturated, GPU left out, TTFT", "gpus", "ttft", loaded),
+    ("plain roofline, throughput", "roofline", "tput", lambda line: True),
+    ("plain roofline, TPOT", "roofline", "tpot", lambda line: True),
+    ("plain roofline, loaded, TTFT", "roofline", "ttft", loaded),
+)
+
+
+def plain_roofline(measured: Path) -> list[Line]:
+    """Every row without host times and serving factors: kernels at their measured efficiency, and nothing else."""
+    priors = load_priors()
+    free = {f"{what}:" for what in OVERHEADS if what.startswith("per_")}
+    ones = {f"{what}:" for what in ("kv_read", "moe", "kernel_compute", "kernel_weight", "allreduce")}
+    ones |= {*SHARED_OVERHEADS, "moe_compute", "moe_blackwell", "serving_compute", "prefill_attention", "pipeline"}
+
+    def bare(name: str, value: float) -> float:
+        if name.startswith(tuple(free)):
+            return 1e-12
+        return 1.0 if name.startswith(tuple(ones)) else value
+
+    plain = Priors({name: bare(name, value) for name, value in priors.values.items()}, priors.sd)
+    ready, _ = prepare(thinned(read_rows(measured), judged), load_catalog())
+    rows = simulated(ready, plain, {})
+    return [{k: str(v) for k, v in line.items()} for one in rows for line in compared_rows("roofline", one)]
+
+
+def pair_medians(lines: list[Line], scheme: str, metric: str, chosen: Chosen) -> list[float]:
+    """Median |predicted / measured - 1| of every pair of GPU and model family."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        if line["scheme"] == scheme and line["metric"] == metric and chosen(line):
+            error = abs(float(line["predicted"]) / float(line["measured"]) - 1)
+            errors[f"{line['gpu']} {line['family']}"].append(error)
+    return [float(np.median(of_pair)) for of_pair in errors.values()]
+
+
+def table(lines: list[Line]) -> str:
+    """Markdown."""
+    rows = ["| class | pairs | median error | 90th percentile |", "| --- | --- | --- | --- |"]
+    for label, scheme, metric, chosen in CLASSES:
+        medians = pair_medians(lines, scheme, metric, chosen)
+        if medians:
+            rows.append(f"| {label} | {len(medians)} | {np.median(medians):.1%} | {np.percentile(medians, 90):.0%} |")
+    return "\n".join(rows)
+
+
+def by_group(lines: list[Line], column: str, metric: str) -> str:
+    """Median error of left-out pairs for each value of *column*."""
+    found = []
+    for value in sorted({line[column] for line in lines}):
+        medians = pair_medians(lines, "pairs", metric, lambda line, value=value: line[column] == value)  # type: ignore[misc]
+        if medians:
+            found.append((float(np.median(medians)), f"{value} {np.median(medians):.0%} ({len(medians)})"))
+    return ", ".join(text for _, text in sorted(found))
+
+
+def picture(lines: list[Line], path: Path) -> None:
+    """Predicted against measured with the pair left out, a panel for each metric."""
+    figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.6))
+    for axis, (metric, label) in zip(axes, LABELS.items(), strict=True):
+        chosen = [line for line in lines if line["scheme"] == "pairs" and line["metric"] == metric]
+        measured = np.array([float(line["measured"]) for line in chosen])
+        guessed = np.array([float(line["predicted"]) for line in chosen])
+        low, high = measured.min() * 0.7, measured.max() * 1.4
+        ends = np.array([low, high])
+        for band in BANDS[::-1]:
+            axis.fill_between(ends, ends * (1 - band), ends * (1 + band), color="0.5", alpha=0.18, linewidth=0)
+        axis.plot(ends, ends, color="0.3", linewidth=0.8)
+        several = np.array([int(line["n_gpus"]) > 1 for line in chosen])
+        axis.scatter(measured[~several], guessed[~several], s=9, alpha=0.6, color="#0b6e99", label="one GPU")
+        axis.scatter(
+            measured[several], guessed[several], s=9, alpha=0.6, color="#d9730d", marker="^", label="several GPUs"
+        )
+        axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+        axis.set(
+            xlabel=f"measured {label}", ylabel=f"predicted {label}", title=f"{label.split(' [')[0]}: pair left out"
+        )
+    axes[0].legend(frameon=False)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def main(measured: Path, errors: Path, image: Path) -> None:
+    """Prints the table and draws the picture."""
+    with errors.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    lines += plain_roofline(measured)
+    print(table(lines))
+    for metric in LABELS:
+        for column in ("engine", "gpu", "source_key"):
+            print(f"\n{metric} by {column}, pair left out: {by_group(lines, column, metric)}")
+    picture(lines, image)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))

@@ -1,0 +1,102 @@
+"""Writes fitted figures into data/: the `overheads` of engines, kernels' factors, data/steptime.yaml."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from parameters import COEFFICIENTS, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
+
+WHERE = "benchmarks/fit/steptime.py on serving rows"
+
+
+def write_data(
+    data: Path, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]
+) -> None:
+    """Replaces every fitted figure under *data*, and nothing else."""
+    entry = _Entries(priors, theta, ranges)
+    for path in sorted((data / "engines").glob("*.yaml")):
+        _write_engine(path, entry)
+    for path in sorted((data / "kernels").glob("*.yaml")):
+        _write_kernel(path, entry)
+    _write_coefficients(data / "steptime.yaml", entry)
+
+
+class _Entries:
+    """Values as YAML, with what they rest on."""
+
+    def __init__(self, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]) -> None:
+        self.priors, self.theta, self.ranges = priors, theta, ranges
+
+    def of(self, name: str, note: str = "") -> str:
+        """`{value: ..., range: ..., source: ..., where: ..., kind: ...}` of a parameter."""
+        value = self.priors.value(name, self.theta)
+        width = self.priors.width(name)
+        informed = name in self.ranges and width > 0
+        low, high = self.ranges.get(name, (-width, width))
+        ends = sorted((self.priors.value(name, {name: low}), self.priors.value(name, {name: high}), value))
+        kind, where = ("fitted", WHERE) if informed else ("assumed", "benchmarks/fit/priors.yaml; no row tells it")
+        spread = "" if ends[0] == ends[-1] else f"range: [{_short(ends[0], value)}, {_short(ends[-1], value)}], "
+        if not spread:
+            kind, where = "fitted", "the reference that the other factors are relative to"
+        extra = f', note: "{note}"' if note else ""
+        return f'{{value: {value:.4g}, {spread}source: gpufleet-study, where: "{where}", kind: {kind}{extra}}}'
+
+    def known(self, name: str) -> bool:
+        """Whether the parameter is the fit's to write."""
+        return self.priors.known(name)
+
+
+def _short(end: float, value: float) -> str:
+    """An end of a range; rounding must not push it past the value."""
+    rounded = float(f"{end:.3g}")
+    at = float(f"{value:.4g}")
+    return f"{at:.4g}" if (end <= value and rounded > at) or (end >= value and rounded < at) else f"{rounded:.4g}"
+
+
+def _write_engine(path: Path, entry: _Entries) -> None:
+    engine = path.stem
+    if not entry.known(f"per_layer:{engine}"):
+        return
+    lines = {field: entry.of(f"{what}:{engine}") for what, field in OVERHEADS.items()}
+    lines |= {field: entry.of(what) for what, field in SHARED_OVERHEADS.items()}
+    order = (
+        "per_layer_s", "per_step_s", "per_step_in_process_s", "per_sequence_s", "per_sequence_in_process_s",
+        "per_request_s", *SHARED_OVERHEADS.values(), "kv_read_time_factor", "moe_gemm_time_factor",
+    )  # fmt: skip
+    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in order)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", lambda _: block, text, flags=re.MULTILINE), encoding="utf-8")
+
+
+def _write_kernel(path: Path, entry: _Entries) -> None:
+    text = path.read_text(encoding="utf-8")
+    names = {f"{what}:{path.stem}": field for what, field in KERNELS.items()} | SHARED_KERNELS
+    for name, field in names.items():
+        if entry.known(name):
+            text = _replaced(text, field, entry.of(name))
+    path.write_text(text, encoding="utf-8")
+
+
+def _write_coefficients(path: Path, entry: _Entries) -> None:
+    text = path.read_text(encoding="utf-8")
+    for name, field in COEFFICIENTS.items():
+        text = _replaced(text, field, entry.of(name))
+    gpus = sorted(name.split(":")[1] for name in entry.priors.values if name.startswith("compute:"))
+    for gpu in gpus:
+        block = f"  {gpu}:\n    compute: {entry.of(f'compute:{gpu}')}\n    memory: {entry.of(f'memory:{gpu}')}\n"
+        pattern = rf"^  {re.escape(gpu)}:\n(?:    .*\n)+"
+        if re.search(pattern, text, flags=re.MULTILINE):
+            text = re.sub(pattern, lambda _, block=block: block, text, flags=re.MULTILINE)  # type: ignore[misc]
+        else:
+            text = text.replace("architectures:\n", f"{block}architectures:\n", 1)
+    head, rules = text.split("allreduce_time_factors:", 1)
+    parts = re.split(r"(factor: \{(?:[^{}]|\n)*?\})", rules)
+    for i in range(1, len(parts), 2):
+        note = re.search(r'note: ("[^"]*")', parts[i])
+        parts[i] = "factor: " + entry.of(f"allreduce:{i // 2}", note[1][1:-1] if note else "")
+    path.write_text(f"{head}allreduce_time_factors:{''.join(parts)}", encoding="utf-8")
+
+
+def _replaced(text: str, field: str, entry: str) -> str:
+    """*text* with the mapping of a top-level *field*, over however many lines, replaced."""
+    return re.sub(rf"^{field}: \{{[^{{}}]*\}}", lambda _: f"{field}: {entry}", text, flags=re.MULTILINE)
