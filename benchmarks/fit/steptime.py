@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from gauss_newton import Observation, fit
+from gauss_newton import ITERATIONS, Observation, fit
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import Priors, load_priors
 from rows import judged, pair, read_rows, thinned
@@ -27,7 +27,9 @@ Theta = dict[str, float]
 ROUNDS = 2
 """Simulate, fit, simulate with the result, fit again."""
 PAIR_FOLDS = 8
-BOOTSTRAPS = 24
+BOOTSTRAPS = 16
+UNMEASURED = ("MI300X", "Gaudi2", "Max1550")
+OF_ONE_CARD = ("compute:", "memory:", "allreduce:")
 COLUMNS = (
     "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
     "tp", "metric", "measured", "predicted",
@@ -63,11 +65,25 @@ def simulated(ready: list[Ready], priors: Priors, theta: Theta) -> list[Simulate
 def refit(
     rows: list[Simulated], priors: Priors, at: Theta, keep: Callable[[Observation], bool] = lambda one: True
 ) -> Theta:
-    """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
+    """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at.
+
+    Cards whose kernels nobody measured teach the shared parameters nothing: theirs are fitted afterwards, alone.
+    """
     found = [one for one in observations(rows) if fittable(one, rows) and keep(one)]
-    sd = widths(found, priors)
-    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd})
-    return {name: at.get(name, 0.0) + step[name] for name in sd}
+    return _two_steps(found, priors, at)
+
+
+def _two_steps(found: list[Observation], priors: Priors, at: Theta, iterations: int = ITERATIONS) -> Theta:
+    shared = [one for one in found if one.gpu not in UNMEASURED]
+    sd = widths(shared, priors)
+    step = fit(shared, sd, centre={name: -at.get(name, 0.0) for name in sd}, iterations=iterations)
+    alone = [one for one in found if one.gpu in UNMEASURED]
+    own = {name: width for name, width in widths(alone, priors).items() if name.startswith(OF_ONE_CARD)}
+    own = {name: width for name, width in own.items() if name not in sd}
+    if own:
+        centre = step | {name: -at.get(name, 0.0) for name in own}
+        step = fit(alone, own, centre=centre, iterations=iterations)
+    return {name: at.get(name, 0.0) + change for name, change in step.items()}
 
 
 def left_out_errors(
@@ -113,10 +129,8 @@ def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, 
     pairs, draw, samples = sorted(by_pair), random.Random(1), defaultdict(list)
     for _ in range(BOOTSTRAPS):
         sample = [one for name in draw.choices(pairs, k=len(pairs)) for one in by_pair[name]]
-        sd = widths(sample, priors)
-        step = fit(sample, sd, centre={name: -theta.get(name, 0.0) for name in sd}, iterations=3)
-        for name in sd:
-            samples[name].append(theta.get(name, 0.0) + step[name])
+        for name, value in _two_steps(sample, priors, theta, iterations=3).items():
+            samples[name].append(value)
     return {name: (float(np.percentile(v, 5)), float(np.percentile(v, 95))) for name, v in samples.items()}
 
 
