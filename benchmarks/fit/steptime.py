@@ -28,8 +28,6 @@ ROUNDS = 2
 """Simulate, fit, simulate with the result, fit again."""
 PAIR_FOLDS = 8
 BOOTSTRAPS = 16
-UNMEASURED = ("MI300X", "Gaudi2", "Max1550")
-OF_ONE_CARD = ("compute:", "memory:", "allreduce:")
 COLUMNS = (
     "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
     "tp", "metric", "measured", "predicted",
@@ -65,25 +63,15 @@ def simulated(ready: list[Ready], priors: Priors, theta: Theta) -> list[Simulate
 def refit(
     rows: list[Simulated], priors: Priors, at: Theta, keep: Callable[[Observation], bool] = lambda one: True
 ) -> Theta:
-    """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at.
-
-    Cards whose kernels nobody measured teach the shared parameters nothing: theirs are fitted afterwards, alone.
-    """
+    """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
     found = [one for one in observations(rows) if fittable(one, rows) and keep(one)]
-    return _two_steps(found, priors, at)
+    return _moved(found, priors, at)
 
 
-def _two_steps(found: list[Observation], priors: Priors, at: Theta, iterations: int = ITERATIONS) -> Theta:
-    shared = [one for one in found if one.gpu not in UNMEASURED]
-    sd = widths(shared, priors)
-    step = fit(shared, sd, centre={name: -at.get(name, 0.0) for name in sd}, iterations=iterations)
-    alone = [one for one in found if one.gpu in UNMEASURED]
-    own = {name: width for name, width in widths(alone, priors).items() if name.startswith(OF_ONE_CARD)}
-    own = {name: width for name, width in own.items() if name not in sd}
-    if own:
-        centre = step | {name: -at.get(name, 0.0) for name in own}
-        step = fit(alone, own, centre=centre, iterations=iterations)
-    return {name: at.get(name, 0.0) + change for name, change in step.items()}
+def _moved(found: list[Observation], priors: Priors, at: Theta, iterations: int = ITERATIONS) -> Theta:
+    sd = widths(found, priors)
+    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd}, iterations=iterations)
+    return {name: at.get(name, 0.0) + step[name] for name in sd}
 
 
 def left_out_errors(
@@ -129,7 +117,7 @@ def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, 
     pairs, draw, samples = sorted(by_pair), random.Random(1), defaultdict(list)
     for _ in range(BOOTSTRAPS):
         sample = [one for name in draw.choices(pairs, k=len(pairs)) for one in by_pair[name]]
-        for name, value in _two_steps(sample, priors, theta, iterations=3).items():
+        for name, value in _moved(sample, priors, theta, iterations=3).items():
             samples[name].append(value)
     return {name: (float(np.percentile(v, 5)), float(np.percentile(v, 95))) for name, v in samples.items()}
 
