@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from gauss_newton import Observation, fit
+from gauss_newton import ITERATIONS, Observation, fit
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import Priors, load_priors
 from rows import judged, pair, read_rows, thinned
@@ -27,7 +27,7 @@ Theta = dict[str, float]
 ROUNDS = 2
 """Simulate, fit, simulate with the result, fit again."""
 PAIR_FOLDS = 8
-BOOTSTRAPS = 24
+BOOTSTRAPS = 16
 COLUMNS = (
     "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
     "tp", "metric", "measured", "predicted",
@@ -65,8 +65,12 @@ def refit(
 ) -> Theta:
     """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
     found = [one for one in observations(rows) if fittable(one, rows) and keep(one)]
+    return _moved(found, priors, at)
+
+
+def _moved(found: list[Observation], priors: Priors, at: Theta, iterations: int = ITERATIONS) -> Theta:
     sd = widths(found, priors)
-    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd})
+    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd}, iterations=iterations)
     return {name: at.get(name, 0.0) + step[name] for name in sd}
 
 
@@ -113,10 +117,8 @@ def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, 
     pairs, draw, samples = sorted(by_pair), random.Random(1), defaultdict(list)
     for _ in range(BOOTSTRAPS):
         sample = [one for name in draw.choices(pairs, k=len(pairs)) for one in by_pair[name]]
-        sd = widths(sample, priors)
-        step = fit(sample, sd, centre={name: -theta.get(name, 0.0) for name in sd}, iterations=3)
-        for name in sd:
-            samples[name].append(theta.get(name, 0.0) + step[name])
+        for name, value in _moved(sample, priors, theta, iterations=3).items():
+            samples[name].append(value)
     return {name: (float(np.percentile(v, 5)), float(np.percentile(v, 95))) for name, v in samples.items()}
 
 
