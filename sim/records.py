@@ -99,6 +99,8 @@ class Meters:
     prefill_s: float = 0.0
     recompute_s: float = 0.0
     compute_s: float = 0.0
+    prefill_compute_s: float = 0.0
+    recompute_compute_s: float = 0.0
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
     prompt_tokens: int = 0
@@ -135,6 +137,12 @@ class Interval:
     gpu_energy_j: float = 0.0
     server_energy_j: float = 0.0
     """At the wall: GPUs, server base load and power-supply loss."""
+    prefill_energy_j: float = 0.0
+    """Of the energy at the wall, what prompts took that were computed for the first time."""
+    recompute_energy_j: float = 0.0
+    """The same for tokens that were computed again after a preemption."""
+    idle_energy_j: float = 0.0
+    """The same while no step ran; what is left of the energy went to decoding."""
     peak_w: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0

@@ -16,15 +16,13 @@ class EnergyCharge:
     server: str
     pue: float
     """Power usage effectiveness: energy at the site's meter / energy at the servers' plugs."""
-    idle_w: float
-    """What one replica draws at the wall while no step runs."""
     price: UnitPrice
     component: str = "energy"
     capex_usd: float = 0.0
 
     def by_phase(self, interval: Interval) -> ByPhase:
         """Energy at the site's meter [kWh]."""
-        return wall_j_by_phase(interval, self.idle_w).scaled(self.pue / JOULES_PER_KWH)
+        return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
     def quantity(self, followed: float, window_h: float) -> float:
         """What was metered [kWh]."""

@@ -51,7 +51,7 @@ class Site(Spec):
             raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
         price = UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh")
         return [
-            EnergyCharge(pool.name, pool.server_id, self.pue, pool.idle_w, price)
+            EnergyCharge(pool.name, pool.server_id, self.pue, price)
             for hardware in fleet
             for pool in hardware.pools
         ]

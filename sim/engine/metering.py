@@ -7,7 +7,7 @@ from sim.records import Leap, Meters
 def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
 
-    The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration
+    The time and the arithmetic of a step that serves prompts and decodes together are split by new tokens. A step under way has duration
     and no whole step: its time counts, its tokens do not yet.
     """
     batch = rank.batch
@@ -22,6 +22,9 @@ def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps:
         per_token_s = duration_s / (decodes + prefill)
         meters.prefill_s += per_token_s * (prefill - recomputed)
         meters.recompute_s += per_token_s * recomputed
+        per_token_compute_s = compute_s / (decodes + prefill)
+        meters.prefill_compute_s += per_token_compute_s * (prefill - recomputed)
+        meters.recompute_compute_s += per_token_compute_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
     if rank.blocked_by == "seats":

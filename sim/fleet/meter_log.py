@@ -83,6 +83,14 @@ def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Mete
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.busy_s, used.compute_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
     interval.peak_w = share * power.peak_w
+    interval.prefill_energy_j = share * _wall_j(power, used.prefill_s, used.prefill_s, used.prefill_compute_s)
+    interval.recompute_energy_j = share * _wall_j(power, used.recompute_s, used.recompute_s, used.recompute_compute_s)
+    interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used.busy_s), 0.0, 0.0)
+
+
+def _wall_j(power: PoolPower, duration_s: float, busy_s: float, compute_s: float) -> float:
+    """Energy of one replica at the wall. It is linear in all three, so that the parts of a duration add up to it."""
+    return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, busy_s, compute_s))
 
 
 def _difference(after: Meters, before: Meters) -> Meters:

@@ -220,7 +220,6 @@ def _costs(
 
 
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
-    idle_w = plan.power.server_energy_j(1.0, plan.power.gpu_energy_j(1.0, 0.0, 0.0)) if plan.power else 0.0
     return PoolFacts(
         plan.name,
         plan.gpu,
@@ -229,7 +228,6 @@ def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
-        idle_w=idle_w,
     )
 
 

@@ -36,7 +36,7 @@ def make_pool():
     """A pool of cards in boxes of four slots with a nameplate of 2 kW, unless told otherwise."""
 
     def make(
-        name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", idle_w=100.0, tdp_w=400.0
+        name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", tdp_w=400.0
     ):
         chassis = Server(
             id=server,
@@ -54,7 +54,6 @@ def make_pool():
             server=chassis if server else None,
             nameplate_w=nameplate_w if server else None,
             gpu_tdp_w=tdp_w,
-            idle_w=idle_w,
         )
 
     return make
@@ -82,9 +81,12 @@ def resolve():
 def make_interval():
     """What a replica with *gpus* GPUs did in [start_s, end_s)."""
 
-    def make(start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1000.0):
+    def make(start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1000.0, idle_w=100.0):
+        """Busy time is split by *prefill* and *recompute*; power while busy is even, and *wall_w* in the mean."""
         duration_s = end_s - start_s
         busy_s = busy * duration_s
+        wall_j = wall_w * duration_s
+        idle_j = min(idle_w * (duration_s - busy_s), wall_j) if busy else wall_j
         return Interval(
             pool=pool,
             server="box",
@@ -96,7 +98,10 @@ def make_interval():
             busy_s=busy_s,
             prefill_s=prefill * busy_s,
             recompute_s=recompute * busy_s,
-            server_energy_j=wall_w * duration_s,
+            server_energy_j=wall_j,
+            prefill_energy_j=prefill * (wall_j - idle_j),
+            recompute_energy_j=recompute * (wall_j - idle_j),
+            idle_energy_j=idle_j,
         )
 
     return make

@@ -80,6 +80,13 @@ def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: 
                 (row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency
             )
             assert row.server_energy_j <= row.peak_w * duration + 1e-6
+            decode_s = row.busy_s - row.prefill_s - row.recompute_s
+            decode_j = row.server_energy_j - row.prefill_energy_j - row.recompute_energy_j - row.idle_energy_j
+            idle_w = (power.gpu.idle_w + power.base_w) / power.psu_efficiency
+            assert row.idle_energy_j == pytest.approx(idle_w * (duration - row.busy_s), abs=1e-6)
+            if min(decode_s, row.prefill_s) > 0.1:
+                # prompts keep the tensor cores busy, decodes wait for memory
+                assert row.prefill_energy_j / row.prefill_s > decode_j / decode_s > idle_w
 
 
 @given(rate=st.floats(0.5, 8), seed=st.integers(0, 1000))
