@@ -92,8 +92,11 @@ def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float) -> 
     """Spread the window's quantity over meter intervals and phases, replicas taken together."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in intervals:
+        parts = charge.by_phase(interval)
+        if parts is None:
+            continue
         sums = followed.setdefault((interval.start_s, interval.end_s), [0.0] * len(PHASES))
-        for index, part in enumerate(charge.by_phase(interval)):
+        for index, part in enumerate(parts):
             sums[index] += part
     total = fsum(part for sums in followed.values() for part in sums)
     quantity = charge.quantity(total, window_h)

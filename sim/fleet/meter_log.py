@@ -1,7 +1,6 @@
 """Meter readings turned into intervals: what each replica did between two readings, with its energy."""
 
 from dataclasses import fields
-from math import ceil
 
 from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import Replica
@@ -23,12 +22,16 @@ class MeterLog:
         self._at_horizon: list[Meters] | None = None
 
     def fixed_readings(self) -> list[float]:
-        """Times known beforehand [s]: warm-up, horizon and the grid between; without a horizon the warm-up only."""
+        """Times known beforehand [s]: warm-up, horizon and those between; without a horizon the warm-up only."""
         plan = self._plan
         if plan.horizon_s is None:
             return [plan.warmup_s] if plan.warmup_s else []
-        grid = {step * plan.meter_interval_s for step in range(1, ceil(plan.horizon_s / plan.meter_interval_s))}
-        return sorted(grid | {plan.warmup_s, plan.horizon_s} - {0.0})
+        times = {plan.warmup_s, plan.horizon_s} - {0.0}
+        reading_s = plan.next_reading_s(0.0)
+        while reading_s < plan.horizon_s:
+            times.add(reading_s)
+            reading_s = plan.next_reading_s(reading_s)
+        return sorted(times)
 
     def read(self, now: float) -> None:
         """Closes the running interval of every replica at *now*."""

@@ -57,6 +57,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         warmup_s=at.warmup_s,
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
+        starts_at=at.starts_at,
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
         servers=built.servers,
@@ -216,7 +217,7 @@ def _costs(
         return None
     site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
     facts = [_hardware(pool, plan) for pool, plan in zip(bound, plans, strict=True)]
-    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices)
+    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices, scenario.starts_at)
 
 
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, NaiveDatetime
 
 from sim.batching import Batching, Vllm
 from sim.catalog.quantization import KvCacheDtype
@@ -110,6 +110,9 @@ class Scenario(Choices):
     """How long the fleet may go on after the horizon; left out: as long as the horizon."""
     meter_interval_s: Positive = 300.0
     """Usage is cut into rows of at most this length."""
+    starts_at: NaiveDatetime | None = None
+    """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00. Meters are then read
+    at every full hour, too."""
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""

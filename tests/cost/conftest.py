@@ -65,13 +65,14 @@ def resolve():
     site = {"electricity_usd_per_kwh": 0.1, "pue": 1.0}
     finance = {"method": "straight_line", "life_years": 3}
 
-    def run(cost, *pools, site=site, finance=finance):
+    def run(cost, *pools, site=site, finance=finance, starts_at=None):
         return resolve_costs(
             TypeAdapter(Cost).validate_python(cost),
             None if site is None else Site.model_validate(site),
             None if finance is None else TypeAdapter(Finance).validate_python(finance),
             pools,
             PRICES.get,
+            starts_at,
         )
 
     return run

@@ -130,3 +130,19 @@ def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
         requests = result.log.requests
         means.append(fsum(r.finished_s - r.arrived_s for r in requests) / len(requests))
     assert means == sorted(means, reverse=True)
+
+
+@pytest.mark.parametrize("horizon_s", [120, None])
+def test_meters_are_read_at_the_full_hours_of_the_clock(simulate, horizon_s: float | None) -> None:
+    """So that no reading lies across the edge of a tariff."""
+    arrivals = {"process": "poisson", "rate_rps": 2.0, "num_requests": 240}
+    tariff = {"hourly_usd_per_kwh": [0.1] * 9 + [0.4] * 15}
+    site = {"electricity": tariff, "pue": 1.0, "hosting": "none"}
+    more = {"horizon_s": horizon_s, "warmup_s": 0, "meter_interval_s": 25, "starts_at": "2026-07-01T08:59:20"}
+    (result,) = simulate(scenario(arrivals, site=site, **more))
+    edges = [i.start_s for i in result.log.intervals if i.replica == 0]
+    assert edges[:6] == [0.0, 25.0, 40.0, 50.0, 75.0, 100.0]
+    rows = [row for row in result.ledger.rows if row.component == "energy"]
+    assert {(row.unit_price_usd, row.start_s < 40) for row in rows} == {(0.1, True), (0.4, False)}
+    kwh = fsum(i.server_energy_j for i in result.log.intervals if i.start_s < result.window_s[1]) / JOULES_PER_KWH
+    assert fsum(row.quantity for row in rows) == pytest.approx(kwh)
