@@ -43,6 +43,12 @@ class Request:
     cached_tokens: int = 0
     preemptions: int = 0
     rejected: bool = False
+    prefill_s: float = 0.0
+    """Its part of its replica's busy time in the window, where asked for: prompt tokens computed for the first time."""
+    recompute_s: float = 0.0
+    """The same for tokens computed again after a preemption."""
+    decode_s: float = 0.0
+    """The same for tokens after the first."""
 
     @property
     def shared_tokens(self) -> int:

@@ -1,6 +1,5 @@
 """Electricity that costs more at some hours than at others."""
 
-from calendar import mdays
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from sim.spec import Count, NonNegative, Spec
 
 HOURS = range(24)
 MONTHS = range(1, 13)
+DAYS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 MonthAndHour = tuple[int, int]
 """(1 to 12, 0 to 23)."""
 
@@ -51,8 +51,8 @@ class Tariff(Spec):
 
     def by_hour(self) -> tuple[float, ...]:
         """Mean price of each hour of the day over the 365 days of a year."""
-        days = sum(mdays)
-        return tuple(fsum(mdays[m] * self.usd_per_kwh(m, hour) for m in MONTHS) / days for hour in HOURS)
+        days = sum(DAYS)
+        return tuple(fsum(DAYS[m] * self.usd_per_kwh(m, hour) for m in MONTHS) / days for hour in HOURS)
 
     def bands(self) -> Iterator[tuple[float, str, frozenset[MonthAndHour]]]:
         """Each price with the key in `site.electricity` that states it first, and when it holds."""

@@ -7,8 +7,8 @@ from sim.records import Leap, Meters
 def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *compute_s* of arithmetic.
 
-    The time and the arithmetic of a step that serves prompts and decodes together are split by new tokens. A step under way has duration
-    and no whole step: its time counts, its tokens do not yet.
+    The time and the arithmetic of a step that serves prompts and decodes together are split by new tokens. A step under
+    way has duration and no whole step: its time counts, its tokens do not yet.
     """
     batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
@@ -33,6 +33,14 @@ def book(meters: Meters, rank: Rank, duration_s: float, compute_s: float, steps:
         meters.kv_blocked_s += duration_s
     elif rank.blocked_by == "budget":
         meters.budget_blocked_s += duration_s
+
+
+def switch_shares(rank: Rank, on: bool, elapsed_s: float) -> None:
+    """Begins to share the time of the rank's steps among requests, *elapsed_s* into a step, or ends it."""
+    if on:
+        rank.shares.shared_s = elapsed_s
+    else:
+        rank.share_time(elapsed_s, last=True)
 
 
 def leap_s(leap: Leap, steps: int) -> float:

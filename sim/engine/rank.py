@@ -17,6 +17,7 @@ from sim.engine.kv import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.phases import BlockPhases
 from sim.engine.sequence import Sequence
+from sim.engine.shares import TimeShares, recomputed_tokens
 from sim.engine.waiting import WaitingQueue
 from sim.engine.windows import WindowedContexts
 from sim.records import Batch
@@ -28,7 +29,7 @@ class Rank:
     __slots__ = (
         "_admissions", "_base_sum", "_chunks", "_decoding", "_finishing", "_max_num_batched_tokens",
         "_phases", "_preempted_in_step", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "pool", "preemptions", "recomputed_in_step", "running", "seats", "waiting",
+        "cached_in_step", "pool", "preemptions", "recomputed_in_step", "running", "seats", "shares", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -48,6 +49,7 @@ class Rank:
         others."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
+        self.shares = TimeShares()
         self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._step = 0
         self._admissions = 0
@@ -156,6 +158,7 @@ class Rank:
         decoding = [sequence for sequence in sequences if sequence.decoding]
         for sequence in decoding:
             self._leave_decoding(sequence)
+        self.shares.leave_out(decoding, self._step)
         for sequence in decoding:
             sequence.base -= 1
             sequence.finish_step += 1
@@ -245,9 +248,7 @@ class Rank:
             context += computed
             pairs += chunk * computed + chunk * (chunk + 1) // 2
             batch.sampled_seqs += computed + chunk == sequence.tokens
-            prompt_tokens = sequence.request.prompt_tokens
-            first_time = min(prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
-            self.recomputed_in_step += chunk - max(0, first_time)
+            self.recomputed_in_step += recomputed_tokens(sequence, chunk)
         batch.prefill_seqs = len(self._chunks)
         batch.prefill_tokens = tokens
         batch.prefill_context_tokens = context
@@ -314,8 +315,17 @@ class Rank:
         self._enter_decoding(sequence)
         heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
 
+    def share_time(self, elapsed_s: float, last: bool = False) -> None:
+        """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""
+        shares = self.shares
+        if elapsed_s > shares.shared_s:
+            shares.share(elapsed_s, self.batch, self._chunks, self._step)
+        if last:
+            shares.settle(self.running)
+
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True
+        sequence.token_s = self.shares.token_s
         self._decoding += 1
         self._base_sum += sequence.base
         self._phases.add(sequence.base)
@@ -324,6 +334,7 @@ class Rank:
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = False
+        sequence.request.decode_s += self.shares.token_s - sequence.token_s
         self._decoding -= 1
         self._base_sum -= sequence.base
         self._phases.remove(sequence.base)

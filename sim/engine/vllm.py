@@ -4,7 +4,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
 from sim.engine.sequence import Sequence
@@ -15,8 +15,8 @@ class VllmEngine:
     """Continuous batching on one rank (tensor parallelism included: its GPUs step together)."""
 
     __slots__ = (
-        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_start_s", "_steps", "_steptime",
-        "_waiting",
+        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_sharing", "_start_s", "_steps",
+        "_steptime", "_waiting",
     )  # fmt: skip
 
     def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
@@ -29,6 +29,7 @@ class VllmEngine:
         self._leap = Leap(0.0)
         self._start_s = 0.0
         self._end_s = inf
+        self._sharing = False
         self._steps = 0
         """Steps of the leap under way; 0 between leaps."""
 
@@ -75,6 +76,9 @@ class VllmEngine:
         """See `Engine.advance`."""
         steps = self._steps
         book(self._meters, self._rank, self._end_s - self._start_s, self._leap.compute_s * steps, steps)
+        if self._sharing:
+            self._rank.share_time(self._end_s - self._start_s)
+            self._rank.shares.shared_s = 0.0
         self._steps = 0
         return [sequence.request for sequence in self._rank.commit(steps, self._end_s)]
 
@@ -88,6 +92,12 @@ class VllmEngine:
             compute_s = self._leap.compute_s * self._steps * elapsed_s / (self._end_s - self._start_s)
             book(totals, self._rank, elapsed_s, compute_s, steps_within(self._leap, elapsed_s, self._steps))
         return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
+        switch_shares(self._rank, on, elapsed_s)
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

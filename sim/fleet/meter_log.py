@@ -20,6 +20,8 @@ class MeterLog:
         self._intervals: list[Interval] = []
         self._at_warmup = [Meters() for _ in replicas]
         self._at_horizon: list[Meters] | None = None
+        if not plan.warmup_s:
+            self._share_time(True, 0.0)
 
     def fixed_readings(self) -> list[float]:
         """Times known beforehand [s]: warm-up, horizon and those between; without a horizon the warm-up only."""
@@ -43,8 +45,16 @@ class MeterLog:
         self._last, self._last_s = readings, now
         if now == self._plan.warmup_s:
             self._at_warmup = readings
+            self._share_time(True, now)
         if now == self._plan.horizon_s:
             self._at_horizon = readings
+            self._share_time(False, now)
+
+    def _share_time(self, on: bool, now: float) -> None:
+        """Where requests have costs: what they took of their replicas inside the window."""
+        if self._plan.requests_cost:
+            for replica in self._replicas:
+                replica.engine.share_time(on, now)
 
     def close(self, end_s: float, requests: list[Request]) -> FleetLog:
         """The last reading, at *end_s*, and everything that was logged."""

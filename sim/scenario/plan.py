@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sim.batching import Batching
 from sim.catalog.value import Value
-from sim.cost import CostPlan
+from sim.cost import CarbonPlan, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import Batch, Leap
@@ -86,8 +86,10 @@ class CasePlan:
     meter_interval_s: float
     starts_at: datetime | None = None
     """Time of day and year at simulated time 0; None: no clock."""
+    requests_cost: bool = False
     model: str = ""
     costs: CostPlan | None = None
+    carbon: CarbonPlan | None = None
     servers: int = 0
     """Servers that the fleet fills, whole ones."""
     pue: float = 1.0
@@ -97,8 +99,7 @@ class CasePlan:
     facts: tuple[Fact, ...] = field(default=())
 
     def next_reading_s(self, after_s: float) -> float:
-        """The first time after *after_s* at which meters are read: a multiple of the interval, or a full hour of the
-        clock."""
+        """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""
         interval_s = self.meter_interval_s
         by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
         if by_interval_s <= after_s:  # rounded onto it

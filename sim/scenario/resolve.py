@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.batching import Batching
 from sim.catalog.catalog import Catalog
-from sim.cost import CostPlan, PoolFacts, resolve_costs
+from sim.cost import CarbonPlan, CostPlan, PoolFacts, resolve_costs
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
@@ -32,6 +32,7 @@ class FleetPlan:
 
     pools: tuple[PoolPlan, ...]
     costs: CostPlan | None
+    carbon: CarbonPlan | None
     servers: int
     infeasible: str
     facts: tuple[Fact, ...]
@@ -58,8 +59,10 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
         starts_at=at.starts_at,
+        requests_cost=at.requests_cost,
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
+        carbon=built.carbon,
         servers=built.servers,
         pue=_pue(at, fleet),
         infeasible=built.infeasible,
@@ -86,6 +89,7 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
     return FleetPlan(
         pools=pools,
         costs=costs,
+        carbon=_carbon(scenario, fleet, pools, servers),
         servers=ceil(sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True))),
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"
@@ -98,7 +102,22 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
 
 def _pue(scenario: Scenario, fleet: Fleet) -> float:
     site = fleet.site or scenario.site
-    return site.pue if site else 1.0
+    return site.facility_factor if site else 1.0
+
+
+def _carbon(
+    scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]
+) -> CarbonPlan | None:
+    carbon = fleet.carbon or scenario.carbon
+    if carbon is None:
+        return None
+    gpus: dict[str, int] = {}
+    for pool in pools:
+        gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus_per_replica * pool.replicas
+    servers = sum(share * pool.replicas for share, pool in zip(shares, pools, strict=True))
+    starts_at = scenario.starts_at
+    starts_at_h = 0.0 if starts_at is None else starts_at.hour + starts_at.minute / 60 + starts_at.second / 3600
+    return carbon.plan(gpus, servers, _pue(scenario, fleet), starts_at_h)
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
@@ -217,7 +236,8 @@ def _costs(
         return None
     site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
     facts = [_hardware(pool, plan) for pool, plan in zip(bound, plans, strict=True)]
-    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices, scenario.starts_at)
+    operations, api = fleet.operations or scenario.operations, fleet.api or scenario.api
+    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices, scenario.starts_at, operations, api)
 
 
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:

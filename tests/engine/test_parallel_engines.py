@@ -92,3 +92,20 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
     steps = int(min(lead.valid_steps, 50))
     exact = sum(max(first + j * growth for first, growth in pairs) for j in range(steps))
     assert leap_s(lead, steps) == pytest.approx(exact)
+
+
+@given(requests)
+@settings(max_examples=60, deadline=None)
+def test_requests_share_the_busy_time_to_the_last(rows: list[Request]) -> None:
+    # dyadic step times, but a step's time over its tokens is not: sums agree to rounding
+    engines = [VllmEngine(Affine(), LIMITS), LockstepEngine(Affine(), LIMITS, 2), PipelineEngine(Affine(), LIMITS, 2)]
+    for engine in engines:
+        copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens) for r in rows]
+        engine.share_time(True, 0.0)
+        drain(engine, copies)
+        meters = engine.meters(1e9)
+        decode_s = meters.busy_s - meters.prefill_s - meters.recompute_s
+        assert sum(r.prefill_s for r in copies) == pytest.approx(meters.prefill_s)
+        assert sum(r.recompute_s for r in copies) == pytest.approx(meters.recompute_s)
+        assert sum(r.decode_s for r in copies) == pytest.approx(decode_s)
+        assert bool(meters.recompute_s) == bool(meters.preemptions)

@@ -146,3 +146,28 @@ def test_meters_are_read_at_the_full_hours_of_the_clock(simulate, horizon_s: flo
     assert {(row.unit_price_usd, row.start_s < 40) for row in rows} == {(0.1, True), (0.4, False)}
     kwh = fsum(i.server_energy_j for i in result.log.intervals if i.start_s < result.window_s[1]) / JOULES_PER_KWH
     assert fsum(row.quantity for row in rows) == pytest.approx(kwh)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {},
+        {"pipeline_parallel_size": 2, "server": "workstation-4x4090"},
+        {"data_parallel_size": 2, "server": "workstation-4x4090"},
+    ],
+    ids=["plain", "pipeline", "ranks"],
+)
+@given(rate=st.floats(1, 12), seed=st.integers(0, 1000), blocks=st.integers(300, 900))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate: float, seed: int, blocks: int):
+    """Prompts, recomputed tokens and decodes, each as the meters have it; blocks are short, and requests give way."""
+    batching = POOL["batching"] | {"num_gpu_blocks": blocks}
+    fleet = FLEET | {"pools": [POOL | {"replicas": 1, "batching": batching} | layout]}
+    arrivals = {"process": "poisson", "rate_rps": rate}
+    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, warmup_s=37))
+    meters, requests = result.log.meters, result.log.requests
+    decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
+    assert fsum(r.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)
+    assert fsum(r.recompute_s for r in requests) == pytest.approx(fsum(m.recompute_s for m in meters), rel=1e-9)
+    assert fsum(r.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
+    assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in requests) > -1e-12
