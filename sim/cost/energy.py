@@ -16,7 +16,7 @@ class EnergyCharge:
     pool: str
     server: str
     pue: float
-    """Power usage effectiveness: energy at the site's meter / energy at the servers' plugs."""
+    """Energy at the site's meter / energy at the servers' plugs: power usage effectiveness, or cooling's own part."""
     price: UnitPrice
     band: Band | None = None
     """When the price holds; None: always."""

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
 from sim.cost.colocation import PerKwMonth
+from sim.cost.cooling import Cooling
 from sim.cost.energy import EnergyCharge
 from sim.cost.hardware import Hardware
 from sim.cost.prices import CostError, Problem
@@ -36,6 +37,8 @@ class Site(Spec):
     """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
     pue: Annotated[Positive, Field(ge=1)]
     """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
+    cooling: Cooling | None = None
+    """The plant's efficiency, if `pue` stands for power distribution alone; left out: the PUE includes cooling."""
     hosting: HostingOrNone = None
     """Rack space or contracted power; `none` for machines that stand where nobody charges for it."""
 
@@ -61,12 +64,21 @@ class Site(Spec):
         if unknown:
             text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
             raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
+        shares = {"energy": self.pue}
+        if self.cooling is not None:
+            shares["cooling"] = self.cooling.per_server_energy
         return [
-            EnergyCharge(pool.name, pool.server_id, self.pue, price, band)
+            EnergyCharge(pool.name, pool.server_id, share, price, band, component)
+            for component, share in shares.items()
             for hardware in fleet
             for pool in hardware.pools
             for price, band in prices
         ]
+
+    @property
+    def facility_factor(self) -> float:
+        """The site's energy over the servers' energy, cooling included."""
+        return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
 
     def _energy_prices(self, starts_at: datetime | None) -> Iterator[tuple[UnitPrice, Band | None]]:
         """Prices per kWh and when each holds."""

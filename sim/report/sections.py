@@ -18,8 +18,13 @@ CAUSES = {
     "link": "#c2703d",
     "overhead": "#bdbdbd",
 }
-TONES = ["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"]
-DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d"}
+TONES = [
+    *["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"],
+    *["#56506b", "#a79fc2", "#7a3b52", "#c995a8", "#3f6b63", "#93bdb3", "#6b5b45", "#c4b59d", "#46739c", "#dcdcdc"],
+]
+"""Components of cost by their place in the bill; enough that none repeats."""
+API_COST = "api_usd_per_million_output_tokens"
+DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
 """Tones that carry white text."""
 MOST_BARS = 12
 """Bars per fleet in the chart of limits; more points are thinned out evenly."""
@@ -76,6 +81,8 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
         (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
         (f"Per million output tokens{there}", list(map(cost_of, here))),
+        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, usd)),
+        (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
         (f"Time to first token, p95{there}", [latency_of(point, "ttft_s_p95") for point in here]),
         (f"Time per output token, p95{there}", [latency_of(point, "tpot_s_p95") for point in here]),
         (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
@@ -114,6 +121,11 @@ def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
 def kilowatts(watts: float) -> str:
     """Power."""
     return f"{steady(watts / 1e3)} kW"
+
+
+def kilograms(kg: float) -> str:
+    """A mass, in grams below 100 g."""
+    return f"{steady(1e3 * kg)} g" if 0 < kg < 0.1 else f"{steady(kg)} kg"
 
 
 def cost_of(point: Point) -> str:

@@ -20,11 +20,22 @@ TOKENS = {
     "usd_per_million_good_tokens": "good_output_tokens",
 }
 MONEY = ["capex_usd", "cost_usd_per_h", "cost_usd_per_month", *TOKENS]
+API = {"api_usd_per_h": "window_h", "api_usd_per_million_output_tokens": "output_tokens"}
+CARBON = {
+    "kg_co2e_per_h": "window_h",
+    "kg_co2e_per_million_output_tokens": "output_tokens",
+    "kg_co2e_per_million_tokens": "total_tokens",
+}
+ON_REQUEST = [*API, "operational_kg_co2e", "embodied_kg_co2e", *CARBON]
+"""Columns that only scenarios with `api` or `carbon` have."""
 CONTRACT_COLUMNS = [
     *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
     *["gpus", "servers", *POWER, *MONEY],
 ]
-MEANS = [*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"]
+MEANS = [
+    *[*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"],
+    *["operational_kg_co2e", "embodied_kg_co2e"],
+]
 FIXED = {"gpus", "servers", "capex_usd"}
 """What a plan sets is the same in every replication and has no interval."""
 WITH_INTERVAL = [name for name in CONTRACT_COLUMNS if (name in MEANS or name in MONEY) and name not in FIXED]
@@ -35,9 +46,9 @@ def slo_limits(slo: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(slo[name]) for name in ("ttft_s", "tpot_s", "e2e_s") if slo.get(name) is not None}
 
 
-def summary_columns(axes: Sequence[str], money: bool) -> list[str]:
+def summary_columns(axes: Sequence[str], money: bool, on_request: Sequence[str] = ()) -> list[str]:
     """Column names of summary.csv in order; without any cost there are no money columns."""
-    shown = [name for name in CONTRACT_COLUMNS if money or name not in MONEY]
+    shown = [*(name for name in CONTRACT_COLUMNS if money or name not in MONEY), *on_request]
     return ["fleet", *axes, *shown, "thin_percentiles", *(f"{name}_ci95" for name in WITH_INTERVAL if name in shown)]
 
 
@@ -51,12 +62,14 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
         if finished:
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
+            row |= _rates(finished, ["api_usd"], API)
+            row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
         points.append(Point(first.fleet, places, tuple(finished), row))
     return points
 
 
 def _empty(first: FinishedCase, finished: Sequence[FinishedCase]) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, "thin_percentiles"])
+    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, *ON_REQUEST, "thin_percentiles"])
     for name in ("gpus", "servers", "capex_usd"):
         row[name] = first.metrics.get(name)
     status = "ok" if finished else first.status
@@ -113,4 +126,16 @@ def _money(cases: Sequence[FinishedCase]) -> dict[str, Any]:
     for name, tokens in TOKENS.items():
         millions = [case.metrics[tokens] / 1e6 for case in cases]
         row[name], row[f"{name}_ci95"] = ratio(usd, millions)
+    return row
+
+
+def _rates(cases: Sequence[FinishedCase], parts: Sequence[str], per: Mapping[str, str]) -> dict[str, Any]:
+    """The sum of the metrics *parts* over each metric in *per*, tokens in millions; nothing where one is missing."""
+    if any(case.metrics.get(name) is None for case in cases for name in parts):
+        return {}
+    amounts = [sum(float(case.metrics[name]) for name in parts) for case in cases]
+    row: dict[str, Any] = {}
+    for name, metric in per.items():
+        units = 1.0 if metric == "window_h" else 1e6
+        row[name], row[f"{name}_ci95"] = ratio(amounts, [case.metrics[metric] / units for case in cases])
     return row

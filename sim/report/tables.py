@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.report.cases import FinishedCase, Point, has_money
-from sim.report.summary import summary_columns
+from sim.report.summary import ON_REQUEST, summary_columns
 
 REQUEST_COLUMNS = [
     *["request", "service", "pool", "replica", "priority", "measured"],
@@ -45,7 +45,8 @@ def cell(value: Any) -> Any:
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
-    columns = summary_columns(axes, has_money(points))
+    asked = [name for name in ON_REQUEST if any(point.number(name) is not None for point in points)]
+    columns = summary_columns(axes, has_money(points), asked)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)

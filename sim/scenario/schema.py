@@ -6,7 +6,7 @@ from pydantic import Field, NaiveDatetime
 
 from sim.batching import Batching, Vllm
 from sim.catalog.quantization import KvCacheDtype
-from sim.cost import Cost, Finance, Site
+from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
@@ -79,6 +79,12 @@ class Fleet(Choices):
     """In place of the scenario's."""
     finance: Finance | None = None
     """In place of the scenario's."""
+    operations: Operations | None = None
+    """In place of the scenario's."""
+    api: Api | None = None
+    """In place of the scenario's."""
+    carbon: Carbon | None = None
+    """In place of the scenario's."""
 
 
 class Slo(Spec):
@@ -120,11 +126,19 @@ class Scenario(Choices):
     """Whether latencies include the API server's time per request."""
     requests: Literal["csv", "parquet", "none"] = "csv"
     """Format of the request table; csv turns into parquet from 200,000 rows."""
+    requests_cost: bool = False
+    """Whether each request is told its part of the cost: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None
     """How capital becomes a rate."""
+    operations: Operations | None = None
+    """Network, maintenance, failures, staff, software and what else is paid beside hardware, space and electricity."""
+    api: Api | None = None
+    """Prices of an API, for what the same tokens would cost there."""
+    carbon: Carbon | None = None
+    """Greenhouse gases of the electricity and of making the machines."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
