@@ -25,7 +25,7 @@ GRAMS_PER_KG = 1000.0
 def _hours(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return (value,)
-    if len(value) != HOURS_PER_DAY:
+    if len(value) not in (1, HOURS_PER_DAY):
         raise ValueError(f"one value or 24, from midnight on, are needed, not {len(value)}")
     return value
 

@@ -5,7 +5,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from sim.spec import Fraction, Positive, Spec
+from sim.spec import Fraction, Spec
+
+Age = Annotated[float, Field(gt=0)]
+"""Years; as the key of a mapping it may come back from JSON as text."""
 
 
 class Resale(Spec):
@@ -13,7 +16,7 @@ class Resale(Spec):
 
     loss_per_year: Fraction | None = None
     """Share of the remaining value that every year takes (declining balance)."""
-    by_age: Annotated[dict[Positive, Fraction], Field(min_length=1)] | None = None
+    by_age: Annotated[dict[Age, Fraction], Field(min_length=1)] | None = None
     """Age in years -> share of the price; between two ages, and from 1 when new, along straight lines."""
 
     @model_validator(mode="after")

@@ -49,6 +49,12 @@ def test_what_is_left_out_is_said():
     assert named.plan({"card": 1}, 1, 1.0, 0.0).notes == ()
 
 
+def test_reading_twice_changes_nothing():
+    for grid in (400, list(range(24))):
+        once = carbon(grid)
+        assert Carbon.model_validate(once.model_dump()) == once
+
+
 @pytest.mark.parametrize("grid", [[1, 2, 3], -1, [], "much"])
 def test_one_intensity_or_twenty_four(grid):
     with pytest.raises(ValidationError):

@@ -32,6 +32,11 @@ def test_a_table_is_read_along_straight_lines_from_new():
     assert [resale.fraction(age) for age in (0, 0.5, 1, 2, 3)] == pytest.approx([1, 0.85, 0.7, 0.5, 0.3])
 
 
+def test_ages_survive_the_way_through_json():
+    resale = Resale(by_age={1: 0.7, 3.5: 0.3})
+    assert Resale.model_validate(resale.model_dump(mode="json", exclude_unset=True)) == resale
+
+
 @given(st.floats(0.5, 10), st.floats(0, 1), st.sampled_from(["straight_line", "annuity"]))
 def test_resale_by_age_is_the_residual_at_the_end_of_the_life(years, loss, method):
     terms = {"method": method, "discount_rate": 0.08, "life_years": years}
