@@ -31,6 +31,8 @@ class CostPlan:
     """What a reader of the bill must know: sentences for the report."""
     api: ApiTariff | None = None
     """What the same tokens cost elsewhere, where the scenario asks."""
+    usd_per_kwh_by_hour: tuple[float, ...] | None = None
+    """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
 
     @property
     def capex_usd(self) -> float:
@@ -83,7 +85,8 @@ def resolve_costs(
     if problems:
         raise CostError(*problems)
     notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
-    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None))
+    by_hour = site.usd_per_kwh_by_hour if site is not None and not isinstance(cost, Rent) else None
+    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour)
 
 
 def _capital(

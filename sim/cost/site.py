@@ -76,6 +76,12 @@ class Site(Spec):
         ]
 
     @property
+    def usd_per_kwh_by_hour(self) -> tuple[float, ...] | None:
+        """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
+        included = self.hosting is not None and self.hosting.electricity == "included"
+        return None if self.electricity is None or included else self.electricity.by_hour()
+
+    @property
     def facility_factor(self) -> float:
         """The site's energy over the servers' energy, cooling included."""
         return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)

@@ -15,6 +15,7 @@ from sim.report.progress import Progress
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
+from sim.scenario.year import year_plan
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -86,6 +87,7 @@ def _finish(
             limits(scenario),
             scenario.requests,
             with_pictures=report,
+            year=year_plan(scenario),
         )
         keep_scenario(aside, scenario)
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}

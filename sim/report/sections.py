@@ -1,6 +1,6 @@
 """The tables and bars of report.html as plain data, ready for the template."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,6 +181,35 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     rows = [(_words(name), [usd(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
     total = ("in all", [usd(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, line.setting) for line, _ in columns], "rows": rows, "total": total}
+
+
+PHASES = {
+    "prefill": "prompts",
+    "decode": "decoding",
+    "recompute": "computing again (preemption waste)",
+    "idle": "waiting for work (idle tax)",
+}
+
+
+def phase_table(sweep: Sweep) -> dict[str, Any]:
+    """The same money by what the GPUs did, and the cost of a request where it was asked for [USD/h, USD]."""
+    at = reference(sweep)
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
+    columns = [entry for entry in columns if entry[2]]
+    names = dict.fromkeys(name for *_, shares in columns for name, amount in shares.items() if amount)
+    rows = [(PHASES.get(name, _words(name)), [_part(shares, name) for *_, shares in columns]) for name in names]
+    for percentile in ("p50", "p95", "p99"):
+        costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
+        if any(cost is not None for cost in costs):
+            cells = ["" if cost is None else usd(cost) for cost in costs]
+            rows.append((f"a request, {percentile}, its own share", cells))
+    return {"heads": [(line.fleet, line.setting) for line, *_ in columns], "rows": rows}
+
+
+def _part(shares: Mapping[str, float], name: str) -> str:
+    amount, total = shares.get(name, 0.0), sum(shares.values())
+    return f"{usd(amount)} ({percent(amount / total)})" if total else usd(amount)
 
 
 def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:

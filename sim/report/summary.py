@@ -26,15 +26,17 @@ CARBON = {
     "kg_co2e_per_million_output_tokens": "output_tokens",
     "kg_co2e_per_million_tokens": "total_tokens",
 }
-ON_REQUEST = [*API, "operational_kg_co2e", "embodied_kg_co2e", *CARBON]
-"""Columns that only scenarios with `api` or `carbon` have."""
+WASTE = {"idle_tax_usd_per_h": "idle_tax_usd", "preemption_waste_usd_per_h": "preemption_waste_usd"}
+PER_REQUEST = ["usd_per_request_p50", "usd_per_request_p95", "usd_per_request_p99"]
+ON_REQUEST = [*WASTE, *PER_REQUEST, *API, "operational_kg_co2e", "embodied_kg_co2e", *CARBON]
+"""Columns that only scenarios with a cost, `requests_cost`, `api` or `carbon` have."""
 CONTRACT_COLUMNS = [
     *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
     *["gpus", "servers", *POWER, *MONEY],
 ]
 MEANS = [
     *[*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"],
-    *["operational_kg_co2e", "embodied_kg_co2e"],
+    *["operational_kg_co2e", "embodied_kg_co2e", *PER_REQUEST],
 ]
 FIXED = {"gpus", "servers", "capex_usd"}
 """What a plan sets is the same in every replication and has no interval."""
@@ -62,6 +64,8 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
         if finished:
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
+            for name, metric in WASTE.items():
+                row |= _rates(finished, [metric], {name: "window_h"})
             row |= _rates(finished, ["api_usd"], API)
             row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
         points.append(Point(first.fleet, places, tuple(finished), row))

@@ -58,10 +58,12 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
     finished = [case for case in cases if case.status == "ok"]
     if requests_format == "none":
         return
+    with_costs = bool(finished) and "cost_usd" in finished[0].requests().column_names
+    columns = [*REQUEST_COLUMNS, "cost_usd"] if with_costs else REQUEST_COLUMNS
     if requests_format == "parquet" or _many(finished):
-        _write_parquet(folder / "requests.parquet", finished, axes, REQUEST_COLUMNS)
+        _write_parquet(folder / "requests.parquet", finished, axes, columns)
     else:
-        _write_csv(folder / "requests.csv", finished, axes, REQUEST_COLUMNS, lambda case: case.requests())
+        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: case.requests())
 
 
 def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:

@@ -54,9 +54,15 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
         "capex_usd": plan.costs.capex_usd if plan.costs else None,
+        "usd_per_kwh_by_hour": _by_hour(plan.costs),
         "values": values,
         "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
     }
+
+
+def _by_hour(costs: CostPlan | None) -> list[float] | None:
+    """Mean price of electricity at each hour of the day over a year, where it has prices by the hour."""
+    return list(costs.usd_per_kwh_by_hour) if costs and costs.usd_per_kwh_by_hour else None
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:

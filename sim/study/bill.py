@@ -11,6 +11,8 @@ from sim.run import CaseResult
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 PERCENTILES = (50, 95, 99)
+AT_TARIFF = ("energy", "cooling")
+"""Components that are energy times tariff."""
 
 
 def bill(result: CaseResult) -> dict[str, Any]:
@@ -50,6 +52,7 @@ def _money(result: CaseResult) -> dict[str, Any]:
         "cost_usd_per_month": ledger.usd_per_h * HOURS_PER_MONTH,
         "component_usd_per_h": ledger.component_usd_per_h(),
         "phase_usd_per_h": {name: amount / NANO_PER_USD / ledger.window_h for name, amount in phases.items()},
+        "energy_usd": {name: amount / NANO_PER_USD for name, amount in ledger.by_phase(AT_TARIFF).items()},
         "idle_tax_usd": phases.get("idle", 0) / NANO_PER_USD,
         "preemption_waste_usd": phases.get("recompute", 0) / NANO_PER_USD,
         "api_usd": _api_usd(result),

@@ -25,6 +25,11 @@ from sim.yamlio import YamlError, dump, read
 SCENARIO_FILE = "scenario.yaml"
 MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile")
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet, too."""
+OF_A_BILL = (
+    *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd", "idle_tax", "preemption_w"),
+    *("operational_kg", "embodied_kg"),
+)
+"""How the metrics begin that a new bill replaces or leaves out."""
 
 
 def keep_scenario(folder: Path, scenario: Scenario) -> None:
@@ -77,7 +82,7 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
-    found = {_key(case): case for path in (run / POINTS).iterdir() if (case := load_case(path)) is not None}
+    found = {_key(one): one for path in (run / POINTS).iterdir() if (one := load_case(path)) is not None}
     result = []
     for case in cases(scenario):
         stored = found.get((case.fleet, repr(case.axes), case.replication))
@@ -89,19 +94,12 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         billed = _billed(plan, stored) if stored.status == "ok" else None
         metrics = stored.metrics
         if billed is not None:
-            metrics = {name: value for name, value in stored.metrics.items() if name not in bill_names(stored)}
-            metrics |= bill(billed)
+            metrics = {name: value for name, value in metrics.items() if not name.startswith(OF_A_BILL)} | bill(billed)
         save_repriced(folder, stored, billed, metrics)
         loaded = load_case(folder)
         assert loaded is not None
         result.append(loaded)
     return result
-
-
-def bill_names(stored: StoredCase) -> set[str]:
-    """Metrics of an earlier bill that a new one may lack."""
-    starts = ("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "idle_tax", "preemption_waste")
-    return {name for name in stored.metrics if name.startswith(starts) or name.endswith("_kg_co2e")}
 
 
 def _key(case: StoredCase) -> tuple[str, str, int]:
