@@ -3,7 +3,7 @@
 from math import fsum, isclose, isfinite
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from sim.units import HOURS_PER_YEAR
 
@@ -38,4 +38,5 @@ def _number(value: Any, what: str) -> float:
 LoadProfile = Annotated[
     dict[float, float] | tuple[float, ...],
     PlainValidator(_profile, json_schema_input_type=dict[float, float] | list[float]),
+    PlainSerializer(lambda profile: profile, return_type=Any),
 ]
