@@ -34,6 +34,7 @@ class Failures(Spec):
         """Replacements in *hardware*, a charge per pool. Raises CostError without a price of a single GPU."""
         stated = [Stated("operations.failures.per_gpu_year", self.per_gpu_year, "failures per GPU and year")]
         stated.append(Stated("operations.failures.handling_usd", self.handling_usd, "USD"))
+        stated.append(Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements"))
         paid_usd, price = self.handling_usd, UnitPrice(self.handling_usd, "failure", "")
         if self.covered_fraction < 1:
             price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
