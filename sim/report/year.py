@@ -33,9 +33,7 @@ Tariffs = Mapping[str, Sequence[float] | None]
 """Fleet -> mean price per kWh of each hour of the day; None where one price holds always."""
 
 
-def year_rows(
-    points: Sequence[Point], axes: Sequence[str], plan: YearPlan, tariffs: Tariffs
-) -> list[dict[str, Any]]:
+def year_rows(points: Sequence[Point], axes: Sequence[str], plan: YearPlan, tariffs: Tariffs) -> list[dict[str, Any]]:
     """One row per fleet and setting of the other axes.
 
     An hour at a load between two simulated ones is taken as the straight line between them; each hour is steady, no

@@ -105,9 +105,7 @@ def _pue(scenario: Scenario, fleet: Fleet) -> float:
     return site.facility_factor if site else 1.0
 
 
-def _carbon(
-    scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]
-) -> CarbonPlan | None:
+def _carbon(scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]) -> CarbonPlan | None:
     carbon = fleet.carbon or scenario.carbon
     if carbon is None:
         return None

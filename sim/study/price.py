@@ -26,8 +26,8 @@ SCENARIO_FILE = "scenario.yaml"
 MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile")
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet, too."""
 OF_A_BILL = (
-    *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd", "idle_tax", "preemption_w"),
-    *("operational_kg", "embodied_kg"),
+    *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd"),
+    *("idle_tax", "preemption_waste", "operational_kg", "embodied_kg"),
 )
 """How the metrics begin that a new bill replaces or leaves out."""
 

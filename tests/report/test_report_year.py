@@ -13,7 +13,9 @@ from sim.scenario.year import YearPlan
 WINDOW_H = 0.5
 
 
-def point(rate, usd_per_h, *, energy=0.0, idle=0.0, idle_energy=0.0, kwh_per_h=1.0, tokens_per_h=1e6, good=True, **axes):
+def point(
+    rate, usd_per_h, *, energy=0.0, idle=0.0, idle_energy=0.0, kwh_per_h=1.0, tokens_per_h=1e6, good=True, **axes
+):
     metrics = {
         "window_h": WINDOW_H,
         "output_tokens": tokens_per_h * WINDOW_H,
