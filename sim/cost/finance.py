@@ -42,6 +42,14 @@ class _Owned(Spec):
     """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
     fx: dict[str, Positive] = Field(default_factory=dict)
     """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
+    currency: str = "USD"
+    """Currency in which the report shows the main figures, too; `fx` has its rate."""
+
+    @model_validator(mode="after")
+    def _rate_of_the_report(self) -> Self:
+        if self.currency != "USD" and self.currency not in self.fx:
+            raise ValueError(f"currency is {self.currency}: state US dollars per {self.currency} as fx")
+        return self
 
     @model_validator(mode="after")
     def _one_resale_value(self) -> Self:

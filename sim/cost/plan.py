@@ -33,6 +33,9 @@ class CostPlan:
     """What the same tokens cost elsewhere, where the scenario asks."""
     usd_per_kwh_by_hour: tuple[float, ...] | None = None
     """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
+    currency: str = "USD"
+    """In which the report shows the main figures, too."""
+    usd_per_currency: float = 1.0
 
     @property
     def capex_usd(self) -> float:
@@ -86,7 +89,14 @@ def resolve_costs(
         raise CostError(*problems)
     notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
     by_hour = site.usd_per_kwh_by_hour if site is not None and not isinstance(cost, Rent) else None
-    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour)
+    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, *_currency(finance))
+
+
+def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
+    """The report's currency, and what one unit is worth in USD."""
+    if finance is None or finance.currency == "USD":
+        return "USD", 1.0
+    return finance.currency, finance.fx[finance.currency]
 
 
 def _capital(

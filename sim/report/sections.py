@@ -81,6 +81,9 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
         (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
         (f"Per million output tokens{there}", list(map(cost_of, here))),
+        ("Capital", _in_currency(here, "capex_in_currency")),
+        (f"Cost per month{there}", _in_currency(here, "cost_in_currency_per_month")),
+        (f"Per million output tokens{there}", _in_currency(here, "in_currency_per_million_output_tokens")),
         (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, usd)),
         (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
         (f"Time to first token, p95{there}", [latency_of(point, "ttft_s_p95") for point in here]),
@@ -108,6 +111,13 @@ def _counts(point: Point) -> str:
 
 def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) -> list[str]:
     return [show(value) if (value := point.number(name)) is not None else "" for point in points]
+
+
+def _in_currency(points: Sequence[Point], name: str) -> list[str]:
+    return [
+        f"{plain(value, 4)} {point.row['currency']}" if (value := point.number(name)) is not None else ""
+        for point in points
+    ]
 
 
 def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:

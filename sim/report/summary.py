@@ -28,7 +28,18 @@ CARBON = {
 }
 WASTE = {"idle_tax_usd_per_h": "idle_tax_usd", "preemption_waste_usd_per_h": "preemption_waste_usd"}
 PER_REQUEST = ["usd_per_request_p50", "usd_per_request_p95", "usd_per_request_p99"]
-ON_REQUEST = [*WASTE, *PER_REQUEST, *API, "operational_kg_co2e", "embodied_kg_co2e", *CARBON]
+IN_CURRENCY = {
+    "capex_in_currency": "capex_usd",
+    "cost_in_currency_per_h": "cost_usd_per_h",
+    "cost_in_currency_per_month": "cost_usd_per_month",
+    "in_currency_per_million_output_tokens": "usd_per_million_output_tokens",
+    "in_currency_per_million_tokens": "usd_per_million_tokens",
+}
+"""The main amounts in the currency that the scenario reports in."""
+ON_REQUEST = [
+    *[*WASTE, *PER_REQUEST, "currency", "usd_per_currency", *IN_CURRENCY, *API],
+    *["operational_kg_co2e", "embodied_kg_co2e", *CARBON],
+]
 """Columns that only scenarios with a cost, `requests_cost`, `api` or `carbon` have."""
 CONTRACT_COLUMNS = [
     *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
@@ -66,6 +77,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
             for name, metric in WASTE.items():
                 row |= _rates(finished, [metric], {name: "window_h"})
+            row |= _in_currency(finished[0].metrics, row)
             row |= _rates(finished, ["api_usd"], API)
             row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
         points.append(Point(first.fleet, places, tuple(finished), row))
@@ -131,6 +143,15 @@ def _money(cases: Sequence[FinishedCase]) -> dict[str, Any]:
         millions = [case.metrics[tokens] / 1e6 for case in cases]
         row[name], row[f"{name}_ci95"] = ratio(usd, millions)
     return row
+
+
+def _in_currency(metrics: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The main amounts once more, where the report has a currency of its own; the rate is a plan's, not a run's."""
+    if metrics.get("currency") is None:
+        return {}
+    rate = float(metrics["usd_per_currency"])
+    amounts = {name: row[usd] / rate for name, usd in IN_CURRENCY.items() if row.get(usd) is not None}
+    return {"currency": metrics["currency"], "usd_per_currency": rate, **amounts}
 
 
 def _rates(cases: Sequence[FinishedCase], parts: Sequence[str], per: Mapping[str, str]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def cell(value: Any) -> Any:
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
-    asked = [name for name in ON_REQUEST if any(point.number(name) is not None for point in points)]
+    asked = [name for name in ON_REQUEST if any(point.row.get(name) is not None for point in points)]
     columns = summary_columns(axes, has_money(points), asked)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

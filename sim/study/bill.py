@@ -56,6 +56,7 @@ def _money(result: CaseResult) -> dict[str, Any]:
         "idle_tax_usd": phases.get("idle", 0) / NANO_PER_USD,
         "preemption_waste_usd": phases.get("recompute", 0) / NANO_PER_USD,
         "api_usd": _api_usd(result),
+        **_currency(result),
         **_per_request(result),
     }
 
@@ -71,6 +72,14 @@ def _per_request(result: CaseResult) -> dict[str, float]:
         if start_s <= request.arrived_s and request.finished_s <= end_s
     ]
     return {f"usd_per_request_p{q}": float(np.percentile(usd, q)) for q in PERCENTILES} if usd else {}
+
+
+def _currency(result: CaseResult) -> dict[str, Any]:
+    """The currency of the report, where it is not the dollar."""
+    costs = result.plan.costs
+    if costs is None or costs.currency == "USD":
+        return {}
+    return {"currency": costs.currency, "usd_per_currency": costs.usd_per_currency}
 
 
 def _api_usd(result: CaseResult) -> float | None:

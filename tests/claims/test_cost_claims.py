@@ -48,7 +48,8 @@ def test_every_fleet_runs_and_the_file_opens_with_question_claim_and_verdict(roo
         assert plan.infeasible == ""
     [path] = (root / "scenarios" / "claims").glob(f"{claim}-*.yaml")
     question, said, *_ = lines = path.read_text().splitlines()
-    assert question.startswith("# ") and question.endswith("?")
+    assert question.startswith("# ")
+    assert question.endswith("?")
     assert said.startswith(f"# Claim {claim} (article of ")
     assert any(line.startswith("# Verdict: ") for line in lines[:6])
 

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import load_catalog
+from sim.report.summary import summarize
 from sim.run import CaseResult, run_case
 from sim.scenario.describe import describe
 from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.sweep import cases
 from sim.study.metrics import measure
+from sim.study.store import StoredCase
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 100}
@@ -60,6 +62,22 @@ def test_all_three_reach_the_metrics(tmp_path: Path) -> None:
     assert values["fleets.f.carbon.grid_g_per_kwh"] == (500, "g CO2e/kWh")
     assert values["fleets.f.cost.api-gpt-3.5-turbo/openai-output-2023-03"][0] == 2
     assert "After 4 years the hardware is sold for 30% of its price." in described["notes"]
+
+
+def test_the_report_may_have_a_currency_of_its_own(tmp_path: Path) -> None:
+    terms = BASIS["finance"] | {"fx": {"RMB": 0.138}, "currency": "RMB"}
+    found = measure(run(tmp_path, finance=terms)[0])
+    assert (found["currency"], found["usd_per_currency"]) == ("RMB", 0.138)
+    case = StoredCase(tmp_path, "f", {}, 0, "ok", "", found)
+    row = summarize([case], [], {"attainment": 0.95})[0].row
+    assert row["capex_in_currency"] == pytest.approx(2900 / 0.138)
+    assert row["cost_in_currency_per_h"] == pytest.approx(row["cost_usd_per_h"] / 0.138)
+    assert row["kg_co2e_per_million_tokens"] == pytest.approx(
+        (found["operational_kg_co2e"] + found["embodied_kg_co2e"]) / found["total_tokens"] * 1e6
+    )
+    assert row["api_usd_per_million_output_tokens"] == pytest.approx(found["api_usd"] / found["output_tokens"] * 1e6)
+    with pytest.raises(ScenarioErrors, match="state US dollars per EUR as fx"):
+        run(tmp_path, finance=terms | {"currency": "EUR"})
 
 
 def test_a_fleet_has_its_own(tmp_path: Path) -> None:
