@@ -16,7 +16,7 @@ from sim.scenario.sweep import cases
 from sim.study.metrics import measure
 from sim.study.price import keep_scenario, load_repriced, reprice
 from sim.study.store import digest, load_case, save_case
-from sim.yamlio import dump
+from sim.yamlio import dump, parse
 
 FILES = ("case.json", "requests.parquet", "usage.parquet", "costs.parquet")
 POOL = {
@@ -116,6 +116,23 @@ def test_other_prices_are_what_a_new_run_would_have_cost(run: Path, tmp_path: Pa
     assert find(again, "rented", 2).metrics["cost_usd"] == before.metrics["cost_usd"]
 
 
+@pytest.mark.parametrize("cost", ["null", "{acquisition: rent, quotes: {rtx-4090: 1}}"])
+def test_terms_come_and_go_with_their_figures(tmp_path: Path, cost: str) -> None:
+    everything = {
+        "finance": SCENARIO["finance"] | {"fx": {"RMB": 0.138}, "currency": "RMB"},
+        "api": {"input": 0.3, "output": 0.6},
+        "carbon": {"grid_g_per_kwh": 400},
+    }
+    run = finished_run(tmp_path / "run", **everything)
+    again = repriced(run, f"fleets.own.cost={cost}", "api=null", "carbon=null", "finance.currency=USD")
+    own, rented = SCENARIO["fleets"]
+    fleets = [own | {"cost": parse(cost)}, rented]
+    anew = stored(finished_run(tmp_path / "anew", fleets=fleets))
+    assert sorted(map(repr, (sorted(case.metrics.items()) for case in again))) == sorted(
+        map(repr, (sorted(case.metrics.items()) for case in anew))
+    )
+
+
 def test_requests_and_what_no_request_caused_sum_to_the_bill(run: Path) -> None:
     for case in [*stored(run), *repriced(run, "fleets.rented.cost.quotes.rtx-4090=3")]:
         requests = sum(round(usd * 1e9) for usd in case.requests()["cost_usd"].to_pylist())
@@ -172,3 +189,18 @@ def test_an_hourly_tariff_needs_readings_at_the_hours(tmp_path: Path) -> None:
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(ScenarioErrors, match="no finished run"):
         load_repriced(tmp_path, (), load_catalog())
+
+
+def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"load_profile": {2: 8000, 5: 760}, "horizon_s": 30}))
+    assert gpufleet("run", "s.yaml", "--out", "run", "--no-report", "--quiet").returncode == 0
+    done = gpufleet("price", "run", "--no-report")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "results in run-repriced" in done.stdout
+    tables = ["summary.csv", "requests.csv", "usage.csv", "costs.csv", "year.csv", "resolved.yaml", "scenario.yaml"]
+    same, different, missing = filecmp.cmpfiles(tmp_path / "run", tmp_path / "run-repriced", tables, shallow=False)
+    assert (sorted(same), different, missing) == (sorted(tables), [], [])
+    refused = gpufleet("price", "run", "--set", "horizon_s=60")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("--set horizon_s: is no matter of money")
+    assert not (tmp_path / "run-repriced-repriced").exists()
