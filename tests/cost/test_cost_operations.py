@@ -1,9 +1,12 @@
 """The components beside hardware, space and electricity, each against a figure worked out elsewhere."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sim.cost import PHASES, CostError, Ledger, Operations
+from sim.cost.charge import FlatCharge
 
 BUY = {"acquisition": "buy"}
 RENT = {"acquisition": "rent", "quotes": {"card": 2.0}}
@@ -142,3 +145,29 @@ def test_the_bill_names_what_it_leaves_out(resolve, make_pool):
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ValidationError):
         Operations.model_validate(wrong)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 10**9))
+def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, prefill, tokens):
+    operations = {
+        "network_storage": {"fraction_of_hardware": 0.12},
+        "tax": {"fraction_of_purchases": 0.1},
+        "maintenance": {"fraction_per_year": 0.05},
+        "failures": {"per_gpu_year": 0.09, "covered_fraction": 0.5, "handling_usd": 150},
+        "spares": {"fraction_of_gpus": 0.05},
+        "deployment": {"usd_per_server": 300},
+        "decommissioning": {"usd_per_server": 100},
+        "staff": {"fte": 1, "usd_per_fte_year": 110_000, "over_gpus": 400},
+        "software": {"usd_per_gpu_year": 100},
+        "egress": {"usd_per_gb": 0.05, "bytes_per_output_token": 200},
+    }
+    plan = resolve(BUY, make_pool(replicas=2), finance=ANNUITY, operations=operations)
+    intervals = [make_interval(0, 1800, busy=busy, prefill=prefill), make_interval(1800, 5400, replica=1, busy=0.1)]
+    intervals[0].output_tokens = tokens
+    ledger = Ledger.of(intervals, plan, 0, 5400)
+    assert ledger.total_nano_usd == sum(row.amount_nano_usd for row in ledger.rows)
+    assert set(operations) <= set(ledger.by_component())
+    owed = 1.5 * sum(charge.units_per_h * charge.price.usd for charge in plan.charges if isinstance(charge, FlatCharge))
+    flat = {charge.component for charge in plan.charges if isinstance(charge, FlatCharge)}
+    booked = sum(amount for name, amount in ledger.by_component().items() if name in flat)
+    assert booked == pytest.approx(owed * 1e9, abs=len(flat))
