@@ -213,7 +213,7 @@ def phase_table(sweep: Sweep) -> dict[str, Any]:
         costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
         if any(cost is not None for cost in costs):
             cells = ["" if cost is None else usd(cost) for cost in costs]
-            rows.append((f"a request, {percentile}, its own share", cells))
+            rows.append((f"USD per request, {percentile}", cells))
     return {"heads": [(line.fleet, line.setting) for line, *_ in columns], "rows": rows}
 
 
