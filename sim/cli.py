@@ -83,6 +83,38 @@ def run(
 
 
 @app.command()
+def price(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a finished run.")],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: RUN_DIR-repriced.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No table.")] = False,
+) -> None:
+    """Bill a finished run at other prices; nothing is simulated again."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.study.price import load_repriced
+
+        catalog = load_catalog()
+        loaded = load_repriced(run, sets or (), catalog)
+        folder = out or run.with_name(f"{run.name}-repriced")
+        if refusal := _why_not(folder):
+            _fail(f"--out {folder}: {refusal}")
+
+        from sim.report.deliver import price_run
+        from sim.report.terminal import terminal_table
+        from sim.scenario.sweep import axes
+        from sim.study.points import limits
+
+        cases = price_run(run, loaded, catalog, folder, not no_report, ["gpufleet", *sys.argv[1:]])
+    if not quiet:
+        _print(terminal_table(cases, axes(loaded), limits(loaded)), f"results in {folder}")
+
+
+@app.command()
 def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with _bad_input_told():

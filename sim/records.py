@@ -43,6 +43,12 @@ class Request:
     cached_tokens: int = 0
     preemptions: int = 0
     rejected: bool = False
+    prefill_s: float = 0.0
+    """Its part of its replica's busy time in the window, where asked for: prompt tokens computed for the first time."""
+    recompute_s: float = 0.0
+    """The same for tokens computed again after a preemption."""
+    decode_s: float = 0.0
+    """The same for tokens after the first."""
 
     @property
     def shared_tokens(self) -> int:
@@ -102,6 +108,10 @@ class Meters:
     recompute_s: float = 0.0
     load_s: float = 0.0
     """Integral of `Leap.load` over busy time; it drives power."""
+    prefill_load_s: float = 0.0
+    """The part of `load_s` that went to prompt tokens computed for the first time."""
+    recompute_load_s: float = 0.0
+    """The part that went to tokens computed again."""
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
     prompt_tokens: int = 0
@@ -138,6 +148,12 @@ class Interval:
     gpu_energy_j: float = 0.0
     server_energy_j: float = 0.0
     """At the wall: GPUs, server base load and power-supply loss."""
+    prefill_energy_j: float = 0.0
+    """Of the energy at the wall, what prompts took that were computed for the first time."""
+    recompute_energy_j: float = 0.0
+    """The same for tokens that were computed again after a preemption."""
+    idle_energy_j: float = 0.0
+    """The same while no step ran; what is left of the energy went to decoding."""
     peak_w: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sim.catalog.catalog import Catalog
-from sim.cost import Ledger
+from sim.cost import Ledger, RequestUse, request_costs
 from sim.fleet import Fleet
 from sim.records import FleetLog
 from sim.scenario.plan import CasePlan
@@ -20,6 +20,8 @@ class CaseResult:
     log: FleetLog
     ledger: Ledger | None
     """None without a `cost` section, or where the window has no length because nothing was served."""
+    request_nano_usd: list[int] | None = None
+    """What each request cost, in the order of the log; None unless asked for."""
 
     @property
     def window_s(self) -> tuple[float, float]:
@@ -34,9 +36,18 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
     if plan.infeasible:
         return plan
     log = Fleet(plan).run()  # requests and intervals: quantities, no money
+    return priced(plan, log)  # money: quantity x sourced price
+
+
+def priced(plan: CasePlan, log: FleetLog) -> CaseResult:
+    """The quantities of *log* at the prices of *plan*."""
     result = CaseResult(plan, log, None)
     start_s, end_s = result.window_s
     if plan.costs is None or end_s <= start_s:
         return result
-    ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)  # money: quantity x sourced price
-    return CaseResult(plan, log, ledger)
+    ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)
+    if not plan.requests_cost:
+        return CaseResult(plan, log, ledger)
+    pools = [plan.pools[position].name for position in log.pool_of_replica]
+    uses = [RequestUse(pools[r.replica], r.prefill_s, r.decode_s, r.recompute_s) for r in log.requests]
+    return CaseResult(plan, log, ledger, request_costs(ledger.rows, uses))

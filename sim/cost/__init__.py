@@ -3,23 +3,36 @@
 Open `ledger.py` first, then `plan.py`; each component of the bill is a file of its own.
 """
 
+from sim.cost.api import Api
+from sim.cost.carbon import Carbon, CarbonPlan
 from sim.cost.finance import Finance
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger
+from sim.cost.operations import Operations
 from sim.cost.phases import PHASES
 from sim.cost.plan import Cost, CostPlan, resolve_costs
 from sim.cost.prices import CostError, Problem
+from sim.cost.requests import RequestUse, request_costs
 from sim.cost.site import Site
+from sim.cost.tariff import Tariff, crosses_the_hour
 
 __all__ = [
     "PHASES",
+    "Api",
+    "Carbon",
+    "CarbonPlan",
     "Cost",
     "CostError",
     "CostPlan",
     "Finance",
     "Ledger",
+    "Operations",
     "PoolFacts",
     "Problem",
+    "RequestUse",
     "Site",
+    "Tariff",
+    "crosses_the_hour",
+    "request_costs",
     "resolve_costs",
 ]

@@ -1,11 +1,19 @@
 """A charge: one component of one pool's bill, a quantity times a unit price."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sim.catalog.value import Value
 from sim.cost.phases import ByPhase, gpu_s_by_phase
 from sim.records import Interval
+
+
+class Stated(NamedTuple):
+    """A figure of the scenario."""
+
+    path: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,17 @@ class UnitPrice:
     """`item/offer` where the price is the catalogue's."""
     value: Value | None = None
     """The catalogue's value, None where the scenario states the price."""
+    stated: tuple["Stated", ...] = ()
+    """The scenario's figures that it was computed from."""
+
+    def derived(self, usd: float, unit: str, *stated: "Stated") -> "UnitPrice":
+        """A price computed from this one and the scenario's figures *stated*, the first of which is its source."""
+        source = f"scenario: {stated[0].path}"
+        return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
+
+    def discounted(self, discount: "Stated") -> "UnitPrice":
+        """The same origin at a price lower by the fraction *discount*."""
+        return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
 
     def per(self, unit: str, usd: float) -> "UnitPrice":
         """The same origin, as *usd* for one *unit* of something else."""
@@ -56,8 +75,8 @@ class Charge(Protocol):
     def capex_usd(self) -> float:
         """Purchase money that the charge recovers."""
 
-    def by_phase(self, interval: Interval) -> ByPhase:
-        """What the charge follows in one interval of its pool."""
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """What the charge follows in one interval of its pool; None where it has no part in the interval."""
 
     def quantity(self, followed: float, window_h: float) -> float:
         """Units in a window of *window_h* hours in which `by_phase` came to *followed*."""

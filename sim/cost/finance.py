@@ -9,10 +9,11 @@ The second is the "capital recovery with salvage value" of engineering economics
 value is the price less the present value of the resale.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from sim.cost.resale import Resale
 from sim.spec import Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_YEAR
 
@@ -37,8 +38,34 @@ class _Owned(Spec):
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
     """Resale value at the end of its life, as a share of the price."""
+    resale: Resale | None = None
+    """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
     fx: dict[str, Positive] = Field(default_factory=dict)
     """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
+    currency: str = "USD"
+    """Currency in which the report shows the main figures, too; `fx` has its rate."""
+
+    @model_validator(mode="after")
+    def _rate_of_the_report(self) -> Self:
+        if self.currency != "USD" and self.currency not in self.fx:
+            raise ValueError(f"currency is {self.currency}: state US dollars per {self.currency} as fx")
+        return self
+
+    @model_validator(mode="after")
+    def _one_resale_value(self) -> Self:
+        if self.resale is None:
+            return self
+        if "residual_fraction" in self.model_fields_set:
+            raise ValueError("residual_fraction and resale both give the resale value: state one")
+        if self.life_years > self.resale.last_age:
+            text = f"life_years is {self.life_years:g}, resale.by_age ends at {self.resale.last_age:g}"
+            raise ValueError(f"{text}: add the value at {self.life_years:g}")
+        return self
+
+    @property
+    def resale_fraction(self) -> float:
+        """Resale value at the end of the life, as a share of the price."""
+        return self.residual_fraction if self.resale is None else self.resale.fraction(self.life_years)
 
 
 class StraightLine(_Owned):
@@ -50,7 +77,15 @@ class StraightLine(_Owned):
 
     def usd_per_h(self, price_usd: float) -> float:
         """Cost of owning something bought for *price_usd* [USD/h]."""
-        return price_usd * (1 - self.residual_fraction) / (self.life_years * HOURS_PER_YEAR)
+        return price_usd * (1 - self.resale_fraction) / (self.life_years * HOURS_PER_YEAR)
+
+    def sunk_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
+        return paid_usd / (self.life_years * HOURS_PER_YEAR)
+
+    def end_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* that falls due at the end of the life [USD/h]."""
+        return paid_usd / (self.life_years * HOURS_PER_YEAR)
 
 
 class Annuity(_Owned):
@@ -63,8 +98,16 @@ class Annuity(_Owned):
     def usd_per_h(self, price_usd: float) -> float:
         """Cost of owning something bought for *price_usd* [USD/h]."""
         r, n = self.discount_rate, self.life_years
-        present_usd = price_usd * (1 - self.residual_fraction / (1 + r) ** n)
+        present_usd = price_usd * (1 - self.resale_fraction / (1 + r) ** n)
         return float(present_usd * capital_recovery_factor(r, n) / HOURS_PER_YEAR)
+
+    def sunk_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
+        return paid_usd * capital_recovery_factor(self.discount_rate, self.life_years) / HOURS_PER_YEAR
+
+    def end_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
+        return self.sunk_usd_per_h(paid_usd / (1 + self.discount_rate) ** self.life_years)
 
 
 Finance = Annotated[StraightLine | Annuity, Field(discriminator="method")]

@@ -21,8 +21,6 @@ class PoolFacts:
     """Most that one server draws at the wall, all slots filled; None without a server."""
     gpu_tdp_w: float | None = None
     """None where it is not known; no energy is metered then."""
-    idle_w: float = 0.0
-    """What one replica draws at the wall while no step runs, its share of the server included."""
 
     @property
     def gpus(self) -> int:

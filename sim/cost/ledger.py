@@ -1,6 +1,6 @@
 """The bill of a window: metered quantities times sourced prices, booked to pools, components and phases."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import NamedTuple
@@ -65,9 +65,11 @@ class Ledger:
         """Amount of each component in the window [nano-USD]."""
         return _totals((row.component, row.amount_nano_usd) for row in self.rows)
 
-    def by_phase(self) -> dict[str, int]:
-        """Amount of each phase in the window [nano-USD]."""
-        return _totals((row.phase, row.amount_nano_usd) for row in self.rows)
+    def by_phase(self, components: Collection[str] | None = None) -> dict[str, int]:
+        """Amount of each phase in the window, of all *components* or of these [nano-USD]."""
+        return _totals(
+            (row.phase, row.amount_nano_usd) for row in self.rows if components is None or row.component in components
+        )
 
     def component_usd_per_h(self) -> dict[str, float]:
         """Cost of each component per hour [USD/h]."""
@@ -92,8 +94,11 @@ def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float) -> 
     """Spread the window's quantity over meter intervals and phases, replicas taken together."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in intervals:
+        parts = charge.by_phase(interval)
+        if parts is None:
+            continue
         sums = followed.setdefault((interval.start_s, interval.end_s), [0.0] * len(PHASES))
-        for index, part in enumerate(charge.by_phase(interval)):
+        for index, part in enumerate(parts):
             sums[index] += part
     total = fsum(part for sums in followed.values() for part in sums)
     quantity = charge.quantity(total, window_h)

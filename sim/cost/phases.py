@@ -42,15 +42,11 @@ def gpu_s_by_phase(interval: Interval) -> ByPhase:
     return seconds.dividing(interval.gpu_s) if any(seconds) else seconds
 
 
-def wall_j_by_phase(interval: Interval, idle_w: float) -> ByPhase:
-    """Energy at the wall of *interval* [J]; *idle_w* is what the replica draws there while no step runs [W].
+def wall_j_by_phase(interval: Interval) -> ByPhase:
+    """Energy at the wall of *interval*, as its meters tell the phases apart [J].
 
-    Idle time takes `idle_w`, the rest of the energy follows the busy time. Within busy time power is taken as even: a
-    prefill, which draws more than a decode, is charged a little too little.
+    A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
     """
-    seconds = seconds_by_phase(interval)
-    busy = seconds._replace(idle=0)
-    if not any(busy):
-        return ByPhase(0, 0, 0, interval.server_energy_j)
-    idle_j = min(idle_w * seconds.idle, interval.server_energy_j)
-    return busy.dividing(interval.server_energy_j - idle_j)._replace(idle=idle_j)
+    parts = (interval.prefill_energy_j, interval.recompute_energy_j, interval.idle_energy_j)
+    prefill_j, recompute_j, idle_j = parts
+    return ByPhase(prefill_j, max(0.0, interval.server_energy_j - sum(parts)), recompute_j, idle_j)

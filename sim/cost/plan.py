@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
 from sim.catalog.price import PriceList
 from sim.catalog.value import Value
+from sim.cost.api import Api, ApiTariff
 from sim.cost.charge import Charge
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
-from sim.cost.prices import CostError, PriceBook, Problem, quote_source
+from sim.cost.operations import OWNERS, Operations, left_out
+from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
 from sim.cost.purchase import Buy
 from sim.cost.rental import Rent
 from sim.cost.site import Site
@@ -26,6 +29,13 @@ class CostPlan:
     charges: tuple[Charge, ...]
     notes: tuple[str, ...] = ()
     """What a reader of the bill must know: sentences for the report."""
+    api: ApiTariff | None = None
+    """What the same tokens cost elsewhere, where the scenario asks."""
+    usd_per_kwh_by_hour: tuple[float, ...] | None = None
+    """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
+    currency: str = "USD"
+    """In which the report shows the main figures, too."""
+    usd_per_currency: float = 1.0
 
     @property
     def capex_usd(self) -> float:
@@ -35,7 +45,9 @@ class CostPlan:
     @property
     def values(self) -> dict[str, Value]:
         """The catalogue's prices that the plan rests on, by `item/offer`."""
-        return {charge.price.offer: charge.price.value for charge in self.charges if charge.price.value is not None}
+        prices = [charge.price for charge in self.charges]
+        prices += [self.api.input, self.api.output] if self.api is not None else []
+        return {price.offer: price.value for price in prices if price.value is not None}
 
 
 def resolve_costs(
@@ -44,42 +56,64 @@ def resolve_costs(
     finance: StraightLine | Annuity | None,
     pools: Sequence[PoolFacts],
     prices: Callable[[str], PriceList | None],
+    starts_at: datetime | None = None,
+    operations: Operations | None = None,
+    api: Api | None = None,
 ) -> CostPlan:
-    """Price the hardware of *pools*; *prices* gives the catalogue's price list of an item.
+    """Price the hardware of *pools*; *prices* gives the catalogue's price list of an item;
+    *starts_at* is the time of day and year at simulated time 0, for tariffs that depend on them.
 
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
     fleet = group_hardware(pools, cost.share)
     book = PriceBook(cost.quotes, finance.fx if finance else {}, prices)
-    if isinstance(cost, Rent):
-        rent = cost.charges(fleet, book)
-        return CostPlan(tuple(rent), (*_rent_notes(cost), *_unused_quotes(cost, rent)))
     problems: list[Problem] = []
-    charges: list[Charge] = []
-    if finance is None:
-        problems.append(Problem("finance", "buying needs finance: method, life_years, residual_fraction"))
+    elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
+    if isinstance(cost, Rent):
+        charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
+        charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
+        notes = [*_rent_notes(cost), *_landlords_notes(operations)]
     else:
-        charges += _collect(problems, lambda: cost.charges(fleet, book, finance))
-    if site is None:
-        problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
-    else:
-        charges += _collect(problems, lambda: site.charges(fleet))
-    if problems or site is None or finance is None:
+        charges, notes = [], [*_server_notes(fleet, cost.share)]
+        if finance is None:
+            problems.append(Problem("finance", "buying needs finance: method, life_years, residual_fraction"))
+        else:
+            charges += collect(problems, lambda: _capital(cost, fleet, book, finance, operations))
+            notes += _finance_notes(finance)
+        if site is None:
+            problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
+        else:
+            charges += collect(problems, lambda: site.charges(fleet, starts_at))
+            notes += _site_notes(site)
+    if problems:
         raise CostError(*problems)
-    notes = (*_server_notes(fleet, cost.share), *_terms_notes(site, finance), *_unused_quotes(cost, charges))
-    return CostPlan(tuple(charges), notes)
+    notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
+    by_hour = site.usd_per_kwh_by_hour if site is not None and not isinstance(cost, Rent) else None
+    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, *_currency(finance))
 
 
-def _collect(problems: list[Problem], price: Callable[[], Sequence[Charge]]) -> Sequence[Charge]:
-    try:
-        return price()
-    except CostError as error:
-        problems += error.problems
-        return ()
+def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
+    """The report's currency, and what one unit is worth in USD."""
+    if finance is None or finance.currency == "USD":
+        return "USD", 1.0
+    return finance.currency, finance.fx[finance.currency]
+
+
+def _capital(
+    cost: Buy,
+    fleet: Sequence[Hardware],
+    book: PriceBook,
+    finance: StraightLine | Annuity,
+    operations: Operations | None,
+) -> list[Charge]:
+    """The hardware, and all that depends on what it cost."""
+    bought = cost.charges(fleet, book, finance)
+    return [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
 
 
 def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]:
     used = {charge.price.source for charge in charges}
+    used |= {f"scenario: {figure.path}" for charge in charges for figure in charge.price.stated}
     for item in cost.quotes:
         if quote_source(item) not in used:
             yield f"The quote for {item} is not used."
@@ -89,6 +123,19 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
     yield "Rent is taken to include space, electricity and repair; every rented hour is paid, busy or not."
     if cost.share:
         yield "Rented instances are shared: only the GPUs in use are paid for."
+    if (term := cost.commitment) is not None:
+        yield f"{term.gpus} GPUs are committed for {term.months:g} months and paid for throughout, used or not."
+    if (spot := cost.spot) is not None:
+        yield (
+            f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "
+            "interruptions themselves are not simulated: latencies are those of a fleet without any."
+        )
+
+
+def _landlords_notes(operations: Operations | None) -> Iterator[str]:
+    given = [name for name in OWNERS if operations is not None and getattr(operations, name) is not None]
+    if given:
+        yield f"Rented: {', '.join(given).replace('_', ' and ')} are the landlord's."
 
 
 def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:
@@ -102,10 +149,17 @@ def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:
             yield f"{slots - hardware.gpus} of {slots} slots of {hardware.server.name} are paid for and not used."
 
 
-def _terms_notes(site: Site, finance: StraightLine | Annuity) -> Iterator[str]:
+def _site_notes(site: Site) -> Iterator[str]:
     if site.hosting is None:
         yield "No hosting is charged: space, racks and cooling plant are left out."
     elif site.hosting.electricity == "included":
         yield "Hosting includes electricity: energy is metered and not charged."
+    elif site.electricity is not None:
+        yield "Electricity is charged at the hours of the simulated window, from starts_at on; other hours differ."
+
+
+def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
     if isinstance(finance, StraightLine) and finance.discount_rate > 0:
         yield "Straight line leaves the discount rate out."
+    if finance.resale is not None:
+        yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."

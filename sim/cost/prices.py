@@ -1,15 +1,15 @@
 """From an item to its price in USD: the planner's own quote, else the catalogue's dated offer, else an error."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator
 
 from sim.catalog.price import Offer, PriceList, Unit
-from sim.cost.charge import UnitPrice
+from sim.cost.charge import Stated, UnitPrice
 from sim.spec import NonNegative, Spec, WholeNumber
 
 
@@ -27,6 +27,18 @@ class CostError(ValueError):
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{problem.path}: {problem.text}" for problem in problems))
         self.problems = problems
+
+
+T = TypeVar("T")
+
+
+def collect(problems: list[Problem], price: Callable[[], Sequence[T]]) -> Sequence[T]:
+    """What *price* gives; if it lacks something, nothing, and *problems* grows."""
+    try:
+        return price()
+    except CostError as error:
+        problems += error.problems
+        return ()
 
 
 class Quote(Spec):
@@ -48,7 +60,8 @@ def _dollars(value: Any) -> Any:
     return {"price": value} if isinstance(value, int | float) else value
 
 
-Quotes = dict[str, Annotated[Quote, BeforeValidator(_dollars, json_schema_input_type=float | Quote)]]
+QuotedPrice = Annotated[Quote, BeforeValidator(_dollars, json_schema_input_type=float | Quote)]
+Quotes = dict[str, QuotedPrice]
 
 
 class Priced(NamedTuple):
@@ -108,20 +121,29 @@ class PriceBook:
         if offer is None:
             text = f"no rental price for {gpu!r}: name an offer (price: <item>/<offer>)"
             raise CostError(Problem("cost.price", f"{text}, or quote dollars per GPU-hour (cost.quotes.{gpu})"))
+        return self.offered(offer, "cost.price")
+
+    def offered(self, offer: str, key: str) -> Priced:
+        """The catalogue's *offer* (`item/offer`), which the scenario names under *key*. Raises CostError."""
         item, _, name = offer.partition("/")
         offers = self.lists(item)
         if offers is None:
-            text = f"no prices for {item!r}: {_where_to_add(item, f'the offer {name!r}')}"
-            raise CostError(Problem("cost.price", text))
+            text = f"no prices for {item!r}: {_where_to_add(item, f'the offer {name!r}', key)}"
+            raise CostError(Problem(key, text))
         if name not in offers.offers:
             text = f"data/prices/{item}.yaml has no offer {name!r}; {_nearest(name, offers)}"
-            raise CostError(Problem("cost.price", text))
+            raise CostError(Problem(key, text))
         return self._offered(offer, offers.offers[name])
+
+    def stated(self, quote: Quote, usual_unit: Unit, key: str) -> UnitPrice:
+        """A price that the scenario states under *key*. Raises CostError if its currency has no rate."""
+        unit = quote.unit or usual_unit
+        price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}")
+        return replace(price, stated=(Stated(key, quote.price, f"{quote.currency}/{unit}"),))
 
     def _quoted(self, item: str, usual_unit: Unit) -> Priced:
         quote = self.quotes[item]
-        price = self._in_usd(quote.price, quote.currency, quote.unit or usual_unit, quote_source(item))
-        return Priced(price, quote.includes_gpus)
+        return Priced(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
 
     def _offered(self, name: str, offer: Offer) -> Priced:
         price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source)
@@ -140,8 +162,9 @@ def quote_source(item: str) -> str:
     return f"scenario: cost.quotes.{item}"
 
 
-def _where_to_add(item: str, what: str) -> str:
-    return f"add {what} to data/prices/{item}.yaml, or quote it (cost.quotes.{item})"
+def _where_to_add(item: str, what: str, key: str = "cost.quotes") -> str:
+    otherwise = f"quote it (cost.quotes.{item})" if key.startswith("cost.") else f"state the price itself ({key})"
+    return f"add {what} to data/prices/{item}.yaml, or {otherwise}"
 
 
 def _nearest(name: str, offers: PriceList) -> str:

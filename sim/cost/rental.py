@@ -3,14 +3,16 @@
 Space, electricity and repair are the landlord's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import Literal
 
 from pydantic import Field
 
-from sim.cost.charge import FlatCharge
+from sim.cost.charge import FlatCharge, Stated, UnitPrice
 from sim.cost.hardware import Hardware, boxes_needed
 from sim.cost.prices import CostError, PriceBook, Priced, Problem, Quotes
+from sim.cost.rental_terms import Commitment, Spot
 from sim.spec import Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR
 
@@ -35,6 +37,10 @@ class Rent(Spec):
     """The planner's own prices by GPU id, dollars per GPU-hour; they override `price`."""
     share: bool = False
     """Pay only for the part of an instance that is used."""
+    commitment: Commitment | None = None
+    """Reserved GPUs, paid whether used or not; left out: everything at the hourly price."""
+    spot: Spot | None = None
+    """GPUs beyond the commitment are spot capacity; left out: on demand."""
 
     def charges(self, fleet: Sequence[Hardware], book: PriceBook) -> list[FlatCharge]:
         """Rent of *fleet*, a charge per pool. Raises CostError."""
@@ -44,6 +50,9 @@ class Rent(Spec):
                 f"{self.price} is one price for different GPUs ({', '.join(sorted(kinds))}): quote all but one of them"
             )
             raise CostError(Problem("cost.price", text))
+        if self.commitment is not None and len(fleet) > 1:
+            text = f"a commitment is for one kind of GPU and server; this fleet has {len(fleet)}"
+            raise CostError(Problem("cost.commitment", text))
         return [charge for hardware in fleet for charge in self._rent(hardware, book)]
 
     def _rent(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
@@ -53,12 +62,44 @@ class Rent(Spec):
             text = f"{priced.price.offer or hardware.gpu} is a price per {unit}; rent is per {', '.join(_UNITS)}"
             raise CostError(Problem("cost.price", text))
         name, hours = _UNITS[unit]
-        rented = self._instances(hardware, priced) if unit.startswith("instance") else float(hardware.gpus)
+        by_instance = unit.startswith("instance")
+        rented = self._instances(hardware, priced) if by_instance else float(hardware.gpus)
+        committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
         price = priced.price.per(name, priced.price.usd)
+        parts = [*self._reserved(min(rented, committed), committed, price), *self._beyond(rented - committed, price)]
         return [
-            FlatCharge("rental", pool.name, pool.server_id, units_per_h, price)
-            for pool, units_per_h in hardware.shared(rented / hours)
+            FlatCharge(component, pool.name, pool.server_id, units_per_h, part_price)
+            for component, units, part_price in parts
+            for pool, units_per_h in hardware.shared(units / hours)
         ]
+
+    def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
+        """Committed units in use, and those that are paid for and not used: (component, units, price)."""
+        if self.commitment is not None:
+            discount = Stated("cost.commitment.discount", self.commitment.discount, "below the hourly price")
+            reserved = price.discounted(discount)
+            yield "rental_reserved", used, reserved
+            if committed > used:
+                yield "rental_unused", committed - used, reserved
+
+    def _beyond(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
+        """Units at the hourly or the spot price, and the spot units that make up for interruptions."""
+        if units <= 0:
+            return
+        if self.spot is None:
+            yield "rental", units, price
+            return
+        spot = price.discounted(Stated("cost.spot.discount", self.spot.discount, "below the hourly price"))
+        yield "rental_spot", units, spot
+        yield "spot_interruptions", units * (1 / self.spot.availability - 1), spot
+
+    @property
+    def _committed_gpus(self) -> float:
+        return float(self.commitment.gpus) if self.commitment is not None else 0.0
+
+    def _committed(self, hardware: Hardware, priced: Priced) -> float:
+        """Committed instances."""
+        return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
 
     def _instances(self, hardware: Hardware, priced: Priced) -> float:
         gpus = priced.gpus or hardware.slots

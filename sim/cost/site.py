@@ -1,16 +1,19 @@
 """Where the machines stand: electricity, cooling, space."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
 from sim.cost.colocation import PerKwMonth
+from sim.cost.cooling import Cooling
 from sim.cost.energy import EnergyCharge
 from sim.cost.hardware import Hardware
 from sim.cost.prices import CostError, Problem
 from sim.cost.rack import PerRack
+from sim.cost.tariff import Band, Tariff
 from sim.spec import NonNegative, Positive, Spec
 
 Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
@@ -29,29 +32,70 @@ class Site(Spec):
     """What a place charges for keeping servers running."""
 
     electricity_usd_per_kwh: NonNegative | None = None
-    """Tariff at the site's meter; needed unless hosting includes electricity."""
+    """Price at the site's meter; needed unless hosting includes electricity."""
+    electricity: Tariff | None = None
+    """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
     pue: Annotated[Positive, Field(ge=1)]
     """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
+    cooling: Cooling | None = None
+    """The plant's efficiency, if `pue` stands for power distribution alone; left out: the PUE includes cooling."""
     hosting: HostingOrNone = None
     """Rack space or contracted power; `none` for machines that stand where nobody charges for it."""
 
-    def charges(self, fleet: Sequence[Hardware]) -> list[Charge]:
-        """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError."""
-        hosting = self.hosting.charges(fleet) if self.hosting is not None else []
-        return [*hosting, *self._energy_charges(fleet)]
+    @model_validator(mode="after")
+    def _one_tariff(self) -> Self:
+        if self.electricity is not None and self.electricity_usd_per_kwh is not None:
+            raise ValueError("electricity and electricity_usd_per_kwh are two tariffs: remove one")
+        return self
 
-    def _energy_charges(self, fleet: Sequence[Hardware]) -> list[EnergyCharge]:
+    def charges(self, fleet: Sequence[Hardware], starts_at: datetime | None = None) -> list[Charge]:
+        """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
+
+        *starts_at* is the time of day and year at simulated time 0, for tariffs that depend on them.
+        """
+        hosting = self.hosting.charges(fleet) if self.hosting is not None else []
+        return [*hosting, *self._energy_charges(fleet, starts_at)]
+
+    def _energy_charges(self, fleet: Sequence[Hardware], starts_at: datetime | None) -> list[EnergyCharge]:
         if self.hosting is not None and self.hosting.electricity == "included":
             return []
-        if self.electricity_usd_per_kwh is None:
-            raise CostError(Problem("site.electricity_usd_per_kwh", "metered electricity needs a tariff"))
+        prices = list(self._energy_prices(starts_at))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
             text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
             raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
-        price = UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh")
+        shares = {"energy": self.pue}
+        if self.cooling is not None:
+            shares["cooling"] = self.cooling.per_server_energy
         return [
-            EnergyCharge(pool.name, pool.server_id, self.pue, pool.idle_w, price)
+            EnergyCharge(pool.name, pool.server_id, share, price, band, component)
+            for component, share in shares.items()
             for hardware in fleet
             for pool in hardware.pools
+            for price, band in prices
         ]
+
+    @property
+    def usd_per_kwh_by_hour(self) -> tuple[float, ...] | None:
+        """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
+        included = self.hosting is not None and self.hosting.electricity == "included"
+        return None if self.electricity is None or included else self.electricity.by_hour()
+
+    @property
+    def facility_factor(self) -> float:
+        """The site's energy over the servers' energy, cooling included."""
+        return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
+
+    def _energy_prices(self, starts_at: datetime | None) -> Iterator[tuple[UnitPrice, Band | None]]:
+        """Prices per kWh and when each holds."""
+        if self.electricity is not None:
+            if starts_at is None:
+                text = "prices by the hour need starts_at: the date and time of day at simulated time 0"
+                raise CostError(Problem("site.electricity", text))
+            for usd, key, when in self.electricity.bands():
+                yield UnitPrice(usd, "kWh", f"scenario: site.electricity.{key}"), Band(starts_at, when)
+        elif self.electricity_usd_per_kwh is not None:
+            yield UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh"), None
+        else:
+            text = "metered electricity needs a price, or electricity: {hourly_usd_per_kwh: [24 prices]}"
+            raise CostError(Problem("site.electricity_usd_per_kwh", text))

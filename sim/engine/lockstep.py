@@ -4,7 +4,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
 from sim.engine.schedule import Schedule
@@ -25,6 +25,7 @@ class LockstepEngine:
         self._start_s = 0.0
         self._end_s = inf
         self._steps = 0
+        self._sharing = False
 
     def offer(self, request: Request, now: float) -> bool:
         """See `Engine.offer`."""
@@ -73,6 +74,10 @@ class LockstepEngine:
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
         self._book(self._meters, self._end_s - self._start_s, self._steps)
+        if self._sharing:
+            for rank, _ in self._stepping:
+                rank.share_time((self._end_s - self._start_s) / len(self._stepping))
+                rank.shares.shared_s = 0.0
         finished = [s.request for rank, _ in self._stepping for s in rank.commit(self._steps, self._end_s)]
         self._steps = 0
         return finished
@@ -96,6 +101,14 @@ class LockstepEngine:
             whole = steps_within(self._leap, elapsed_s, self._steps)
             self._book(totals, elapsed_s, whole)
         return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
+        stepping = [rank for rank, _ in self._stepping]
+        for rank in self._ranks:
+            switch_shares(rank, on, elapsed_s / len(stepping) if rank in stepping else 0.0)
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

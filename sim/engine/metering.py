@@ -7,8 +7,8 @@ from sim.records import Leap, Meters
 def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
 
-    The time of a step that serves prompts and decodes together is split by new tokens. A step under way has duration
-    and no whole step: its time counts, its tokens do not yet.
+    The time and the load of a step that serves prompts and decodes together are split by new tokens. A step under way
+    has duration and no whole step: its time counts, its tokens do not yet.
     """
     batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
@@ -22,6 +22,9 @@ def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps
         per_token_s = duration_s / (decodes + prefill)
         meters.prefill_s += per_token_s * (prefill - recomputed)
         meters.recompute_s += per_token_s * recomputed
+        per_token_load_s = load_s / (decodes + prefill)
+        meters.prefill_load_s += per_token_load_s * (prefill - recomputed)
+        meters.recompute_load_s += per_token_load_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
     if rank.blocked_by == "seats":
@@ -30,6 +33,14 @@ def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps
         meters.kv_blocked_s += duration_s
     elif rank.blocked_by == "budget":
         meters.budget_blocked_s += duration_s
+
+
+def switch_shares(rank: Schedule, on: bool, elapsed_s: float) -> None:
+    """Begins to share the time of the rank's steps among requests, *elapsed_s* into a step, or ends it."""
+    if on:
+        rank.shares.shared_s = elapsed_s
+    else:
+        rank.share_time(elapsed_s, last=True)
 
 
 def leap_s(leap: Leap, steps: int) -> float:

@@ -12,7 +12,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book
+from sim.engine.metering import book, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
 from sim.engine.schedule import Schedule
@@ -57,6 +57,7 @@ class PipelineEngine:
         self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._stage_free_s = [0.0] * stages
         self._meters = Meters()
+        self._sharing = False
 
     def offer(self, request: Request, now: float) -> bool:
         """See `Engine.offer`."""
@@ -98,6 +99,9 @@ class PipelineEngine:
         """See `Engine.advance`: the batch that leaves the pipeline first."""
         lane = min(self._lanes, key=lambda lane: lane.end_s)
         book(self._meters, lane.rank, lane.stage_s, lane.load * lane.stage_s, 1)
+        if self._sharing:
+            lane.rank.share_time(lane.stage_s)
+            lane.rank.shares.shared_s = 0.0
         end_s, lane.end_s = lane.end_s, inf
         return [sequence.request for sequence in lane.rank.commit(1, end_s)]
 
@@ -111,6 +115,12 @@ class PipelineEngine:
                 flown_s = lane.stage_s * lane.flown(now)
                 book(totals, lane.rank, flown_s, lane.load * flown_s, 0)
         return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        for lane in self._lanes:
+            switch_shares(lane.rank, on, lane.stage_s * lane.flown(now) if lane.end_s < inf else 0.0)
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

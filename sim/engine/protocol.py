@@ -41,6 +41,10 @@ class Engine(Protocol):
         """Totals from the start to *now*, a step under way counted up to its last whole step, its time up to *now*."""
         ...
 
+    def share_time(self, on: bool, now: float) -> None:
+        """From *now* on, shares busy time out among requests (`Request.prefill_s` and so on), or stops doing so."""
+        ...
+
     def waiting(self) -> int:
         """Requests that wait for admission."""
         ...

@@ -123,6 +123,7 @@ class Rank(Schedule):
         decoding = [sequence for sequence in sequences if sequence.decoding]
         for sequence in decoding:
             self._leave_decoding(sequence)
+        self.shares.leave_out(decoding, self._step)
         for sequence in decoding:
             sequence.base -= 1
             sequence.finish_step += 1

@@ -12,6 +12,7 @@ from math import isnan
 from sim.engine.kv import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.sequence import Sequence
+from sim.engine.shares import TimeShares, recomputed_tokens
 from sim.engine.waiting import WaitingQueue
 from sim.engine.windows import WindowedContexts
 from sim.records import Batch
@@ -39,6 +40,7 @@ class Schedule(ABC):
         others."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
+        self.shares = TimeShares()
         self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._chunked_prefill = limits.chunked_prefill
         self._step = 0
@@ -164,9 +166,7 @@ class Schedule(ABC):
             context += computed
             pairs += chunk * computed + chunk * (chunk + 1) // 2
             batch.sampled_seqs += computed + chunk == sequence.tokens
-            prompt_tokens = sequence.request.prompt_tokens
-            first_time = min(prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
-            self.recomputed_in_step += chunk - max(0, first_time)
+            self.recomputed_in_step += recomputed_tokens(sequence, chunk)
         batch.prefill_tokens = tokens
         batch.prefill_context_tokens = context
         batch.prefill_attention_pairs = pairs
@@ -226,8 +226,17 @@ class Schedule(ABC):
         self._enter_decoding(sequence)
         heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
 
+    def share_time(self, elapsed_s: float, last: bool = False) -> None:
+        """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""
+        shares = self.shares
+        if elapsed_s > shares.shared_s:
+            shares.share(elapsed_s, self.batch, self._chunks, self._step)
+        if last:
+            shares.settle(self.running)
+
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True
+        sequence.token_s = self.shares.token_s
         self._decoding += 1
         self._base_sum += sequence.base
         if self._windows:
@@ -235,6 +244,7 @@ class Schedule(ABC):
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = False
+        sequence.request.decode_s += self.shares.token_s - sequence.token_s
         self._decoding -= 1
         self._base_sum -= sequence.base
         if self._windows:

@@ -11,7 +11,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "request", "tokens",
+        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "request", "token_s",
+        "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -28,6 +29,9 @@ class Sequence:
         self.admission = 0
         self.held = 0
         """KV blocks held while the prompt is computed; while decoding they follow from the context."""
+
+        self.token_s = 0.0
+        """The rank's integral of time per token when it began to decode."""
 
     @property
     def key(self) -> tuple[int, float, int]:

@@ -4,7 +4,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.rank import Rank
 from sim.engine.schedule import Schedule
@@ -16,8 +16,8 @@ class VllmEngine:
     """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
 
     __slots__ = (
-        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_start_s", "_steps", "_steptime",
-        "_waiting",
+        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_sharing", "_start_s", "_steps",
+        "_steptime", "_waiting",
     )  # fmt: skip
 
     def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Schedule] = Rank) -> None:
@@ -30,6 +30,7 @@ class VllmEngine:
         self._leap = Leap(0.0)
         self._start_s = 0.0
         self._end_s = inf
+        self._sharing = False
         self._steps = 0
         """Steps of the leap under way; 0 between leaps."""
 
@@ -77,6 +78,9 @@ class VllmEngine:
         steps = self._steps
         duration_s = self._end_s - self._start_s
         book(self._meters, self._rank, duration_s, self._leap.load * duration_s, steps)
+        if self._sharing:
+            self._rank.share_time(duration_s)
+            self._rank.shares.shared_s = 0.0
         self._steps = 0
         return [sequence.request for sequence in self._rank.commit(steps, self._end_s)]
 
@@ -90,6 +94,12 @@ class VllmEngine:
             load_s = self._leap.load * elapsed_s
             book(totals, self._rank, elapsed_s, load_s, steps_within(self._leap, elapsed_s, self._steps))
         return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
+        switch_shares(self._rank, on, elapsed_s)
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

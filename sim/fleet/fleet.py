@@ -47,7 +47,7 @@ class Fleet:
         for reading_s in self._log.fixed_readings():
             env.timeout(reading_s).callbacks.append(self._read)
         if plan.horizon_s is None:
-            self._arm_reading(plan.meter_interval_s)
+            self._arm_reading(plan.next_reading_s(0.0))
         stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
         with _collector_paused():
             while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
@@ -100,7 +100,7 @@ class Fleet:
     def _read_on(self, at_s: float) -> None:
         if self._outstanding or not self._source.exhausted:
             self._log.read(at_s)
-            self._arm_reading(at_s + self._plan.meter_interval_s)
+            self._arm_reading(self._plan.next_reading_s(at_s))
 
     def _add_overheads(self) -> None:
         """What the API server does before a first token delays that request and nobody else."""

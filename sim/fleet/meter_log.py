@@ -1,7 +1,6 @@
 """Meter readings turned into intervals: what each replica did between two readings, with its energy."""
 
 from dataclasses import fields
-from math import ceil
 
 from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import Replica
@@ -21,14 +20,20 @@ class MeterLog:
         self._intervals: list[Interval] = []
         self._at_warmup = [Meters() for _ in replicas]
         self._at_horizon: list[Meters] | None = None
+        if not plan.warmup_s:
+            self._share_time(True, 0.0)
 
     def fixed_readings(self) -> list[float]:
-        """Times known beforehand [s]: warm-up, horizon and the grid between; without a horizon the warm-up only."""
+        """Times known beforehand [s]: warm-up, horizon and those between; without a horizon the warm-up only."""
         plan = self._plan
         if plan.horizon_s is None:
             return [plan.warmup_s] if plan.warmup_s else []
-        grid = {step * plan.meter_interval_s for step in range(1, ceil(plan.horizon_s / plan.meter_interval_s))}
-        return sorted(grid | {plan.warmup_s, plan.horizon_s} - {0.0})
+        times = {plan.warmup_s, plan.horizon_s} - {0.0}
+        reading_s = plan.next_reading_s(0.0)
+        while reading_s < plan.horizon_s:
+            times.add(reading_s)
+            reading_s = plan.next_reading_s(reading_s)
+        return sorted(times)
 
     def read(self, now: float) -> None:
         """Closes the running interval of every replica at *now*."""
@@ -40,8 +45,16 @@ class MeterLog:
         self._last, self._last_s = readings, now
         if now == self._plan.warmup_s:
             self._at_warmup = readings
+            self._share_time(True, now)
         if now == self._plan.horizon_s:
             self._at_horizon = readings
+            self._share_time(False, now)
+
+    def _share_time(self, on: bool, now: float) -> None:
+        """Where requests have costs: what they took of their replicas inside the window."""
+        if self._plan.requests_cost:
+            for replica in self._replicas:
+                replica.engine.share_time(on, now)
 
     def close(self, end_s: float, requests: list[Request]) -> FleetLog:
         """The last reading, at *end_s*, and everything that was logged."""
@@ -83,6 +96,14 @@ def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Mete
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
     interval.peak_w = share * power.peak_w
+    interval.prefill_energy_j = share * _wall_j(power, used.prefill_s, used.prefill_load_s)
+    interval.recompute_energy_j = share * _wall_j(power, used.recompute_s, used.recompute_load_s)
+    interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used.busy_s), 0.0)
+
+
+def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+    """Energy of one replica at the wall. It is linear in both, so that the parts of a duration add up to it."""
+    return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
 
 
 def _difference(after: Meters, before: Meters) -> Meters:

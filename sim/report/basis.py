@@ -85,8 +85,18 @@ def assumptions(
     rows.append(("Replications", _replications(points)))
     rows.append(("Seed", _each(plans, lambda plan: number(plan.get("seed")))))
     rows.append(("Routing", _each(plans, lambda plan: (plan.get("routing") or {}).get("policy", "").replace("_", " "))))
-    rows += [("Note", note) for note in dict.fromkeys(note for plan in plans for note in plan.get("notes", ()))]
+    rows += [("Note", note) for note in notes(plans)]
     return [(name, text) for name, text in rows if text]
+
+
+def notes(plans: Plans) -> list[str]:
+    """What a reader must know, each sentence once; with the fleets that it is about, unless it is about all."""
+    fleets: dict[str, dict[str, None]] = {}
+    for plan in plans:
+        for note in plan.get("notes", ()):
+            fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
+    everyone = {str(plan.get("fleet", "")) for plan in plans}
+    return [note if set(named) == everyone else f"{', '.join(named)}: {note}" for note, named in fleets.items()]
 
 
 def _each(plans: Plans, get: Any) -> str:

@@ -15,7 +15,9 @@ from sim.report.progress import Progress
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
+from sim.scenario.year import year_plan
 from sim.study.points import POINTS, limits, resolved_plans, run_points
+from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
 
 MANIFEST = "manifest.json"
@@ -29,6 +31,26 @@ def run_scenario(
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
     started = time.time()
+    told = _begin(scenario, out, command, started)
+    with Progress(quiet) as progress:
+        cases = run_points(scenario, catalog, out, workers, progress)
+    _finish(scenario, catalog, out, cases, report, told, started)
+    return cases
+
+
+def price_run(
+    run: Path, scenario: Scenario, catalog: Catalog, out: Path, report: bool, command: Sequence[str]
+) -> list[StoredCase]:
+    """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
+    started = time.time()
+    told = _begin(scenario, out, command, started) | {"repriced_from": str(run)}
+    cases = reprice(run, scenario, catalog, out)
+    _finish(scenario, catalog, out, cases, report, told, started)
+    return cases
+
+
+def _begin(scenario: Scenario, out: Path, command: Sequence[str], started: float) -> dict[str, Any]:
+    """Makes the folder ours; the manifest's first entries."""
     out.mkdir(parents=True, exist_ok=True)
     told: dict[str, Any] = {
         "program": "gpufleet",
@@ -40,8 +62,19 @@ def run_scenario(
     }
     if not (out / MANIFEST).exists():
         write_manifest(out, told | {"status": "unfinished"})
-    with Progress(quiet) as progress:
-        cases = run_points(scenario, catalog, out, workers, progress)
+    return told
+
+
+def _finish(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    cases: Sequence[StoredCase],
+    report: bool,
+    told: dict[str, Any],
+    started: float,
+) -> None:
+    """Tables, report and the scenario itself, all swapped in together."""
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -54,13 +87,14 @@ def run_scenario(
             limits(scenario),
             scenario.requests,
             with_pictures=report,
+            year=year_plan(scenario),
         )
+        keep_scenario(aside, scenario)
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
         write_manifest(aside, told | wall)
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return cases
 
 
 def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:

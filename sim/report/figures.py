@@ -56,6 +56,8 @@ COLUMNS = [
     Column("cost per hour", "", "cost_usd_per_h", usd, brief="USD\n/h"),
     Column("per million output tokens", "", "usd_per_million_output_tokens", usd, brief="USD/M\nout"),
     Column("per million good tokens", "", "usd_per_million_good_tokens", usd),
+    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", usd, brief="API/M\nout"),
+    Column("CO2e per million output tokens", "kg", "kg_co2e_per_million_output_tokens", steady, brief="kg/M\nCO2e"),
 ]
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 

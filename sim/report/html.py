@@ -9,7 +9,7 @@ from sim.report.cases import Point
 from sim.report.curves import svg
 from sim.report.figures import axis_cells, axis_heads, columns_for, figure, interval, limited_by, notes_for, standing
 from sim.report.panels import Panel, dashes
-from sim.report.sections import cost_bars, cost_table, glance, limit_bars, reference, swatches
+from sim.report.sections import cost_bars, cost_table, glance, limit_bars, phase_table, reference, swatches
 from sim.report.summary import slo_limits
 from sim.report.sweep import sweep_of
 from sim.report.text import first_sentence, place
@@ -27,6 +27,7 @@ def render(
     question: str,
     axes: Sequence[str],
     slo: Mapping[str, Any],
+    year: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -57,6 +58,8 @@ def render(
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
+        year=year,
+        phases=phase_table(sweep),
         build=build(plans),
         assumptions=assumptions(plans, slo, axes, points),
         weak=weak_values(resolved),

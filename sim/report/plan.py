@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.catalog.value import WEAK_KINDS
+from sim.report.basis import notes
 from sim.report.text import plain, usd
 
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
@@ -18,7 +19,7 @@ def overview(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int)
     """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
     first = plans[0][1]
     yield Text(f"Workload: {first['workload']}")
-    for note in first["notes"]:
+    for note in notes([plan for _, plan in plans]):
         yield Text(f"Note: {note}")
     yield Text(f"Cases to run: {cases}")
     yield _pools(plans)

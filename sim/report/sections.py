@@ -1,6 +1,6 @@
 """The tables and bars of report.html as plain data, ready for the template."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,13 @@ CAUSES = {
     "link": "#c2703d",
     "overhead": "#bdbdbd",
 }
-TONES = ["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"]
-DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d"}
+TONES = [
+    *["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"],
+    *["#56506b", "#a79fc2", "#7a3b52", "#c995a8", "#3f6b63", "#93bdb3", "#6b5b45", "#c4b59d", "#46739c", "#dcdcdc"],
+]
+"""Components of cost by their place in the bill; enough that none repeats."""
+API_COST = "api_usd_per_million_output_tokens"
+DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
 """Tones that carry white text."""
 MOST_BARS = 12
 """Bars per fleet in the chart of limits; more points are thinned out evenly."""
@@ -76,6 +81,11 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
         (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
         (f"Per million output tokens{there}", list(map(cost_of, here))),
+        ("Capital", _in_currency(here, "capex_in_currency")),
+        (f"Cost per month{there}", _in_currency(here, "cost_in_currency_per_month")),
+        (f"Per million output tokens{there}", _in_currency(here, "in_currency_per_million_output_tokens")),
+        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, usd)),
+        (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
         (f"Time to first token, p95{there}", [latency_of(point, "ttft_s_p95") for point in here]),
         (f"Time per output token, p95{there}", [latency_of(point, "tpot_s_p95") for point in here]),
         (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
@@ -103,6 +113,13 @@ def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) ->
     return [show(value) if (value := point.number(name)) is not None else "" for point in points]
 
 
+def _in_currency(points: Sequence[Point], name: str) -> list[str]:
+    return [
+        f"{plain(value, 4)} {point.row['currency']}" if (value := point.number(name)) is not None else ""
+        for point in points
+    ]
+
+
 def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
     priced = [point for point in points if point.number(COST) is not None]
     if not priced:
@@ -114,6 +131,11 @@ def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
 def kilowatts(watts: float) -> str:
     """Power."""
     return f"{steady(watts / 1e3)} kW"
+
+
+def kilograms(kg: float) -> str:
+    """A mass, in grams below 100 g."""
+    return f"{steady(1e3 * kg)} g" if 0 < kg < 0.1 else f"{steady(kg)} kg"
 
 
 def cost_of(point: Point) -> str:
@@ -169,6 +191,35 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     rows = [(_words(name), [usd(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
     total = ("in all", [usd(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, line.setting) for line, _ in columns], "rows": rows, "total": total}
+
+
+PHASES = {
+    "prefill": "prompts",
+    "decode": "decoding",
+    "recompute": "computing again (preemption waste)",
+    "idle": "waiting for work (idle tax)",
+}
+
+
+def phase_table(sweep: Sweep) -> dict[str, Any]:
+    """The same money by what the GPUs did, and the cost of a request where it was asked for [USD/h, USD]."""
+    at = reference(sweep)
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
+    columns = [entry for entry in columns if entry[2]]
+    names = dict.fromkeys(name for *_, shares in columns for name, amount in shares.items() if amount)
+    rows = [(PHASES.get(name, _words(name)), [_part(shares, name) for *_, shares in columns]) for name in names]
+    for percentile in ("p50", "p95", "p99"):
+        costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
+        if any(cost is not None for cost in costs):
+            cells = ["" if cost is None else usd(cost) for cost in costs]
+            rows.append((f"USD per request, {percentile}", cells))
+    return {"heads": [(line.fleet, line.setting) for line, *_ in columns], "rows": rows}
+
+
+def _part(shares: Mapping[str, float], name: str) -> str:
+    amount, total = shares.get(name, 0.0), sum(shares.values())
+    return f"{usd(amount)} ({percent(amount / total)})" if total else usd(amount)
 
 
 def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:

@@ -20,11 +20,35 @@ TOKENS = {
     "usd_per_million_good_tokens": "good_output_tokens",
 }
 MONEY = ["capex_usd", "cost_usd_per_h", "cost_usd_per_month", *TOKENS]
+API = {"api_usd_per_h": "window_h", "api_usd_per_million_output_tokens": "output_tokens"}
+CARBON = {
+    "kg_co2e_per_h": "window_h",
+    "kg_co2e_per_million_output_tokens": "output_tokens",
+    "kg_co2e_per_million_tokens": "total_tokens",
+}
+WASTE = {"idle_tax_usd_per_h": "idle_tax_usd", "preemption_waste_usd_per_h": "preemption_waste_usd"}
+PER_REQUEST = ["usd_per_request_p50", "usd_per_request_p95", "usd_per_request_p99"]
+IN_CURRENCY = {
+    "capex_in_currency": "capex_usd",
+    "cost_in_currency_per_h": "cost_usd_per_h",
+    "cost_in_currency_per_month": "cost_usd_per_month",
+    "in_currency_per_million_output_tokens": "usd_per_million_output_tokens",
+    "in_currency_per_million_tokens": "usd_per_million_tokens",
+}
+"""The main amounts in the currency that the scenario reports in."""
+ON_REQUEST = [
+    *[*WASTE, *PER_REQUEST, "currency", "usd_per_currency", *IN_CURRENCY, *API],
+    *["operational_kg_co2e", "embodied_kg_co2e", *CARBON],
+]
+"""Columns that only scenarios with a cost, `requests_cost`, `api` or `carbon` have."""
 CONTRACT_COLUMNS = [
     *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
     *["gpus", "servers", *POWER, *MONEY],
 ]
-MEANS = [*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"]
+MEANS = [
+    *[*COUNTS, *RATES, *LATENCIES, *LOAD, "gpus", "servers", *POWER, "capex_usd"],
+    *["operational_kg_co2e", "embodied_kg_co2e", *PER_REQUEST],
+]
 FIXED = {"gpus", "servers", "capex_usd"}
 """What a plan sets is the same in every replication and has no interval."""
 WITH_INTERVAL = [name for name in CONTRACT_COLUMNS if (name in MEANS or name in MONEY) and name not in FIXED]
@@ -35,9 +59,9 @@ def slo_limits(slo: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(slo[name]) for name in ("ttft_s", "tpot_s", "e2e_s") if slo.get(name) is not None}
 
 
-def summary_columns(axes: Sequence[str], money: bool) -> list[str]:
+def summary_columns(axes: Sequence[str], money: bool, on_request: Sequence[str] = ()) -> list[str]:
     """Column names of summary.csv in order; without any cost there are no money columns."""
-    shown = [name for name in CONTRACT_COLUMNS if money or name not in MONEY]
+    shown = [*(name for name in CONTRACT_COLUMNS if money or name not in MONEY), *on_request]
     return ["fleet", *axes, *shown, "thin_percentiles", *(f"{name}_ci95" for name in WITH_INTERVAL if name in shown)]
 
 
@@ -51,12 +75,17 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
         if finished:
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
+            for name, metric in WASTE.items():
+                row |= _rates(finished, [metric], {name: "window_h"})
+            row |= _in_currency(finished[0].metrics, row)
+            row |= _rates(finished, ["api_usd"], API)
+            row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
         points.append(Point(first.fleet, places, tuple(finished), row))
     return points
 
 
 def _empty(first: FinishedCase, finished: Sequence[FinishedCase]) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, "thin_percentiles"])
+    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, *ON_REQUEST, "thin_percentiles"])
     for name in ("gpus", "servers", "capex_usd"):
         row[name] = first.metrics.get(name)
     status = "ok" if finished else first.status
@@ -113,4 +142,25 @@ def _money(cases: Sequence[FinishedCase]) -> dict[str, Any]:
     for name, tokens in TOKENS.items():
         millions = [case.metrics[tokens] / 1e6 for case in cases]
         row[name], row[f"{name}_ci95"] = ratio(usd, millions)
+    return row
+
+
+def _in_currency(metrics: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The main amounts once more, where the report has a currency of its own; the rate is a plan's, not a run's."""
+    if metrics.get("currency") is None:
+        return {}
+    rate = float(metrics["usd_per_currency"])
+    amounts = {name: row[usd] / rate for name, usd in IN_CURRENCY.items() if row.get(usd) is not None}
+    return {"currency": metrics["currency"], "usd_per_currency": rate, **amounts}
+
+
+def _rates(cases: Sequence[FinishedCase], parts: Sequence[str], per: Mapping[str, str]) -> dict[str, Any]:
+    """The sum of the metrics *parts* over each metric in *per*, tokens in millions; nothing where one is missing."""
+    if any(case.metrics.get(name) is None for case in cases for name in parts):
+        return {}
+    amounts = [sum(float(case.metrics[name]) for name in parts) for case in cases]
+    row: dict[str, Any] = {}
+    for name, metric in per.items():
+        units = 1.0 if metric == "window_h" else 1e6
+        row[name], row[f"{name}_ci95"] = ratio(amounts, [case.metrics[metric] / units for case in cases])
     return row

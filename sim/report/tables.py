@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.report.cases import FinishedCase, Point, has_money
-from sim.report.summary import summary_columns
+from sim.report.summary import ON_REQUEST, summary_columns
 
 REQUEST_COLUMNS = [
     *["request", "service", "pool", "replica", "priority", "measured"],
@@ -45,7 +45,8 @@ def cell(value: Any) -> Any:
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
-    columns = summary_columns(axes, has_money(points))
+    asked = [name for name in ON_REQUEST if any(point.row.get(name) is not None for point in points)]
+    columns = summary_columns(axes, has_money(points), asked)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -57,10 +58,12 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
     finished = [case for case in cases if case.status == "ok"]
     if requests_format == "none":
         return
+    with_costs = bool(finished) and "cost_usd" in finished[0].requests().column_names
+    columns = [*REQUEST_COLUMNS, "cost_usd"] if with_costs else REQUEST_COLUMNS
     if requests_format == "parquet" or _many(finished):
-        _write_parquet(folder / "requests.parquet", finished, axes, REQUEST_COLUMNS)
+        _write_parquet(folder / "requests.parquet", finished, axes, columns)
     else:
-        _write_csv(folder / "requests.csv", finished, axes, REQUEST_COLUMNS, lambda case: case.requests())
+        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: case.requests())
 
 
 def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:

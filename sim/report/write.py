@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.report.cases import FinishedCase
+from sim.report.cases import FinishedCase, has_money
 from sim.report.curves import write_curves
 from sim.report.html import render
 from sim.report.panels import panels_of
@@ -13,6 +13,8 @@ from sim.report.sweep import sweep_of
 from sim.report.tables import write_costs, write_requests, write_summary, write_usage
 from sim.report.text import first_sentence
 from sim.report.verdict import verdict
+from sim.report.year import write_year, year_rows, year_table
+from sim.scenario.year import YearPlan
 from sim.yamlio import dump
 
 
@@ -26,17 +28,23 @@ def write_report(
     slo: Mapping[str, Any],
     requests_format: str,
     with_pictures: bool,
+    year: YearPlan | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.describe); *slo* the limits in seconds and
-    `attainment`. Every file but the pictures is written case by case.
+    `attainment`; *year* the hours of year.csv. Every file but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
     write_summary(out / "summary.csv", points, axes)
     write_requests(out, cases, axes, requests_format)
     write_usage(out / "usage.csv", cases, axes)
     write_costs(out / "costs.csv", cases, axes)
+    rows: list[dict[str, Any]] = []
+    if year is not None:
+        tariffs = {str(plan["fleet"]): plan.get("usd_per_kwh_by_hour") for plan in resolved}
+        rows = year_rows(points, axes, year, tariffs)
+        write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
         panels = panels_of(points, axes, slo)
@@ -48,5 +56,6 @@ def write_report(
             first_sentence(question or scenario_name)[0],
             answer.headline,
         )
-        page = render(points, panels, answer, resolved, scenario_name, question, axes, slo)
+        table = year_table(rows, axes, year) if year is not None else None
+        page = render(points, panels, answer, resolved, scenario_name, question, axes, slo, table)
         (out / "report.html").write_text(page, encoding="utf-8")

@@ -123,6 +123,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found += _twice(named)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    if scenario.requests_cost and scenario.requests == "none":
+        found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
     if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:

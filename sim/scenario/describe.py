@@ -4,6 +4,7 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan
+from sim.cost.charge import UnitPrice
 from sim.memory import MemoryFit
 from sim.scenario.plan import CasePlan, Fact, PoolPlan
 from sim.units import GB
@@ -42,16 +43,26 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "fleet": plan.fleet,
         "model": plan.model,
         "workload": plan.workload.describe(),
-        "notes": [*plan.workload.notes(), *(plan.costs.notes if plan.costs else ())],
+        "notes": [
+            *plan.workload.notes(),
+            *(plan.costs.notes if plan.costs else ()),
+            *(plan.carbon.notes if plan.carbon else ()),
+        ],
         "window_s": {"warmup": plan.warmup_s, "horizon": plan.horizon_s, "drain_limit": plan.drain_limit_s},
         "slo": plan.slo.model_dump(exclude_none=True),
         "routing": plan.routing.model_dump(),
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
         "capex_usd": plan.costs.capex_usd if plan.costs else None,
+        "usd_per_kwh_by_hour": _by_hour(plan.costs),
         "values": values,
         "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
     }
+
+
+def _by_hour(costs: CostPlan | None) -> list[float] | None:
+    """Mean price of electricity at each hour of the day over a year, where it has prices by the hour."""
+    return list(costs.usd_per_kwh_by_hour) if costs and costs.usd_per_kwh_by_hour else None
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:
@@ -120,18 +131,25 @@ def _quotes(plan: CasePlan) -> list[dict[str, Any]]:
             "kind": "given",
             "as_of": None,
             "range": None,
-            "note": "the scenario's own figure, as it enters the ledger",
+            "note": "the scenario's own figure",
         }
-        for place, (value, unit) in (_given(plan.costs) if plan.costs else {}).items()
+        for place, (value, unit) in _given(plan).items()
     ]
 
 
-def _given(costs: CostPlan) -> dict[str, tuple[float, str]]:
-    return {
-        charge.price.source.removeprefix("scenario: "): (charge.price.usd, f"USD/{charge.price.unit}")
-        for charge in costs.charges
-        if charge.price.value is None
-    }
+def _given(plan: CasePlan) -> dict[str, tuple[float, str]]:
+    given: dict[str, tuple[float, str]] = {}
+    for price in _prices(plan.costs) if plan.costs else ():
+        given |= {figure.path: (figure.value, figure.unit) for figure in price.stated}
+        if price.value is None and not price.stated:
+            given[price.source.removeprefix("scenario: ")] = (price.usd, f"USD/{price.unit}")
+    given |= {figure.path: (figure.value, figure.unit) for figure in (plan.carbon.stated if plan.carbon else ())}
+    return given
+
+
+def _prices(costs: CostPlan) -> list[UnitPrice]:
+    elsewhere = [costs.api.input, costs.api.output] if costs.api is not None else []
+    return [*(charge.price for charge in costs.charges), *elsewhere]
 
 
 def _source(key: str, catalog: Catalog) -> dict[str, str]:

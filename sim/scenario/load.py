@@ -12,6 +12,7 @@ from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, co
 from sim.scenario.layers import Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import points, sweep_complaints
+from sim.scenario.year import profile_complaints
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
@@ -43,7 +44,7 @@ def load(
     if found:
         layers.data["sweep"] = None
     _options_win_over_sweep(layers)
-    found += _at_the_points(layers.data, catalog)
+    found += [*_at_the_points(layers.data, catalog), *(() if found else profile_complaints(layers.data))]
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return Scenario.model_validate(_filled_from_sweep(layers.data))

@@ -1,16 +1,19 @@
 """What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import floor
 from typing import Any, Protocol
 
 from sim.batching import Scheduler
 from sim.catalog.value import Value
-from sim.cost import CostPlan
+from sim.cost import CarbonPlan, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import Batch, Leap
 from sim.routing import Routing
 from sim.scenario.schema import Slo
+from sim.units import SECONDS_PER_HOUR
 from sim.workload import Workload
 
 
@@ -81,8 +84,12 @@ class CasePlan:
     warmup_s: float
     drain_limit_s: float | None
     meter_interval_s: float
+    starts_at: datetime | None = None
+    """Time of day and year at simulated time 0; None: no clock."""
+    requests_cost: bool = False
     model: str = ""
     costs: CostPlan | None = None
+    carbon: CarbonPlan | None = None
     servers: int = 0
     """Servers that the fleet fills, whole ones."""
     pue: float = 1.0
@@ -90,3 +97,16 @@ class CasePlan:
     infeasible: str = ""
     """Why this fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())
+
+    def next_reading_s(self, after_s: float) -> float:
+        """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""
+        interval_s = self.meter_interval_s
+        by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
+        if by_interval_s <= after_s:  # rounded onto it
+            by_interval_s += interval_s
+        if self.starts_at is None:
+            return by_interval_s
+        into_hour = self.starts_at - self.starts_at.replace(minute=0, second=0, microsecond=0)
+        first_s = (timedelta(hours=1) - into_hour).total_seconds()
+        by_clock_s = first_s + max(0, floor((after_s - first_s) / SECONDS_PER_HOUR) + 1) * SECONDS_PER_HOUR
+        return min(by_interval_s, by_clock_s)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.batching import Scheduler, Slots
 from sim.catalog.catalog import Catalog
-from sim.cost import CostPlan, PoolFacts, resolve_costs
+from sim.cost import CarbonPlan, CostPlan, PoolFacts, resolve_costs
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
@@ -32,6 +32,7 @@ class FleetPlan:
 
     pools: tuple[PoolPlan, ...]
     costs: CostPlan | None
+    carbon: CarbonPlan | None
     servers: int
     infeasible: str
     facts: tuple[Fact, ...]
@@ -57,8 +58,11 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         warmup_s=at.warmup_s,
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
+        starts_at=at.starts_at,
+        requests_cost=at.requests_cost,
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
+        carbon=built.carbon,
         servers=built.servers,
         pue=_pue(at, fleet),
         infeasible=built.infeasible,
@@ -85,6 +89,7 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
     return FleetPlan(
         pools=pools,
         costs=costs,
+        carbon=_carbon(scenario, fleet, pools, servers),
         servers=ceil(sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True))),
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"
@@ -97,7 +102,20 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
 
 def _pue(scenario: Scenario, fleet: Fleet) -> float:
     site = fleet.site or scenario.site
-    return site.pue if site else 1.0
+    return site.facility_factor if site else 1.0
+
+
+def _carbon(scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]) -> CarbonPlan | None:
+    carbon = fleet.carbon or scenario.carbon
+    if carbon is None:
+        return None
+    gpus: dict[str, int] = {}
+    for pool in pools:
+        gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus_per_replica * pool.replicas
+    servers = sum(share * pool.replicas for share, pool in zip(shares, pools, strict=True))
+    starts_at = scenario.starts_at
+    starts_at_h = 0.0 if starts_at is None else starts_at.hour + starts_at.minute / 60 + starts_at.second / 3600
+    return carbon.plan(gpus, servers, _pue(scenario, fleet), starts_at_h)
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
@@ -232,11 +250,11 @@ def _costs(
         return None
     site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
     facts = [_hardware(pool, plan) for pool, plan in zip(bound, plans, strict=True)]
-    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices)
+    operations, api = fleet.operations or scenario.operations, fleet.api or scenario.api
+    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices, scenario.starts_at, operations, api)
 
 
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
-    idle_w = plan.power.server_energy_j(1.0, plan.power.gpu_energy_j(1.0, 0.0)) if plan.power else 0.0
     return PoolFacts(
         plan.name,
         plan.gpu,
@@ -245,7 +263,6 @@ def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
-        idle_w=idle_w,
     )
 
 

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, NaiveDatetime
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
-from sim.cost import Cost, Finance, Site
+from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
+from sim.scenario.load_profile import LoadProfile
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -83,6 +84,12 @@ class Fleet(Choices):
     """In place of the scenario's."""
     finance: Finance | None = None
     """In place of the scenario's."""
+    operations: Operations | None = None
+    """In place of the scenario's."""
+    api: Api | None = None
+    """In place of the scenario's."""
+    carbon: Carbon | None = None
+    """In place of the scenario's."""
 
 
 class Slo(Spec):
@@ -114,6 +121,9 @@ class Scenario(Choices):
     """How long the fleet may go on after the horizon; left out: as long as the horizon."""
     meter_interval_s: Positive = 300.0
     """Usage is cut into rows of at most this length."""
+    starts_at: NaiveDatetime | None = None
+    """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00. Meters are then read
+    at every full hour, too."""
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""
@@ -121,11 +131,22 @@ class Scenario(Choices):
     """Whether latencies include the API server's time per request."""
     requests: Literal["csv", "parquet", "none"] = "csv"
     """Format of the request table; csv turns into parquet from 200,000 rows."""
+    requests_cost: bool = False
+    """Whether each request is told its part of the cost: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None
     """How capital becomes a rate."""
+    operations: Operations | None = None
+    """Network, maintenance, failures, staff, software and what else is paid beside hardware, space and electricity."""
+    api: Api | None = None
+    """Prices of an API, for what the same tokens would cost there."""
+    carbon: Carbon | None = None
+    """Greenhouse gases of the electricity and of making the machines."""
+    load_profile: LoadProfile | None = None
+    """What a year is made of, for year.csv: hours per year at each of several request rates ({8: 2920, 0.5: 5840}), or
+    24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

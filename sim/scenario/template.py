@@ -59,17 +59,36 @@ fleets:                       # the candidates
   - name: 1x L40S rented
     pools: [{{gpu: l40s, batching: {{policy: vllm}}}}]
     cost: {{acquisition: rent, quotes: {{l40s: 0.9}}}}   # dollars per GPU-hour; or price: <item>/<offer>
+    # also in `cost`: commitment: {{gpus: 1, months: 12, discount: 0.3}}; spot: {{availability: 0.9, discount: 0.6}}
 
 site:                         # of what is bought
   electricity_usd_per_kwh: 0.12
   pue: 1.4
   hosting: {{per: kw_month, usd: 200, kw: nameplate, electricity: metered}}
   # or {{per: rack, usd_per_month: 1500, power_limit_kw: 20, servers_per_rack: 2, count: fraction}}
+  # in place of electricity_usd_per_kwh, by the hour: electricity: {{hourly_usd_per_kwh: [24 prices], seasons:
+  #   [{{months: [6, 7, 8], hourly_usd_per_kwh: [24 prices]}}]}}; with starts_at: 2026-07-01T08:00:00 above
+  # cooling: {{cop: 4}}         if the PUE leaves cooling out
 finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}}   # or straight_line
+  # in place of residual_fraction: resale: {{loss_per_year: 0.3}}
+  # for prices in other currencies fx: {{RMB: 0.138}}; currency: RMB shows the main figures in it, too
+operations:                   # what else is paid; each line is charged only if it is stated
+  network_storage: {{fraction_of_hardware: 0.1}}
+  maintenance: {{fraction_per_year: 0.05}}
+  # tax: {{fraction_of_purchases: 0.1}}, spares: {{fraction_of_gpus: 0.05}}, failures: {{per_gpu_year: 0.09}},
+  # deployment and decommissioning: {{usd_per_server: 300}}, software: {{usd_per_gpu_year: 100}},
+  # staff: {{fte: 1, usd_per_fte_year: 110000, over_gpus: 400}},
+  # egress: {{usd_per_gb: 0.05, bytes_per_output_token: 200}}
+api: {{input: 0.18, output: 0.18}}   # dollars per million tokens elsewhere, or <item>/<offer>; cached_discount: 0.5
+carbon:                       # kg CO2e of the electricity, and of making the machines
+  grid_g_per_kwh: 400         # or 24 values from midnight on
+  # embodied: {{gpu_kg: 164, server_kg: 5700, life_years: 4}}   # EcoLogits has these figures for H100
 
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
+load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.csv; or 24 rates, one an hour of the day
+# requests_cost: true         # each request's part of the bill
 """
 
 

@@ -1,7 +1,7 @@
 """What one finished case comes to: the figures of a summary row, for one replication."""
 
 from collections.abc import Mapping
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from sim.run import CaseResult
 from sim.scenario.schema import Slo
+from sim.study.bill import bill, it_power_w_mean
 from sim.study.limits import limited_by, step_share
-from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+from sim.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 
@@ -95,7 +96,8 @@ def measure(result: CaseResult) -> dict[str, Any]:
         **_requests(result, cohort, good),
         **_latencies(cohort),
         **_machines(result),
-        **_money(result, cohort, good),
+        "good_output_tokens": int(cohort.output_tokens[good].sum()),
+        **bill(result),
     }
 
 
@@ -160,8 +162,6 @@ def _machines(result: CaseResult) -> dict[str, Any]:
     gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)
-    it_power_w = sum(i.server_energy_j for i in inside) / window_s if powered else None
-    facility_w = None if it_power_w is None else it_power_w * plan.pue
     return {
         "limited_by": limited_by(result),
         "step_share": step_share(result),
@@ -171,9 +171,7 @@ def _machines(result: CaseResult) -> dict[str, Any]:
         "gpus": gpus,
         "servers": plan.servers,
         "gpu_power_w_mean": sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
-        "it_power_w_mean": it_power_w,
-        "facility_power_w_mean": facility_w,
-        "energy_kwh": None if facility_w is None or not isfinite(window_s) else facility_w * window_s / JOULES_PER_KWH,
+        "it_power_w_mean": it_power_w_mean(result),
         "window_h": (end_s - start_s) / SECONDS_PER_HOUR,
     }
 
@@ -185,19 +183,3 @@ def _kv_peak(result: CaseResult) -> float:
     for index, meters in enumerate(result.log.meters):
         fullest = max(fullest, meters.kv_peak_blocks / max(1, blocks[result.log.pool_of_replica[index]]))
     return fullest
-
-
-def _money(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, Any]:
-    good_tokens = int(cohort.output_tokens[good].sum())
-    ledger = result.ledger
-    if ledger is None:
-        return {
-            "good_output_tokens": good_tokens, "capex_usd": None, "cost_usd": None, "component_usd_per_h": {},
-        }  # fmt: skip
-    return {
-        "good_output_tokens": good_tokens,
-        "capex_usd": ledger.capex_usd,
-        "cost_usd": ledger.total_nano_usd / NANO_PER_USD,
-        "cost_usd_per_month": ledger.usd_per_h * HOURS_PER_MONTH,
-        "component_usd_per_h": ledger.component_usd_per_h(),
-    }

@@ -23,7 +23,9 @@ from sim.study.metrics import Cohort
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
-NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base")
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", "load_profile")
+SHARES = ("prefill_s", "recompute_s", "decode_s")
+"""Seconds that a request took of its replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +110,37 @@ def save_case(
     folder: Path, case: Case, outcome: CaseResult | CasePlan, metrics: dict[str, Any], keep_requests: bool
 ) -> None:
     """Writes *outcome* to *folder*, which appears complete or not at all."""
+    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
+    if isinstance(outcome, CasePlan):
+        told |= {"status": "infeasible", "reason": outcome.infeasible}
+        tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
+    else:
+        told |= {"status": "ok", "reason": ""}
+        tables = {
+            "requests": _requests(outcome if keep_requests else None),
+            "usage": _records(Interval, outcome.log.intervals),
+            "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
+        }
+    _write(folder, told, tables)
+
+
+def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: dict[str, Any]) -> None:
+    """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
+    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication", "status", "reason")}
+    tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
+    if result is not None:
+        tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
+        if result.plan.requests_cost:
+            without = tables["requests"].drop_columns([*SHARES, "cost_usd"])
+            tables["requests"] = _with_costs(without, result.log.requests, result.request_nano_usd)
+    _write(folder, told | {"metrics": metrics}, tables)
+
+
+def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    """Fills *folder*, which appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
-        if isinstance(outcome, CasePlan):
-            told |= {"status": "infeasible", "reason": outcome.infeasible}
-            tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
-        else:
-            told |= {"status": "ok", "reason": ""}
-            tables = {
-                "requests": _requests(outcome if keep_requests else None),
-                "usage": _records(Interval, outcome.log.intervals),
-                "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
-            }
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
         (building / CASE_FILE).write_text(json.dumps(told), encoding="utf-8")
@@ -145,10 +164,11 @@ def _requests(result: CaseResult | None) -> pa.Table:
     count = len(requests)
     cohort = Cohort(result) if result else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
+    costs = result.request_nano_usd if result else None
     status = [
         "rejected" if r.rejected else "finished" if r.finished_s == r.finished_s else "unfinished" for r in requests
     ]
-    return pa.table(
+    table = pa.table(
         {
             "request": pa.array(range(count), pa.int64()),
             "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
@@ -168,6 +188,15 @@ def _requests(result: CaseResult | None) -> pa.Table:
             "status": pa.array(status, pa.string()).dictionary_encode(),
         }
     )
+    return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
+
+
+def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:
+    """What each request took of its replica's time, and what that cost; empty without a `cost` section."""
+    for name in SHARES:
+        table = table.append_column(name, pa.array([getattr(r, name) for r in requests], pa.float64()))
+    usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
+    return table.append_column("cost_usd", pa.array(usd, pa.float64()))
 
 
 def _dates(values: Any) -> pa.Array:

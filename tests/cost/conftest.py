@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 from sim.catalog.price import Offer, PriceList
 from sim.catalog.server import Server
 from sim.catalog.value import Value
-from sim.cost import Cost, Finance, PoolFacts, Site, resolve_costs
+from sim.cost import Api, Cost, Finance, Operations, PoolFacts, Site, resolve_costs
 from sim.records import Interval
 
 
@@ -27,6 +27,9 @@ PRICES = {
     "box": price_list("box", "bare", bare=offer(3400, includes_gpus=0)),
     "full": price_list("full", "whole", whole=offer(300_000, includes_gpus=8)),
     "silent": price_list("silent", "one", one=offer(9000)),
+    "gpt": price_list(
+        "gpt", read=offer(2, "api", "million_input_tokens"), write=offer(2, "api", "million_output_tokens")
+    ),
     "cluster": price_list("cluster", day=offer(2000, "rental", "instance_day", currency="RMB", includes_gpus=8)),
 }
 
@@ -35,9 +38,7 @@ PRICES = {
 def make_pool():
     """A pool of cards in boxes of four slots with a nameplate of 2 kW, unless told otherwise."""
 
-    def make(
-        name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", idle_w=100.0, tdp_w=400.0
-    ):
+    def make(name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", tdp_w=400.0):
         chassis = Server(
             id=server,
             name=server,
@@ -54,7 +55,6 @@ def make_pool():
             server=chassis if server else None,
             nameplate_w=nameplate_w if server else None,
             gpu_tdp_w=tdp_w,
-            idle_w=idle_w,
         )
 
     return make
@@ -66,13 +66,16 @@ def resolve():
     site = {"electricity_usd_per_kwh": 0.1, "pue": 1.0}
     finance = {"method": "straight_line", "life_years": 3}
 
-    def run(cost, *pools, site=site, finance=finance):
+    def run(cost, *pools, site=site, finance=finance, starts_at=None, operations=None, api=None):
         return resolve_costs(
             TypeAdapter(Cost).validate_python(cost),
             None if site is None else Site.model_validate(site),
             None if finance is None else TypeAdapter(Finance).validate_python(finance),
             pools,
             PRICES.get,
+            starts_at,
+            None if operations is None else Operations.model_validate(operations),
+            None if api is None else Api.model_validate(api),
         )
 
     return run
@@ -82,9 +85,14 @@ def resolve():
 def make_interval():
     """What a replica with *gpus* GPUs did in [start_s, end_s)."""
 
-    def make(start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1000.0):
+    def make(
+        start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1e3, idle_w=100.0
+    ):
+        """Busy time is split by *prefill* and *recompute*; power while busy is even, and *wall_w* in the mean."""
         duration_s = end_s - start_s
         busy_s = busy * duration_s
+        wall_j = wall_w * duration_s
+        idle_j = min(idle_w * (duration_s - busy_s), wall_j) if busy else wall_j
         return Interval(
             pool=pool,
             server="box",
@@ -96,7 +104,10 @@ def make_interval():
             busy_s=busy_s,
             prefill_s=prefill * busy_s,
             recompute_s=recompute * busy_s,
-            server_energy_j=wall_w * duration_s,
+            server_energy_j=wall_j,
+            prefill_energy_j=prefill * (wall_j - idle_j),
+            recompute_energy_j=recompute * (wall_j - idle_j),
+            idle_energy_j=idle_j,
         )
 
     return make

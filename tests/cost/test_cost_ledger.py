@@ -83,7 +83,7 @@ def test_repricing_with_the_same_prices_changes_nothing(resolve, make_pool, make
 
 def test_the_bill_of_the_article_comes_out_to_the_cent(resolve, make_pool, make_interval):
     # 8 H100 with InfiniBand: 300,000 $ over 3 years, 10 kW at 0.10 $/kWh, two servers in a rack of 1500 $ a month
-    pool = make_pool(server="full", slots=8, gpus=8, nameplate_w=10_000, idle_w=10_000)
+    pool = make_pool(server="full", slots=8, gpus=8, nameplate_w=10_000)
     plan = resolve(BUY, pool, site=ARTICLE_SITE)
     month_s = 730 * 3600.0
     days = [
@@ -108,7 +108,7 @@ def test_energy_is_kwh_times_pue_times_tariff(resolve, make_pool, make_interval)
 
 def test_capital_follows_time_and_energy_follows_power(resolve, make_pool, make_interval):
     # busy half of the hour: 30 min at (1000 - 0.5 * 100) / 0.5 = 1900 W, 30 min idle at 100 W; a fifth of it prefill
-    plan = resolve(BUY, make_pool(idle_w=100.0), site=SITE)
+    plan = resolve(BUY, make_pool(), site=SITE)
     reading = make_interval(0.0, 3600.0, busy=0.5, prefill=0.2, recompute=0.1, wall_w=1000.0)
     ledger = Ledger.of([reading], plan, 0.0, 3600.0)
 

@@ -12,6 +12,11 @@ from sim.engine.limits import RankLimits
 from sim.engine.lockstep import LockstepEngine, slowest
 from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
+from sim.engine.prefill_first import PrefillFirstRank
+from sim.engine.rank import Rank
+from sim.engine.reserve import ReserveRank
+from sim.engine.schedule import Schedule
+from sim.engine.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
 
@@ -92,3 +97,49 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
     steps = int(min(lead.valid_steps, 50))
     exact = sum(max(first + j * growth for first, growth in pairs) for j in range(steps))
     assert leap_s(lead, steps) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
+@given(requests)
+@settings(max_examples=60, deadline=None)
+def test_requests_share_the_busy_time_to_the_last(schedule: type[Schedule], rows: list[Request]) -> None:
+    # dyadic step times, but a step's time over its tokens is not: sums agree to rounding
+    engines = [
+        VllmEngine(Affine(), LIMITS, schedule),
+        LockstepEngine(Affine(), LIMITS, 2, schedule),
+        PipelineEngine(Affine(), LIMITS, 2, schedule),
+    ]
+    for engine in engines:
+        copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens) for r in rows]
+        engine.share_time(True, 0.0)
+        drain(engine, copies)
+        meters = engine.meters(1e9)
+        decode_s = meters.busy_s - meters.prefill_s - meters.recompute_s
+        assert sum(r.prefill_s for r in copies) == pytest.approx(meters.prefill_s)
+        assert sum(r.recompute_s for r in copies) == pytest.approx(meters.recompute_s)
+        assert sum(r.decode_s for r in copies) == pytest.approx(decode_s)
+        assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in copies) >= -1e-12
+        assert bool(meters.recompute_s) == bool(meters.preemptions)
+
+
+@pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
+@given(requests)
+@settings(max_examples=20, deadline=None)
+def test_load_is_split_like_the_time_of_its_steps(schedule: type[Schedule], rows: list[Request]) -> None:
+    # the load is the same in all steps: one half
+    for engine in (VllmEngine(Affine(), LIMITS, schedule), PipelineEngine(Affine(), LIMITS, 2, schedule)):
+        dates(engine, rows)
+        meters = engine.meters(1e9)
+        assert meters.load_s == pytest.approx(meters.busy_s / 2)
+        assert meters.prefill_load_s == pytest.approx(meters.prefill_s / 2)
+        assert meters.recompute_load_s == pytest.approx(meters.recompute_s / 2)
+
+
+def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
+    # a step of two prompts, one of decodes, two of the third prompt, three of decodes
+    copies = [Request(0, 0.0, 16, 5), Request(1, 0.0, 16, 5), Request(2, 1.5, 64, 1)]
+    engine = VllmEngine(Constant(), LIMITS, PrefillFirstRank)
+    engine.share_time(True, 0.0)
+    drain(engine, copies)
+    assert [r.finished_s for r in copies] == [7.0, 7.0, 4.0]
+    assert [(r.prefill_s, r.decode_s) for r in copies] == [(0.5, 2.0), (0.5, 2.0), (2.0, 0.0)]

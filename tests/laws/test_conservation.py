@@ -80,6 +80,13 @@ def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: 
                 (row.gpu_energy_j + power.base_w * duration) / power.psu_efficiency
             )
             assert row.server_energy_j <= row.peak_w * duration + 1e-6
+            decode_s = row.busy_s - row.prefill_s - row.recompute_s
+            decode_j = row.server_energy_j - row.prefill_energy_j - row.recompute_energy_j - row.idle_energy_j
+            idle_w = (power.gpu.idle_w + power.base_w) / power.psu_efficiency
+            assert row.idle_energy_j == pytest.approx(idle_w * (duration - row.busy_s), abs=1e-6)
+            if min(decode_s, row.prefill_s) > 0.1:
+                # prompts keep the tensor cores busy, decodes wait for memory
+                assert row.prefill_energy_j / row.prefill_s > decode_j / decode_s > idle_w
 
 
 @given(rate=st.floats(0.5, 8), seed=st.integers(0, 1000))
@@ -123,3 +130,75 @@ def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
         requests = result.log.requests
         means.append(fsum(r.finished_s - r.arrived_s for r in requests) / len(requests))
     assert means == sorted(means, reverse=True)
+
+
+@pytest.mark.parametrize("horizon_s", [120, None])
+def test_meters_are_read_at_the_full_hours_of_the_clock(simulate, horizon_s: float | None) -> None:
+    """So that no reading lies across the edge of a tariff."""
+    arrivals = {"process": "poisson", "rate_rps": 2.0, "num_requests": 240}
+    tariff = {"hourly_usd_per_kwh": [0.1] * 9 + [0.4] * 15}
+    site = {"electricity": tariff, "pue": 1.0, "hosting": "none"}
+    more = {"horizon_s": horizon_s, "warmup_s": 0, "meter_interval_s": 25, "starts_at": "2026-07-01T08:59:20"}
+    (result,) = simulate(scenario(arrivals, site=site, **more))
+    edges = [i.start_s for i in result.log.intervals if i.replica == 0]
+    assert edges[:6] == [0.0, 25.0, 40.0, 50.0, 75.0, 100.0]
+    rows = [row for row in result.ledger.rows if row.component == "energy"]
+    assert {(row.unit_price_usd, row.start_s < 40) for row in rows} == {(0.1, True), (0.4, False)}
+    kwh = fsum(i.server_energy_j for i in result.log.intervals if i.start_s < result.window_s[1]) / JOULES_PER_KWH
+    assert fsum(row.quantity for row in rows) == pytest.approx(kwh)
+
+
+POLICIES = [
+    {"policy": "vllm", "max_num_seqs": 32, "max_num_batched_tokens": 1024, "num_gpu_blocks": 300},
+    {"policy": "prefill_first", "max_num_seqs": 32, "num_gpu_blocks": 300},
+    {"policy": "reserve", "max_num_seqs": 32, "num_gpu_blocks": 600},
+    {"policy": "static", "max_num_seqs": 8},
+]
+
+
+@pytest.mark.parametrize("batching", POLICIES, ids=lambda b: b["policy"])
+def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simulate, batching: dict) -> None:
+    fleet = FLEET | {"pools": [POOL | {"batching": batching}]}
+    arrivals = {"process": "poisson", "rate_rps": 8.0}
+    (result,) = simulate(scenario(arrivals, fleets=[fleet], requests_cost=True, warmup_s=37))
+    meters, requests = result.log.meters, result.log.requests
+    for phase in ("prefill_s", "recompute_s"):
+        shared = fsum(getattr(r, phase) for r in requests)
+        assert shared == pytest.approx(fsum(getattr(m, phase) for m in meters), rel=1e-9)
+    decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
+    assert fsum(r.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
+    assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in requests) > -1e-12
+    power = result.plan.pools[0].power
+    idle_w = (power.gpu.idle_w + power.base_w) / power.psu_efficiency
+    for row in result.log.intervals:
+        decode_j = row.server_energy_j - row.prefill_energy_j - row.recompute_energy_j - row.idle_energy_j
+        decode_s = row.busy_s - row.prefill_s - row.recompute_s
+        assert decode_j >= idle_w * decode_s - 1e-6
+        assert row.prefill_energy_j >= idle_w * row.prefill_s - 1e-6
+    ledger = result.ledger
+    assert sum(ledger.by_component().values()) == ledger.total_nano_usd == sum(ledger.by_phase().values())
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {},
+        {"pipeline_parallel_size": 2, "server": "workstation-4x4090"},
+        {"data_parallel_size": 2, "server": "workstation-4x4090"},
+    ],
+    ids=["plain", "pipeline", "ranks"],
+)
+@given(rate=st.floats(1, 12), seed=st.integers(0, 1000), blocks=st.integers(300, 900))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate: float, seed: int, blocks: int):
+    """Prompts, recomputed tokens and decodes, each as the meters have it; blocks are short, and requests give way."""
+    batching = POOL["batching"] | {"num_gpu_blocks": blocks}
+    fleet = FLEET | {"pools": [POOL | {"replicas": 1, "batching": batching} | layout]}
+    arrivals = {"process": "poisson", "rate_rps": rate}
+    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, warmup_s=37))
+    meters, requests = result.log.meters, result.log.requests
+    decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
+    assert fsum(r.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)
+    assert fsum(r.recompute_s for r in requests) == pytest.approx(fsum(m.recompute_s for m in meters), rel=1e-9)
+    assert fsum(r.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
+    assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in requests) > -1e-12

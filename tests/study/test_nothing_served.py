@@ -49,3 +49,13 @@ def test_the_window_lasts_until_the_last_arrival(tmp_path: Path) -> None:
     row = summary(tmp_path, TRACE)
     assert (row["completed"], row["rejected"]) == ("1", "1")
     assert float(row["offered_rps"]) == pytest.approx(0.02)
+
+
+def test_a_run_without_a_window_is_billed_again_as_it_was(tmp_path: Path) -> None:
+    before = summary(tmp_path, f"{{arrivals: {{process: burst, num_requests: 5}}, {LENGTHS}}}")
+    options = ["--out", str(tmp_path / "again"), "--quiet", "--no-report", "--set", "site.pue=1.5"]
+    options += ["--set", "site.electricity_usd_per_kwh=0.2"]
+    result = CliRunner().invoke(app, ["price", str(tmp_path / "out"), *options])
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "again" / "summary.csv").open() as file:
+        assert list(csv.DictReader(file)) == [before]

@@ -1,0 +1,32 @@
+"""Putting servers into service: freight, racking, cabling, burn-in."""
+
+from sim.cost.charge import FlatCharge, Stated, UnitPrice
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware
+from sim.cost.prices import CostError, Problem
+from sim.spec import NonNegative, Spec
+
+
+class Deployment(Spec):
+    """Paid once, when the servers come."""
+
+    usd_per_server: NonNegative
+
+    def charges(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
+        """The work for *hardware*, spread over its life, a charge per pool. Raises CostError without a server."""
+        servers = countable_servers(hardware, "operations.deployment")
+        stated = Stated("operations.deployment.usd_per_server", self.usd_per_server, "USD/server")
+        price = UnitPrice(
+            finance.sunk_usd_per_h(self.usd_per_server), "server-h", f"scenario: {stated.path}", stated=(stated,)
+        )
+        return [
+            FlatCharge("deployment", pool.name, pool.server_id, part, price, capex_usd=part * self.usd_per_server)
+            for pool, part in hardware.shared(servers)
+        ]
+
+
+def countable_servers(hardware: Hardware, key: str) -> float:
+    """How many servers a price per server applies to. Raises CostError where the pools name none."""
+    if hardware.server is None:
+        raise CostError(Problem(key, f"pool {hardware.pool_names} names no server to count"))
+    return hardware.servers

@@ -1,0 +1,49 @@
+"""Data that leaves the site with the answers."""
+
+from dataclasses import dataclass
+
+from sim.cost.charge import Stated, UnitPrice
+from sim.cost.hardware import PoolFacts
+from sim.cost.phases import ByPhase
+from sim.records import Interval
+from sim.spec import NonNegative, Spec
+from sim.units import GB
+
+
+class Egress(Spec):
+    """Traffic that the provider bills by the gigabyte."""
+
+    usd_per_gb: NonNegative
+    """Per 10^9 bytes."""
+    bytes_per_output_token: NonNegative
+    """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
+
+    def charge(self, pool: PoolFacts) -> "EgressCharge":
+        """What the answers of *pool* cost to send."""
+        price = UnitPrice(0.0, "", "").derived(
+            self.usd_per_gb,
+            "GB",
+            Stated("operations.egress.usd_per_gb", self.usd_per_gb, "USD/GB"),
+            Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes"),
+        )
+        return EgressCharge(pool.name, pool.server_id, self.bytes_per_output_token, price)
+
+
+@dataclass(frozen=True, slots=True)
+class EgressCharge:
+    """Answers of one pool, booked to the decoding that made them."""
+
+    pool: str
+    server: str
+    bytes_per_output_token: float
+    price: UnitPrice
+    component: str = "egress"
+    capex_usd: float = 0.0
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """Data sent [GB]."""
+        return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
+
+    def quantity(self, followed: float, window_h: float) -> float:
+        """What was sent [GB]."""
+        return followed

@@ -1,0 +1,173 @@
+"""The components beside hardware, space and electricity, each against a figure worked out elsewhere."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sim.cost import PHASES, CostError, Ledger, Operations
+from sim.cost.charge import FlatCharge
+
+BUY = {"acquisition": "buy"}
+RENT = {"acquisition": "rent", "quotes": {"card": 2.0}}
+YEAR = 8760
+ANNUITY = {"method": "annuity", "discount_rate": 0.10, "life_years": 5}
+
+
+def usd_per_year(plan, component):
+    charges = [charge for charge in plan.charges if charge.component == component]
+    assert charges, f"no {component} in the bill"
+    return sum(charge.units_per_h * charge.price.usd for charge in charges) * YEAR
+
+
+def test_network_and_storage_are_bought_and_written_off_with_the_hardware(resolve, make_pool):
+    plan = resolve(
+        BUY, make_pool(gpus=8, server="full", slots=8), operations={"network_storage": {"fraction_of_hardware": 0.15}}
+    )
+    assert usd_per_year(plan, "network_storage") == pytest.approx(45_000 / 3)
+    assert plan.capex_usd == 300_000 + 45_000
+
+
+def test_a_support_contract_of_15_percent_on_a_300000_dollar_server(resolve, make_pool):
+    # the share that field surveys give for enterprise support: 15 % of capex a year
+    plan = resolve(
+        BUY, make_pool(gpus=8, server="full", slots=8), operations={"maintenance": {"fraction_per_year": 0.15}}
+    )
+    assert usd_per_year(plan, "maintenance") == pytest.approx(45_000)
+    assert plan.capex_usd == 300_000
+
+
+def test_failures_of_the_llama_3_training_run(resolve, make_pool):
+    # "The Llama 3 Herd of Models", table 5: 148 faulty GPUs and 72 HBM3 failures in 54 days on 16,384 H100
+    per_gpu_year = (148 + 72) / 16_384 * 365 / 54
+    assert per_gpu_year == pytest.approx(0.0908, abs=1e-4)
+    operations = {"failures": {"per_gpu_year": per_gpu_year, "gpu_price": 25_000}}
+    plan = resolve(BUY, make_pool(gpus=8, replicas=2048, server="full", slots=8), operations=operations)
+    assert usd_per_year(plan, "failures") == pytest.approx(220 * 25_000 * 365 / 54)
+
+
+def test_warranty_leaves_the_handling(resolve, make_pool):
+    terms = {"per_gpu_year": 0.1, "covered_fraction": 1, "handling_usd": 300}
+    plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), operations={"failures": terms})
+    assert usd_per_year(plan, "failures") == pytest.approx(8 * 0.1 * 300)
+
+
+def test_spares_are_capital_at_the_price_of_a_single_gpu(resolve, make_pool):
+    plan = resolve(BUY, make_pool(gpus=4, replicas=5), operations={"spares": {"fraction_of_gpus": 0.05}})
+    assert usd_per_year(plan, "spares") == pytest.approx(1900 / 3)
+    assert plan.capex_usd == pytest.approx(5 * 3400 + 21 * 1900)
+
+
+def test_a_gpu_that_comes_only_with_its_server_has_no_price_to_replace_it_by(resolve, make_pool):
+    operations = {"failures": {"per_gpu_year": 0.1}, "spares": {"fraction_of_gpus": 0.1}}
+    with pytest.raises(CostError) as error:
+        resolve(BUY, make_pool(gpu="sxm", gpus=8, server="full", slots=8), operations=operations)
+    found = {problem.path: problem.text for problem in error.value.problems}
+    assert set(found) == {"operations.failures.gpu_price", "operations.spares.gpu_price"}
+    assert "data/prices/sxm.yaml" in found["operations.failures.gpu_price"]
+
+
+def test_tax_falls_on_all_purchases_and_no_resale_brings_it_back(resolve, make_pool):
+    terms = {"method": "straight_line", "life_years": 4, "residual_fraction": 0.5}
+    operations = {"tax": {"fraction_of_purchases": 0.2}, "network_storage": {"fraction_of_hardware": 0.1}}
+    plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), finance=terms, operations=operations)
+    assert usd_per_year(plan, "tax") == pytest.approx(0.2 * 330_000 / 4)
+    assert plan.capex_usd == pytest.approx(1.2 * 330_000)
+
+
+def test_work_at_the_start_and_at_the_end_of_a_life(resolve, make_pool):
+    # interest tables of engineering economics at 10 %, 5 years: A/P = 0.2638, A/F (sinking fund) = 0.1638
+    operations = {"deployment": {"usd_per_server": 1000}, "decommissioning": {"usd_per_server": 1000}}
+    plan = resolve(BUY, make_pool(), finance=ANNUITY, operations=operations)
+    assert usd_per_year(plan, "deployment") == pytest.approx(263.8, abs=0.05)
+    assert usd_per_year(plan, "decommissioning") == pytest.approx(163.8, abs=0.05)
+    assert plan.capex_usd == 3400 + 4 * 1900 + 1000
+
+
+def test_staff_and_licences_follow_the_machines(resolve, make_pool):
+    operations = {
+        "staff": {"fte": 2, "usd_per_fte_year": 120_000, "over_servers": 100},
+        "software": {"usd_per_gpu_year": 500, "usd_per_server_year": 60},
+    }
+    plan = resolve(BUY, make_pool(replicas=3), operations=operations)
+    assert usd_per_year(plan, "staff") == pytest.approx(3 * 2400)
+    assert usd_per_year(plan, "software") == pytest.approx(12 * 500 + 3 * 60)
+    rented = resolve(
+        RENT, make_pool(server=""), operations={"staff": {"fte": 1, "usd_per_fte_year": 9000, "over_gpus": 36}}
+    )
+    assert usd_per_year(rented, "staff") == pytest.approx(1000)
+
+
+def test_a_tenant_bears_what_the_landlord_does_not(resolve, make_pool):
+    operations = {
+        "maintenance": {"fraction_per_year": 0.1},
+        "tax": {"fraction_of_purchases": 0.1},
+        "software": {"usd_per_gpu_year": 500},
+    }
+    plan = resolve(RENT, make_pool(), operations=operations)
+    assert {charge.component for charge in plan.charges} == {"rental", "software"}
+    assert "Rented: tax, maintenance are the landlord's." in plan.notes
+    assert "Left out of the bill: staff, egress." in plan.notes
+
+
+def test_egress_is_paid_by_the_byte_and_booked_to_decoding(resolve, make_pool, make_interval):
+    interval = make_interval(0, 3600, busy=0.5)
+    interval.output_tokens = 10_000_000
+    operations = {"egress": {"usd_per_gb": 0.09, "bytes_per_output_token": 200}}
+    ledger = Ledger.of([interval], resolve(RENT, make_pool(), operations=operations), 0, 3600)
+    assert ledger.by_component()["egress"] == 180_000_000  # 2 GB at 9 cents
+    booked = {row.phase: row.amount_nano_usd for row in ledger.rows if row.component == "egress"}
+    assert booked == {phase: 180_000_000 * (phase == "decode") for phase in PHASES}
+
+
+def test_without_a_site_that_counts_cooling_in_its_pue(resolve, make_pool, make_interval):
+    site = {"electricity_usd_per_kwh": 0.1, "pue": 1.1, "cooling": {"cop": 4}}
+    ledger = Ledger.of([make_interval(0, 3600, wall_w=1000.0)], resolve(BUY, make_pool(), site=site), 0, 3600)
+    assert ledger.by_component()["energy"] == 110_000_000
+    assert ledger.by_component()["cooling"] == 25_000_000
+
+
+def test_the_bill_names_what_it_leaves_out(resolve, make_pool):
+    notes = resolve(BUY, make_pool(), operations={"tax": {"fraction_of_purchases": 0}}).notes
+    assert notes[-1].startswith("Left out of the bill: network and storage, spares, maintenance, failures, deployment")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"staff": {"fte": 1, "usd_per_fte_year": 1}},
+        {"staff": {"fte": 1, "usd_per_fte_year": 1, "over_gpus": 1, "over_servers": 1}},
+        {"software": {}},
+        {"maintenance": {"fraction_per_year": -0.1}},
+        {"failures": {"per_gpu_year": 0.1, "covered_fraction": 1, "gpu_price": 3}},
+    ],
+)
+def test_nonsense_is_refused(wrong):
+    with pytest.raises(ValidationError):
+        Operations.model_validate(wrong)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 10**9))
+def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, prefill, tokens):
+    operations = {
+        "network_storage": {"fraction_of_hardware": 0.12},
+        "tax": {"fraction_of_purchases": 0.1},
+        "maintenance": {"fraction_per_year": 0.05},
+        "failures": {"per_gpu_year": 0.09, "covered_fraction": 0.5, "handling_usd": 150},
+        "spares": {"fraction_of_gpus": 0.05},
+        "deployment": {"usd_per_server": 300},
+        "decommissioning": {"usd_per_server": 100},
+        "staff": {"fte": 1, "usd_per_fte_year": 110_000, "over_gpus": 400},
+        "software": {"usd_per_gpu_year": 100},
+        "egress": {"usd_per_gb": 0.05, "bytes_per_output_token": 200},
+    }
+    plan = resolve(BUY, make_pool(replicas=2), finance=ANNUITY, operations=operations)
+    intervals = [make_interval(0, 1800, busy=busy, prefill=prefill), make_interval(1800, 5400, replica=1, busy=0.1)]
+    intervals[0].output_tokens = tokens
+    ledger = Ledger.of(intervals, plan, 0, 5400)
+    assert ledger.total_nano_usd == sum(row.amount_nano_usd for row in ledger.rows)
+    assert set(operations) <= set(ledger.by_component())
+    owed = 1.5 * sum(charge.units_per_h * charge.price.usd for charge in plan.charges if isinstance(charge, FlatCharge))
+    flat = {charge.component for charge in plan.charges if isinstance(charge, FlatCharge)}
+    booked = sum(amount for name, amount in ledger.by_component().items() if name in flat)
+    assert booked == pytest.approx(owed * 1e9, abs=len(flat))
