@@ -39,7 +39,7 @@ def run_scenario(
         "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
     }
     if not (out / MANIFEST).exists():
-        _write_manifest(out, told | {"status": "unfinished"})
+        write_manifest(out, told | {"status": "unfinished"})
     with Progress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workers, progress)
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
@@ -56,7 +56,7 @@ def run_scenario(
             with_pictures=report,
         )
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
-        _write_manifest(aside, told | wall)
+        write_manifest(aside, told | wall)
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -75,7 +75,8 @@ def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
     shutil.rmtree(before)
 
 
-def _write_manifest(folder: Path, told: dict[str, Any]) -> None:
+def write_manifest(folder: Path, told: dict[str, Any]) -> None:
+    """manifest.json: what made this folder; it marks the folder as ours."""
     (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
