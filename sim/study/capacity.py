@@ -40,7 +40,8 @@ class LoadAxis:
     @classmethod
     def of(cls, scenario: Scenario) -> "LoadAxis":
         """Rate of arrivals, number of clients, or speed of a trace. Raises ValueError for a burst, which has no
-        rate."""
+        rate.
+        """
         workload = scenario.workload
         if workload.trace is not None:
             return cls("workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
