@@ -115,6 +115,41 @@ def price(
 
 
 @app.command()
+def capacity(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-capacity.")] = None,
+    relative: Annotated[float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket.")] = 0.02,
+) -> None:
+    """Find the highest load at which each fleet still meets its service level."""
+    with _bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.capacity import capacity_rows, capacity_table, deliver_capacity
+        from sim.scenario.load import load
+        from sim.study.capacity import LoadAxis
+
+        path, catalog = _found(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = out or Path("outputs") / f"{loaded.name}-capacity"
+        if refusal := _why_not(folder):
+            _fail(f"--out {folder}: {refusal}")
+        try:
+            axis = LoadAxis.of(loaded)
+        except ValueError as error:
+            _fail(f"{path}: workload.arrivals: {error}")
+        if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
+            _fail(f"{path}: slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
+        try:
+            found = deliver_capacity(loaded, catalog, folder, workers or os.cpu_count() or 1, relative)
+        except KeyboardInterrupt:
+            _fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+    _print(capacity_table(capacity_rows(found, axis), axis), f"results in {folder}")
+
+
+@app.command()
 def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with _bad_input_told():

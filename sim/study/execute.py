@@ -38,10 +38,10 @@ def execute(scenario: Scenario, work: Sequence[tuple[Case, Path]], catalog: Cata
 
 
 def _in_worker(scenario: Scenario, case: Case, folder: Path, root: Path) -> Path:
-    return simulate(scenario, case, folder, _catalog(root))
+    return simulate(scenario, case, folder, catalog_of(root))
 
 
 @cache
-def _catalog(root: Path) -> Catalog:
+def catalog_of(root: Path) -> Catalog:
     """One catalogue per process: it remembers what it has read."""
     return load_catalog(root)

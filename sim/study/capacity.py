@@ -1,0 +1,170 @@
+"""How much load a fleet takes: the highest rate, or number of clients, at which it still meets its service level.
+
+Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
+load, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
+interval are the answer, so the noise of the search and that of the traffic are one and the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+from scipy.special import stdtrit
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case
+from sim.study.execute import catalog_of, simulate
+from sim.study.points import POINTS
+from sim.study.store import StoredCase, digest, load_case
+
+CONFIDENCE = 0.95
+WIDEST = 4096.0
+"""The search leaves the scenario's own load by at most this factor either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAxis:
+    """What is raised until the service level breaks."""
+
+    path: str
+    label: str
+    start: float
+    """The scenario's own load, where the search begins."""
+    whole: bool
+    """Clients come in whole numbers."""
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "LoadAxis":
+        """Rate of arrivals, number of clients, or speed of a trace. Raises ValueError for a burst, which has no
+        rate.
+        """
+        workload = scenario.workload
+        if workload.trace is not None:
+            return cls("workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
+        loop = workload.closed_loop()
+        if loop is not None:
+            return cls("workload.arrivals.concurrency", "concurrency", float(loop.concurrency), True)
+        rate = workload.mean_rate_rps()
+        if rate is None:
+            raise ValueError("a burst has no rate to raise; give arrivals with a rate, a closed loop or a trace")
+        return cls("workload.arrivals.rate_rps", "rate_rps", rate, False)
+
+    def value(self, load: float) -> float | int:
+        """*load* as the scenario says it."""
+        return max(1, round(load)) if self.whole else load
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One fleet's capacity in one replication."""
+
+    fleet: str
+    replication: int
+    capacity: float
+    """The highest load that met the service level; 0 if the lowest one tried did not, inf if the highest did."""
+    at: StoredCase | None
+    """The case at that load."""
+    simulated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One fleet's capacity over replications."""
+
+    fleet: str
+    mean: float
+    half_width: float | None
+    """Of the 95 % interval; None below two replications."""
+    found: tuple[Found, ...]
+    reason: str = ""
+    """Why there is none: the model does not fit."""
+
+
+def capacities(scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float) -> Iterator[Capacity]:
+    """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`."""
+    axis = LoadAxis.of(scenario)
+    jobs = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
+    parallel = Parallel(n_jobs=min(workers, len(jobs)), batch_size=1)
+    found: list[Found] = parallel(
+        delayed(search)(scenario, axis, fleet, replication, out, relative, catalog.root) for fleet, replication in jobs
+    )
+    for fleet in scenario.fleets:
+        yield _capacity(fleet.name, [one for one in found if one.fleet == fleet.name])
+
+
+def search(
+    scenario: Scenario, axis: LoadAxis, fleet: str, replication: int, out: Path, relative: float, root: Path
+) -> Found:
+    """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
+    catalog, tried = catalog_of(root), []
+
+    def attempt(load: float) -> StoredCase:
+        value = axis.value(load)
+        case = Case(fleet, {axis.label: value}, {axis.path: value}, replication)
+        folder = out / POINTS / digest(scenario, case, catalog)
+        stored = load_case(folder) or load_case(simulate(scenario, case, folder, catalog))
+        assert stored is not None
+        tried.append(load)
+        return stored
+
+    best = attempt(axis.start)
+    if best.status != "ok":
+        return Found(fleet, replication, 0.0, best, 1)
+    low, high, kept = _bracket(axis, attempt, best)
+    while low and high < axis.start * WIDEST and _apart(axis, low, high, relative):
+        middle = sqrt(low * high)
+        case = attempt(middle)
+        if meets(case):
+            low, kept = middle, case
+        else:
+            high = middle
+    capacity = float("inf") if high >= axis.start * WIDEST else float(axis.value(low)) if low else 0.0
+    return Found(fleet, replication, capacity, kept, len(tried))
+
+
+def _bracket(axis: LoadAxis, attempt: Any, first: StoredCase) -> tuple[float, float, StoredCase | None]:
+    """(a load that meets, one that does not, the case at the former); 0 and None where none meets."""
+    load = axis.start
+    if meets(first):
+        kept = first
+        while load < axis.start * WIDEST:
+            case = attempt(2 * load)
+            if not meets(case):
+                return load, 2 * load, kept
+            load, kept = 2 * load, case
+        return load, load, kept
+    while load > axis.start / WIDEST and not (axis.whole and load <= 1):
+        case = attempt(load / 2)
+        if meets(case):
+            return load / 2, load, case
+        load /= 2
+    return 0.0, load, None
+
+
+def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
+    """Whether there is still something between *low* and *high*."""
+    if axis.whole and axis.value(high) - axis.value(low) <= 1:
+        return False
+    return high / low > 1 + relative
+
+
+def meets(case: StoredCase) -> bool:
+    """Within the service level, and the queue does not grow without end."""
+    return bool(case.metrics["meets_slo"]) and not case.metrics["overloaded"]
+
+
+def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:
+    reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
+    if reasons:
+        return Capacity(fleet, 0.0, None, tuple(found), reasons[0])
+    values = [one.capacity for one in found]
+    mean = sum(values) / len(values)
+    half_width = None
+    if len(values) > 1 and all(value < float("inf") for value in values):
+        spread = sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        half_width = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / sqrt(len(values))
+    return Capacity(fleet, mean, half_width, tuple(found))
