@@ -3,8 +3,8 @@
     python benchmarks/fit/gemm.py ../shared/measured
 
 Per GPU and format of kernels_summary.csv: the share of the dense peak at many tokens, the share of the bandwidth at
-few, and how well (C^p + M^p)^(1/p) with these two joins them. "all linear layers" rows give the same for a whole block
-of a real model, where a fixed time per product shows: it is what `per_layer_s` of an engine pays for.
+few, and how well (C^p + M^p)^(1/p) with these two joins them. "all linear layers" rows give the same for a block of a
+real model, where a fixed time per product shows: it is what `per_layer_s` of an engine pays for.
 """
 
 import csv
