@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,9 @@ Sets = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
 Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
 Kind = Annotated[str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links or prices.")]
 
 
@@ -42,10 +44,10 @@ def run(
     sets: Sets = None,
     seed: Seed = None,
     replications: Replications = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    workers: Workers = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/<scenario name>.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     with _bad_input_told():
@@ -54,9 +56,7 @@ def run(
 
         path, catalog = _found(scenario), load_catalog()
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = out or Path("outputs") / loaded.name
-        if refusal := _why_not(folder):
-            _fail(f"--out {folder}: {refusal}")
+        folder = _usable(out or Path("outputs") / loaded.name)
 
         from sim.report.deliver import run_scenario
         from sim.report.terminal import terminal_table
@@ -90,8 +90,8 @@ def price(
         typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: RUN_DIR-repriced.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No table.")] = False,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
     with _bad_input_told():
@@ -100,9 +100,7 @@ def price(
 
         catalog = load_catalog()
         loaded = load_repriced(run, sets or (), catalog)
-        folder = out or run.with_name(f"{run.name}-repriced")
-        if refusal := _why_not(folder):
-            _fail(f"--out {folder}: {refusal}")
+        folder = _usable(out or run.with_name(f"{run.name}-repriced"))
 
         from sim.report.deliver import price_run
         from sim.report.terminal import terminal_table
@@ -120,7 +118,7 @@ def capacity(
     sets: Sets = None,
     seed: Seed = None,
     replications: Replications = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
+    workers: Workers = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-capacity.")] = None,
     relative: Annotated[float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket.")] = 0.02,
 ) -> None:
@@ -133,9 +131,7 @@ def capacity(
 
         path, catalog = _found(scenario), load_catalog()
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = out or Path("outputs") / f"{loaded.name}-capacity"
-        if refusal := _why_not(folder):
-            _fail(f"--out {folder}: {refusal}")
+        folder = _usable(out or Path("outputs") / f"{loaded.name}-capacity")
         try:
             axis = LoadAxis.of(loaded)
         except ValueError as error:
@@ -181,8 +177,8 @@ def validate(
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    workers: Workers = None,
+    quiet: Quiet = False,
 ) -> None:
     """Predict measured benchmarks and show how far the predictions are off."""
     with _bad_input_told():
@@ -190,9 +186,7 @@ def validate(
         from sim.catalog.catalog import load_catalog
 
         rows = read_benchmarks(table)
-        folder = out or Path("outputs") / f"validate-{table.resolve().stem}"
-        if refusal := _why_not(folder):
-            _fail(f"--out {folder}: {refusal}")
+        folder = _usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
         from sim.report.validation import run_validation, terminal_tables
 
@@ -217,8 +211,8 @@ def calibrate(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Your own runs, in the columns of `validate`.")],
     gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
     out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No tables.")] = False,
+    workers: Workers = None,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
     with _bad_input_told():
@@ -337,25 +331,13 @@ def _found(path: Path) -> Path:
     return path
 
 
-def _why_not(out: Path) -> str:
-    """Why results may not go to *out*; empty if it is new, empty or an earlier run's, and can be written."""
-    if out.is_dir():
-        names = {child.name for child in out.iterdir()}
-        manifest = out / "manifest.json"
-        ours = manifest.is_file() and "gpufleet" in manifest.read_text(encoding="utf-8", errors="replace")
-        if names and not ours and names != {"points"}:
-            return "holds files that are no gpufleet run (no manifest.json of ours); name another folder"
-    elif out.exists() or out.is_symlink():
-        return "is no folder"
-    above = out.absolute().parent
-    while not above.exists() and above != above.parent:
-        above = above.parent
-    try:
-        for folder in {above, out} if out.is_dir() else {above}:
-            Path(tempfile.mkdtemp(prefix=".gpufleet-", dir=folder)).rmdir()
-    except OSError as error:
-        return f"cannot be written: {(error.strerror or str(error)).lower()}"
-    return ""
+def _usable(folder: Path) -> Path:
+    """*folder*, if results may go there."""
+    from sim.report.folder import why_not
+
+    if refusal := why_not(folder):
+        _fail(f"--out {folder}: {refusal}")
+    return folder
 
 
 def _print(*parts: Any) -> None:
