@@ -1,6 +1,6 @@
 """Table and picture of docs/fidelity.md from the errors that steptime.py leaves.
 
-python benchmarks/fit/fidelity.py ../shared/measured outputs/fit/left_out.csv docs/images/fidelity.png
+python benchmarks/fit/fidelity.py MEASURED outputs/fit/left_out.csv docs/images/fidelity.png
 """
 
 import csv

@@ -1,6 +1,6 @@
 """What matrix products reach on each GPU: the priors of `compute` and `memory`, and how they depend on tokens.
 
-    python benchmarks/fit/gemm.py ../shared/measured
+    python benchmarks/fit/gemm.py MEASURED
 
 Per GPU and format of kernels_summary.csv: the share of the dense peak at many tokens, the share of the bandwidth at
 few, and how well (C^p + M^p)^(1/p) with these two joins them. "all linear layers" rows give the same for a block of a

@@ -1,6 +1,6 @@
 """Host time and kernels of llama.cpp from published single-stream decode rates, in data/engines and data/kernels.
 
-    python benchmarks/fit/llama_cpp.py ../shared/measured/single_stream.csv
+    python benchmarks/fit/llama_cpp.py MEASURED/single_stream.csv
 
 One token at a time on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache + host. Three
 numbers are fitted over all cards with GDDR memory at once: host time per layer, the time factor of the dequantising

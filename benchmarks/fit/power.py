@@ -1,6 +1,6 @@
 """Watts of serving GPUs against the law of sim/power; fits the energies of an operation and of a byte.
 
-    python -m benchmarks.fit.power ../shared/measured
+    python -m benchmarks.fit.power MEASURED
 
 Rows of serving.csv with power on A100, H100 and B200 whose models the catalogue has. A row's batch is taken as even:
 so many decodes at the middle of their answers, with the prompt tokens that an even flow brings. The simulator says how

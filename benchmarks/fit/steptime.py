@@ -1,7 +1,7 @@
 """Fits the step time to measured servers, judges it on left-out groups, and writes the figures into data/.
 
-    python benchmarks/fit/steptime.py ../shared/measured                 fit, cross-validation, nothing written
-    python benchmarks/fit/steptime.py ../shared/measured --write data    the same, and the figures into data/
+    python benchmarks/fit/steptime.py MEASURED                 fit, cross-validation, nothing written
+    python benchmarks/fit/steptime.py MEASURED --write data    the same, and the figures into data/
 
 The method is in benchmarks/fit/README.md.
 """

@@ -1,5 +1,6 @@
 """Arrivals with independent random gaps."""
 
+from abc import ABC, abstractmethod
 from math import inf
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ class OpenLoop(Spec):
     """Stop after so many requests."""
 
 
-class Renewal(OpenLoop):
+class Renewal(OpenLoop, ABC):
     """Gaps of mean 1 on a clock that counts expected requests; the rate turns that clock into seconds.
 
     Gap i is the same number at every rate: at twice the rate the same requests come in half the time. The gaps are the
@@ -58,6 +59,6 @@ class Renewal(OpenLoop):
         """When so many requests are expected to have come [s]."""
         return clock / self.mean_rate_rps()
 
+    @abstractmethod
     def mean_rate_rps(self) -> float:
         """Requests per second in the long run."""
-        raise NotImplementedError

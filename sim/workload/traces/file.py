@@ -1,5 +1,6 @@
 """What all trace formats have in common."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ class Reading:
     """What a reader of the results must know about the file, a sentence each."""
 
 
-class TraceFile(Spec):
+class TraceFile(Spec, ABC):
     """Recorded requests, replayed with their times and lengths."""
 
     path: str
@@ -64,9 +65,9 @@ class TraceFile(Spec):
         rate = "at once" if rate_rps is None else f"at {rate_rps:.3g} requests/s on average"
         return f"{count} request{'s' if count > 1 else ''} of {Path(self.path).name} {rate}"
 
+    @abstractmethod
     def read(self) -> Reading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        raise NotImplementedError
 
 
 @lru_cache(maxsize=2)
