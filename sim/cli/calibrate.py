@@ -1,0 +1,42 @@
+"""`gpufleet calibrate`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import Quiet, Workers, app, bad_input_told, fail, show_all
+
+
+@app.command()
+def calibrate(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Your own runs, in the columns of `validate`.")],
+    gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
+    out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
+    workers: Workers = None,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
+    with bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.catalog.catalog import load_catalog
+        from sim.report.calibration import calibration_report, calibration_text, is_calibration
+        from sim.study.calibrate import NothingToFit, calibrate
+
+        catalog = load_catalog()
+        wanted = catalog.gpu(gpu).id
+        rows = read_benchmarks(table)
+        if out.exists() and not is_calibration(out):
+            fail(f"--out {out}: exists and is no calibration; name another file")
+        try:
+            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, str(table))
+        except NothingToFit as error:
+            fail(str(error))
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(calibration_text(fitted.calibration), encoding="utf-8")
+        except OSError as error:
+            fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
+    if not quiet:
+        show_all(*calibration_report(fitted), f"wrote {out}; a scenario uses it with: calibration: {out}")

@@ -1,0 +1,26 @@
+"""`gpufleet check`."""
+
+from sim.cli.common import Replications, ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+
+
+@app.command()
+def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
+    """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.plan import overview
+        from sim.scenario.describe import describe
+        from sim.scenario.load import load
+        from sim.scenario.resolve import resolve
+        from sim.scenario.sweep import cases
+
+        catalog = load_catalog()
+        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, seed=seed, replications=replications)
+        found = cases(loaded)
+        first = [case for case in found if case.replication == 0]
+        plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
+    if loaded.question:
+        show_all(loaded.question)
+    show_all(*overview(plans, len(found)))
+    if all(plan["infeasible"] for _, plan in plans):
+        fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

@@ -1,0 +1,87 @@
+"""What the commands share: the app, arguments that several take, and how they end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+BAD_INPUT = 2
+OTHER_FAILURE = 1
+UNLIMITED = 100_000
+"""Width of what is printed into a pipe: no value is cut."""
+
+app = typer.Typer(
+    name="gpufleet",
+    help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Replace a value: workload.arrivals.rate_rps=2. May be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
+Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
+Kind = Annotated[str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links or prices.")]
+
+
+@contextmanager
+def bad_input_told() -> Iterator[None]:
+    """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.benchdata.errors import BenchdataError
+    from sim.catalog.catalog import CatalogError, UnknownId
+    from sim.scenario.errors import ScenarioErrors
+    from sim.yamlio import YamlError
+
+    try:
+        yield
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError) as error:
+        fail(str(error))
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """Ends the command with *message* on stderr."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def scenario_file(path: Path) -> Path:
+    """*path*, or the scenario of that name that came with the program."""
+    if path.exists():
+        return path
+    package = Path(__file__).resolve().parents[1]
+    inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
+    for folder in (package / "scenarios", package.parent / "scenarios"):
+        for shipped in (folder / inside, folder / f"{inside}.yaml"):
+            if not path.is_absolute() and shipped.is_file():
+                return shipped
+    return path
+
+
+def usable(folder: Path) -> Path:
+    """*folder*, if results may go there."""
+    from sim.report.folder import why_not
+
+    if refusal := why_not(folder):
+        fail(f"--out {folder}: {refusal}")
+    return folder
+
+
+def show_all(*parts: Any) -> None:
+    """Tables and lines on stdout: to the terminal's width, or as wide as they are into a pipe."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))

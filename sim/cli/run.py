@@ -1,0 +1,69 @@
+"""`gpufleet run`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import (
+    OTHER_FAILURE,
+    NoReport,
+    Quiet,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/<scenario name>.")] = None,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate a scenario and write tables, curves and a report."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.scenario.load import load
+
+        path, catalog = scenario_file(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = usable(out or Path("outputs") / loaded.name)
+
+        from sim.report.deliver import run_scenario
+        from sim.report.terminal import terminal_table
+        from sim.scenario.sweep import axes
+        from sim.study.points import limits
+
+        try:
+            cases = run_scenario(
+                scenario=loaded,
+                catalog=catalog,
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                report=not no_report,
+                quiet=quiet,
+                command=["gpufleet", *sys.argv[1:]],
+            )
+        except KeyboardInterrupt:
+            kept = "interrupted; finished points are kept, and the same command goes on from them"
+            fail(f"{folder}: {kept}", OTHER_FAILURE)
+    if not quiet:
+        show_all(terminal_table(cases, axes(loaded), limits(loaded)), *loaded.workload.notes(), f"results in {folder}")
+    if all(case.status == "infeasible" for case in cases):
+        fail("\n".join(dict.fromkeys(f"{path}: fleets.{case.fleet}: {case.reason}" for case in cases)))

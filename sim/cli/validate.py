@@ -1,0 +1,48 @@
+"""`gpufleet validate`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import OTHER_FAILURE, Quiet, Workers, app, bad_input_told, fail, show_all, usable
+
+
+@app.command()
+def validate(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Measurements: a CSV table, a result of `vllm bench serve`, or a folder of these."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict measured benchmarks and show how far the predictions are off."""
+    with bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.catalog.catalog import load_catalog
+
+        rows = read_benchmarks(table)
+        folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
+
+        from sim.report.validation import run_validation, terminal_tables
+
+        try:
+            outcomes = run_validation(
+                rows=rows,
+                catalog=load_catalog(),
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                table=str(table),
+                quiet=quiet,
+                command=["gpufleet", *sys.argv[1:]],
+            )
+        except KeyboardInterrupt:
+            fail("interrupted; nothing is kept", OTHER_FAILURE)
+    if not quiet:
+        show_all(*terminal_tables(outcomes), f"results in {folder}")
