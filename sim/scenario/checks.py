@@ -12,12 +12,12 @@ from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError, resolve_costs
 from sim.memory import check_parallel
-from sim.scenario.bind import BoundPool, bind
+from sim.scenario.bind import BoundPool, bind, power_coefficients
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.resolve import resolve_fleet
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.steptime import Affine, Roofline
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -202,6 +202,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         bound += pools
         wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
         wrong += _unused_calibration(fleet.calibration, pools, ("fleets", i))
+        wrong += [one for pool in pools for one in _cap_complaints(pool, fleet, ("fleets", i), catalog)]
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
@@ -218,6 +219,19 @@ def _pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
     yield from _unused_calibration(pool.spec.calibration, [pool], place)
+
+
+def _cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """A power cap that nobody has measured the GPU under."""
+    if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
+        return
+    if pool.spec.power is not None:
+        place = (*place, "pools", fleet.pools.index(pool.spec))
+    try:
+        power_coefficients(catalog).speed(pool.gpu, pool.power.cap_w)
+    except ValueError as error:
+        holder = place if nearest(pool.spec.power, fleet.power) is not None else ()
+        yield Complaint((*holder, "power", "cap_w"), str(error))
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:

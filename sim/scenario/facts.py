@@ -147,5 +147,7 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     family = coefficients.family(pool.gpu)
     if family is not None:
         yield Fact(f"{prefix}.factor", family.factor)
+    if pool.speed is not None:
+        yield Fact(f"{prefix}.speed_under_cap", pool.speed)
     if pool.gpu.loaded_idle_w is None:
         yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle)

@@ -36,6 +36,8 @@ class RooflineInputs:
     kv_bytes_per_element: float = 2.0
     serial_stages: bool = False
     """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
+    speed: float = 1.0
+    """Rate at which the card computes and reads under its power cap over that without."""
     load: Callable[[float, float, int], float] | None = None
     """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
     of reading memory, and its tokens; None: busy GPUs draw their limit."""
@@ -82,8 +84,8 @@ class Rates:
         return cls(
             inputs,
             known_overheads(inputs.engine),
-            efficiency.compute.value / inputs.coefficients.serving_compute_time_factor.value,
-            efficiency.memory.value * inputs.gpu.memory_bytes_per_s.value,
+            inputs.speed * efficiency.compute.value / inputs.coefficients.serving_compute_time_factor.value,
+            inputs.speed * efficiency.memory.value * inputs.gpu.memory_bytes_per_s.value,
         )
 
     def peak_flops(self, matrix: Matrix) -> float:
