@@ -33,6 +33,8 @@ SHARED_OVERHEADS = {
     "moe_layer": "moe_layer_factor",
     "mla_layer": "mla_layer_factor",
     "blackwell_layer": "blackwell_layer_factor",
+    "hopper_layer": "hopper_layer_factor",
+    "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",
     "moe_request": "moe_request_factor",
 }

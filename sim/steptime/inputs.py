@@ -48,6 +48,16 @@ class RooflineInputs:
         return self.gpu.architecture.lower().startswith("blackwell")
 
     @property
+    def hopper(self) -> bool:
+        """H100, H200 and their kin."""
+        return self.gpu.architecture.startswith("Hopper")
+
+    @property
+    def recent_host(self) -> bool:
+        """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
+        return self.hopper or self.blackwell
+
+    @property
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)

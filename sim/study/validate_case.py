@@ -83,6 +83,9 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
     else:
         workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
+        if setup.repeated_prompts:
+            whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
+            workload["shared_prefix"] = whole
     data: dict[str, Any] = {
         "name": row.id,
         "model": names.model.id,
@@ -140,6 +143,8 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "gpu_memory_utilization": row.gpu_memory_utilization,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
+    if setup.repeated_prompts and names.engine.batching == "vllm":
+        batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
 
