@@ -1,6 +1,5 @@
 """Bills in memory are the bills on disk, and other prices move them as the ledger's own arithmetic says."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
