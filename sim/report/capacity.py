@@ -11,10 +11,10 @@ from rich.table import Table
 
 from sim.catalog.catalog import Catalog
 from sim.report.deliver import write_manifest
-from sim.report.statistics import mean, ratio
 from sim.report.tables import cell
 from sim.scenario.schema import Scenario
 from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.statistics import mean, ratio
 from sim.study.store import StoredCase
 
 AT_CAPACITY = ["ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "output_tokens_per_s", "gpu_busy_fraction"]

@@ -6,7 +6,7 @@ from math import isnan
 from typing import Any
 
 from sim.report.cases import FinishedCase, Point, group
-from sim.report.statistics import half_width, mean, ratio
+from sim.study.statistics import half_width, mean, ratio
 from sim.units import HOURS_PER_MONTH
 
 COUNTS = ["requests", "completed", "rejected", "unfinished"]

@@ -127,7 +127,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
-    if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:
+    found += _never_settles(scenario)
+    if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
         found.append(Complaint(("warmup_s",), message))
         return found
@@ -141,6 +142,15 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
+
+
+def _never_settles(scenario: Scenario) -> Iterator[Complaint]:
+    """A warm-up that is looked for where there is no steady state to be found."""
+    if scenario.warmup_s == "auto" and not scenario.workload.stationary:
+        text = "auto looks for a steady state, and a trace, a burst or a profile has none; give seconds"
+        yield Complaint(("warmup_s",), text)
+    elif scenario.warmup_s == "auto" and scenario.horizon_s is None:
+        yield Complaint(("warmup_s",), "auto looks for a steady state, and without horizon_s the run ends in a drain")
 
 
 def _too_many(scenario: Scenario) -> Iterator[Complaint]:
@@ -182,7 +192,8 @@ def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
     """A window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
-    if len(arrived_s) == 0 or arrived_s[-1] < scenario.warmup_s:
+    warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
+    if len(arrived_s) == 0 or arrived_s[-1] < warmup_s:
         key = "warmup_s" if len(arrived_s) else "horizon_s"
         yield Complaint((key,), "no request of the trace arrives in the measured window")
 

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
-from scipy.special import stdtrit
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.execute import catalog_of, simulate
 from sim.study.points import POINTS
+from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, digest, load_case
 
-CONFIDENCE = 0.95
 WIDEST = 4096.0
 """The search leaves the scenario's own load by at most this factor either way."""
 
@@ -162,9 +161,4 @@ def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:
     if reasons:
         return Capacity(fleet, 0.0, None, tuple(found), reasons[0])
     values = [one.capacity for one in found]
-    mean = sum(values) / len(values)
-    half_width = None
-    if len(values) > 1 and all(value < float("inf") for value in values):
-        spread = sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        half_width = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / sqrt(len(values))
-    return Capacity(fleet, mean, half_width, tuple(found))
+    return Capacity(fleet, mean(values), half_width(values), tuple(found))

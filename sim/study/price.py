@@ -1,7 +1,7 @@
 """A finished run at other prices: its intervals are billed anew, nothing is simulated again."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,8 @@ def _key(case: StoredCase) -> tuple[str, str, int]:
 
 
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
-    """*stored* under the prices of *plan*."""
+    """*stored* under the prices of *plan*, in the window that the run has measured."""
+    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
         text = "cost.share changes how many servers run and what they draw: simulate it anew"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.report.statistics import student_t
 from sim.report.summary import summarize, summary_columns
 from sim.report.tables import write_summary
+from sim.study.statistics import student_t
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """
