@@ -16,8 +16,10 @@ from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
+from sim.scenario.precision import precision_complaints
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sweep import is_deterministic
 from sim.steptime import Affine, Roofline
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -128,6 +130,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
     found += _never_settles(scenario)
+    found += _imprecise(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
         found.append(Complaint(("warmup_s",), message))
@@ -151,6 +154,19 @@ def _never_settles(scenario: Scenario) -> Iterator[Complaint]:
         yield Complaint(("warmup_s",), text)
     elif scenario.warmup_s == "auto" and scenario.horizon_s is None:
         yield Complaint(("warmup_s",), "auto looks for a steady state, and without horizon_s the run ends in a drain")
+
+
+def _imprecise(scenario: Scenario) -> Iterator[Complaint]:
+    """A precision that no number of replications gives."""
+    if scenario.precision is not None:
+        limits = (scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)
+        yield from precision_complaints(
+            scenario.precision,
+            scenario.replications,
+            repeated=not all(is_deterministic(scenario, fleet) for fleet in scenario.fleets),
+            priced=any(fleet.cost is not None for fleet in scenario.fleets),
+            promised=any(limit is not None for limit in limits),
+        )
 
 
 def _too_many(scenario: Scenario) -> Iterator[Complaint]:

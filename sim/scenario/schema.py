@@ -10,6 +10,7 @@ from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.load_profile import LoadProfile
+from sim.scenario.precision import Precision
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -137,6 +138,8 @@ class Scenario(Choices):
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""
+    precision: Precision | None = None
+    """Adds replications until a metric is known exactly enough."""
     measured_at: Literal["client", "engine"] = "client"
     """Whether latencies include the API server's time per request."""
     requests: Literal["csv", "parquet", "none"] = "csv"

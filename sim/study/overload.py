@@ -6,8 +6,9 @@ the drift; the queue grows if the sum of the changes is more than chance would b
 the noise be that of this traffic, bursty or regular. Several runs: the same question to the growth of each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,13 @@ def overloaded(growths: Sequence[float], arrivals: Sequence[float], certain: Seq
         return True
     spread = half_width(growths)
     return spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
+
+
+def cases_overloaded(metrics: Sequence[Mapping[str, Any]]) -> bool:
+    """The verdict over the metrics of all replications of a point."""
+    known = ("queue_growth", "requests", "overloaded")
+    growths, arrivals, certain = ([one.get(name) or 0 for one in metrics] for name in known)
+    return overloaded(growths, arrivals, [bool(flag) for flag in certain])
 
 
 def _least(arrivals: float) -> float:

@@ -1,0 +1,65 @@
+"""How exact the results are to be."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sim.scenario.errors import Complaint
+from sim.spec import Count, Positive, Spec
+
+FEWEST = 5
+"""Replications that a run with a precision begins with: an interval over fewer says little about its own width."""
+
+Metric = Literal[
+    "ttft_s_mean",
+    "ttft_s_p50",
+    "ttft_s_p95",
+    "ttft_s_p99",
+    "tpot_s_mean",
+    "tpot_s_p50",
+    "tpot_s_p95",
+    "tpot_s_p99",
+    "e2e_s_mean",
+    "e2e_s_p50",
+    "e2e_s_p95",
+    "e2e_s_p99",
+    "queue_s_p95",
+    "slo_attainment",
+    "goodput_rps",
+    "requests_per_s",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "usd_per_million_output_tokens",
+    "usd_per_million_tokens",
+    "usd_per_million_good_tokens",
+]
+"""Columns of summary.csv that replications tell apart."""
+
+
+class Precision(Spec):
+    """Replications are added, from five on, until at every point the half-width of the 95 % interval of `metric` is at
+    most `relative` of its mean for every fleet. Points that are overloaded, or where the metric is infinite, are left.
+    """
+
+    metric: Metric
+    """A column of summary.csv."""
+    relative: Annotated[Positive, Field(lt=1)]
+    """0.05: plus or minus 5 %."""
+    max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
+    """Where to stop at a point that does not get there."""
+
+
+def precision_complaints(
+    precision: Precision, replications: int, repeated: bool, priced: bool, promised: bool
+) -> Iterator[Complaint]:
+    """What keeps *precision* from being reached: nothing is *repeated*, *priced* or *promised* (an SLO)."""
+    if not repeated:
+        yield Complaint(("precision",), "nothing here is random: every replication would be the same")
+    if precision.max_replications < replications:
+        text = f"must not be below replications ({replications}), not {precision.max_replications}"
+        yield Complaint(("precision", "max_replications"), text)
+    if precision.metric.startswith("usd") and not priced:
+        yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
+    if precision.metric == "slo_attainment" and not promised:
+        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo")
