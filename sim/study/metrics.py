@@ -58,11 +58,11 @@ class Cohort:
         return good
 
     def queue_growth(self) -> Growth:
-        """How the queue changes through the window; a load that ends by itself overloads nothing."""
+        """How many more are in the system at the end; a load that ends by itself overloads nothing."""
         if self.open_end:
             return Growth(0, False)
         queued = ~self.rejected
-        return queue_growth(self.arrived_s[queued], self.started_s[queued], self.start_s, self.end_s)
+        return queue_growth(self.arrived_s[queued], self.finished_s[queued], self.start_s, self.end_s)
 
 
 def percentile(values: Floats, percent: float) -> float:

@@ -78,14 +78,14 @@ def test_von_neumanns_ratio_by_hand() -> None:
 
 
 def queue(rng: np.random.Generator, load: float, requests: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """When requests of M/M/1 arrive and leave, from empty, and when the last arrives."""
     arrived = np.cumsum(rng.exponential(1 / load, requests))
     services = rng.exponential(1.0, requests)
-    started = np.empty(requests)
+    left = np.empty(requests)
     free = 0.0
     for i in range(requests):
-        started[i] = max(arrived[i], free)
-        free = started[i] + services[i]
-    return arrived, started, float(arrived[-1])
+        free = left[i] = max(arrived[i], free) + services[i]
+    return arrived, left, float(arrived[-1])
 
 
 @pytest.mark.parametrize(("load", "least", "most"), [(0.5, 0.0, 0.0), (0.9, 0.0, 0.01), (1.3, 0.95, 1.0)])
@@ -93,8 +93,8 @@ def test_overload_is_seen_and_not_imagined(load: float, least: float, most: floa
     rng = np.random.default_rng(5)
     verdicts = []
     for _ in range(100):
-        arrived, started, end_s = queue(rng, load, 1000)
-        verdicts.append(queue_growth(arrived, started, 0.1 * end_s, end_s).certain)
+        arrived, left, end_s = queue(rng, load, 1500)
+        verdicts.append(queue_growth(arrived, left, 0.1 * end_s, end_s).certain)
     assert least <= np.mean(verdicts) <= most
 
 
@@ -102,19 +102,21 @@ def test_several_runs_together_see_what_one_cannot() -> None:
     rng = np.random.default_rng(6)
     runs = []
     for _ in range(10):
-        arrived, started, end_s = queue(rng, 1.15, 400)
-        runs.append(queue_growth(arrived, started, 0.1 * end_s, end_s))
+        arrived, left, end_s = queue(rng, 1.15, 400)
+        runs.append(queue_growth(arrived, left, 0.1 * end_s, end_s))
     assert not all(run.certain for run in runs)
     assert overloaded([run.requests for run in runs], [360] * 10, [run.certain for run in runs])
     assert not overloaded([-3, 4, 1], [360] * 3, [False] * 3)
     assert not overloaded([40], [360], [False]), "one run says it for itself"
 
 
-def test_a_queue_that_grows_evenly_is_certain() -> None:
+def test_what_grows_evenly_is_certain_and_what_fills_up_is_not() -> None:
     arrived = np.arange(0.0, 1000.0)
-    growth = queue_growth(arrived, 1.1 * arrived, 0.0, 1000.0)
+    growth = queue_growth(arrived, 1.1 * arrived + 1, 0.0, 1000.0)
     assert (growth.requests, growth.certain) == (91, True)
     assert not queue_growth(arrived, arrived + 50.0, 100.0, 1000.0).certain
+    # answers that take longer than the whole window
+    assert not queue_growth(arrived, arrived + 2000.0, 0.0, 1000.0).certain
 
 
 def test_pairs_take_out_what_they_share() -> None:
