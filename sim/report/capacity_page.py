@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.report.panels import style
 from sim.report.sections import swatches
-from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, steady, usd
+from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, usd
 from sim.scenario.schema import Scenario
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.statistics import paired_difference
@@ -33,7 +33,7 @@ def _takes(row: Row, axis: LoadAxis) -> str:
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
     price = f", at {usd(cost)} per million good output tokens" if cost is not None else ""
-    return f"takes {place(axis.label, steady(load) + around)}{price}"
+    return f"takes {place(axis.label, plain(load) + around)}{price}"
 
 
 def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> list[str]:
@@ -48,7 +48,7 @@ def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> 
         if half is not None:
             certain = "differs for certain" if abs(difference) > half else "cannot tell: zero is within it"
             sign = "+" if difference > 0 else ""
-            text = f"{sign}{steady(difference)} ± {plain(half, 2)}"
+            text = f"{sign}{plain(difference)}" + (f" ± {plain(half, 2)}" if half else "")
             told.append(f"{first.fleet} less {second.fleet}, paired by seed: {place(axis.label, text)} ({certain}).")
     return told
 
@@ -75,9 +75,8 @@ def render_capacity(
         headline=headline(rows, axis),
         findings=findings(found, rows, axis),
         swatches=swatches(list(style([one.fleet for one in found]))),
-        heads=[(axis_label(axis.label), ""), ("TTFT p95", ""), ("TPOT p95", ""), ("output tokens", "1/s"),
-               ("GPU busy", ""), ("cost per hour", ""), ("per million good tokens", "")],
-        rows=[_cells(row, axis) for row in rows],
+        heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis)],
+        rows=[_cells(row, _columns(rows, axis)) for row in rows],
         drawing=drawing,
         method=_method(scenario, axis, relative),
         load_label=axis_label(axis.label),
@@ -85,13 +84,27 @@ def render_capacity(
     )  # fmt: skip
 
 
-def _cells(row: Row, axis: LoadAxis) -> dict[str, Any]:
-    columns: list[tuple[str, Any]] = [
-        (axis.label, steady), ("ttft_s_p95", seconds), ("tpot_s_p95", seconds), ("output_tokens_per_s", plain),
-        ("gpu_busy_fraction", percent), ("cost_usd_per_h", usd), ("usd_per_million_good_tokens", usd),
-    ]  # fmt: skip
+Column = tuple[str, str, str, Any]
+"""Column of capacity.csv, heading, unit, how a value is shown."""
+
+
+def _columns(rows: Sequence[Row], axis: LoadAxis) -> list[Column]:
+    """Those that hold something."""
+    columns: list[Column] = [
+        (axis.label, axis_label(axis.label), "", plain),
+        ("ttft_s_p95", "TTFT p95", "", seconds),
+        ("tpot_s_p95", "TPOT p95", "", seconds),
+        ("output_tokens_per_s", "output tokens", "1/s", plain),
+        ("gpu_busy_fraction", "GPU busy", "", percent),
+        ("cost_usd_per_h", "cost per hour", "", usd),
+        ("usd_per_million_good_tokens", "per million good tokens", "", usd),
+    ]
+    return [column for column in columns if any(row[column[0]] is not None for row in rows)]
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
     cells = []
-    for name, show in columns:
+    for name, _, _, show in columns:
         value, half = row[name], row.get(f"{name}_ci95")
         around = spread(half, value) if half and value else ""
         cells.append(("" if value is None else show(value), f"± {around}" if around else ""))
@@ -107,8 +120,8 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
     )
     return (
         f"The SLO: {percent(scenario.slo.attainment)} of the requests within {limits}, and a queue that does not grow "
-        f"without end. Each replication is searched by itself, from {place(axis.label, plain(axis.start))}: the load is "
-        f"doubled or halved until the SLO is met on one side, then bisected until the ends are within "
+        f"without end. Each replication is searched by itself, from {place(axis.label, plain(axis.start))}: the load "
+        f"is doubled or halved until the SLO is met on one side, then bisected until the ends are within "
         f"{100 * relative:g} % of each other. Its requests are the same at every load and in every fleet. The capacity "
         "is the mean over replications of the highest load that met the SLO."
     )

@@ -10,7 +10,7 @@ from typing import Any
 from sim.report.curves import DOTS_PER_INCH, GLYPH, SETTINGS, bare_svg
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.panels import style
-from sim.report.text import axis_label, percent, plain, steady, usd, usd_mark
+from sim.report.text import axis_label, percent, plain, usd, usd_mark
 from sim.study.capacity import Capacity, LoadAxis
 
 WIDTH_IN, SEARCH_IN, ROW_IN = 11.6, 3.0, 0.34
@@ -109,7 +109,7 @@ def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, target: float,
             axes.axvspan(one.mean - half, one.mean + half, color=color, alpha=0.16, linewidth=0)
             axes.axvline(one.mean, color=color, linewidth=1.4, zorder=2)
             axes.annotate(
-                f"{one.fleet}: {steady(one.mean)}", (one.mean, 0.0), (4, 5), textcoords="offset points",
+                f"{one.fleet}: {plain(one.mean)}", (one.mean, 0.0), (4, 5), textcoords="offset points",
                 fontsize=NORMAL, fontweight="bold", color=color, rotation=90, va="bottom", ha="left",
             )  # fmt: skip
     axes.axhline(target, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
@@ -130,8 +130,9 @@ def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, target: float,
 
 
 def _round_loads(low: float, high: float) -> list[float]:
-    decades = [10.0**power for power in range(-9, 10)]
-    return [digit * decade for decade in decades for digit in (1, 2, 5) if 0.95 * low <= digit * decade <= 1.05 * high]
+    digits = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5)
+    everything = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
+    return [load for load in everything if 0.95 * low <= load <= 1.05 * high]
 
 
 def _bars(
@@ -149,12 +150,14 @@ def _bars(
         value, half = row[column], row[f"{column}_ci95"]
         color, marker = looks[one.fleet]
         if value is None or not isfinite(value):
-            axes.annotate("beyond the search" if value else "", (0, place), (4, 0), textcoords="offset points", va="center",
-                          fontsize=SMALL, color=SOFT)  # fmt: skip
+            text = "beyond the search" if value else ""
+            axes.annotate(text, (0, place), (4, 0), textcoords="offset points", va="center", fontsize=SMALL, color=SOFT)
             continue
         axes.hlines(place, 0, value, color=color, linewidth=1.0, alpha=0.35)
-        axes.errorbar(value, place, xerr=half, color=color, marker=marker, markersize=7, elinewidth=1.8, capsize=4)
-        shown_value = usd(value) if dollars else steady(value)
+        axes.errorbar(
+            value, place, xerr=half, color=color, marker=marker, markersize=7, elinewidth=1.8, capsize=4, clip_on=False
+        )
+        shown_value = usd(value) if dollars else plain(value)
         around = f" ± {plain(half, 2)}" if half else ""
         limit = "" if dollars else f"  {row['limited_by']}"
         axes.annotate(f"{shown_value}{around}{limit}", (value + (half or 0.0), place), (9, 0), color=INK, va="center",
