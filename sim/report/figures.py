@@ -13,6 +13,7 @@ NOTES = {
     THIN: f"{THIN} percentile with fewer than 20 requests in its tail",
     OVER: f"{OVER} overloaded: the queue grows through the whole run, and what is marked depends on the horizon",
 }
+UNSTEADY = "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
 INTERVALS = {
     "replications": "± half of the 95 % interval over replications",
     "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
@@ -133,9 +134,12 @@ def _warmup_notes(points: Sequence[Point]) -> list[str]:
     if not found:
         return []
     ends = [f"{point.row['warmup_s']:.0f}" for point in sorted(found, key=lambda point: point.row["warmup_s"])]
-    notes = [f"warm-up by MSER-5: {' to '.join(dict.fromkeys((ends[0], ends[-1])))} s, mean over replications"]
-    restless = [point for point in found if not point.row["warmup_steady"]]
-    if restless:
-        places = (" ".join([point.fleet, *(f"at {short(at)}" for at in point.axes.values())]) for point in restless)
-        notes.append(f"not settled within half of the run, which is left out there: {'; '.join(places)}")
+    notes = [f"warm-up by MSER-5, mean over replications: {' to '.join(dict.fromkeys((ends[0], ends[-1])))} s"]
+    if restless := [point for point in found if point.row["warmup_unsteady"]]:
+        places = (
+            f"{' at '.join([point.fleet, *map(short, point.axes.values())])} "
+            f"({point.row['warmup_unsteady']} of {point.row['replications']})"
+            for point in restless
+        )
+        notes.append(f"{UNSTEADY}: {'; '.join(places)}")
     return notes

@@ -200,8 +200,9 @@ def _at_full_use(part: Comparison) -> str:
 
 
 def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
-    replications = max(point.row["replications"] for point in points)
-    runs = f"{replications} replications each" if replications > 1 else "one run each"
+    counts = [point.row["replications"] for point in points if point.ok]
+    several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+    runs = f"{several} replications each" if max(counts) > 1 else "one run each"
     prices = " and these prices" if has_money(points) else ""
     if sweep.single:
         return f"Holds for this one load ({runs}), this workload{prices}."

@@ -62,7 +62,8 @@ class Cohort:
         if self.open_end:
             return Growth(0, False)
         queued = ~self.rejected
-        return queue_growth(self.arrived_s[queued], self.finished_s[queued], self.start_s, self.end_s)
+        dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
+        return queue_growth(*dates, self.start_s, self.end_s)
 
 
 def percentile(values: Floats, percent: float) -> float:

@@ -3,9 +3,8 @@ serve, and every latency depends on how long one looks.
 
 One run: the window is cut into equal parts, and the change of the number in the system over each part is an observation
 of the drift. It grows if the sum of the changes is more than chance would bring (Student, one-sided), over the window
-and over its second half; batching lets the noise be that of this traffic, bursty or regular. A fleet that merely fills
-up holds no more than Little's law, L = lambda W (Operations Research 9(3), 1961), allows for the latencies of the first
-half. Several runs: the same question to the growth of each.
+and over its second half; batching lets the noise be that of this traffic, bursty or regular. And requests must be left
+waiting: a fleet that merely fills up starts each at once. Several runs: the same question to the growth of each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,21 +35,24 @@ class Growth:
     """It grows without end, as far as one run can tell."""
 
 
-def queue_growth(arrived_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
-    """Growth of what requests that *arrived_s* and *left_s* (nan: never) make of [start, end) [s]."""
+def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
+    """Growth of what requests that *arrived_s*, *started_s* and *left_s* (nan: never) make of [start, end) [s]."""
     edges = np.linspace(start_s, end_s, PARTS + 1)
     arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
-    left = np.searchsorted(np.sort(left_s[np.isfinite(left_s)]), edges, side="right")
-    inside = arrived - left
+    inside, waiting = arrived - _by(left_s, edges), arrived - _by(started_s, edges)
     total = int(inside[-1] - inside[0])
-    arrivals = int(arrived[-1] - arrived[0])
     certain = (
-        total >= _least(arrivals)
+        total >= _least(float(arrived[-1] - arrived[0]))
+        and waiting[-1] - waiting[0] >= LEAST_GROWTH
         and _rises(inside, CERTAINTY)
         and _rises(inside[PARTS // 2 :], CERTAINTY_OF_HALF)
-        and inside[-1] > _little(arrived_s, left_s, start_s, end_s)
     )
     return Growth(total, bool(certain))
+
+
+def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
+    """How many of the dates have come at each edge."""
+    return np.searchsorted(np.sort(dates_s[np.isfinite(dates_s)]), edges, side="right")
 
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
@@ -58,13 +60,6 @@ def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
     steps = np.diff(inside)
     chance = float(stdtrit(len(steps) - 1, certainty)) * len(steps) ** 0.5 * float(steps.std(ddof=1))
     return bool(steps.sum() > chance)
-
-
-def _little(arrived_s: Floats, left_s: Floats, start_s: float, end_s: float) -> float:
-    """Requests that the system would hold if all stayed as long as those that arrive in the first half do."""
-    first_half = (arrived_s >= start_s) & (arrived_s < (start_s + end_s) / 2)
-    stays_s = np.where(np.isfinite(left_s), left_s, end_s)[first_half] - arrived_s[first_half]
-    return float(stays_s.sum()) / ((end_s - start_s) / 2)
 
 
 def overloaded(growths: Sequence[float], arrivals: Sequence[float], certain: Sequence[bool]) -> bool:
