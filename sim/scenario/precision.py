@@ -1,11 +1,9 @@
 """How exact the results are to be."""
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.scenario.errors import Complaint
 from sim.spec import Count, Positive, Spec
 
 FEWEST = 5
@@ -48,18 +46,3 @@ class Precision(Spec):
     """0.05: plus or minus 5 %."""
     max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
     """Where to stop at a point that does not get there."""
-
-
-def precision_complaints(
-    precision: Precision, replications: int, repeated: bool, priced: bool, promised: bool
-) -> Iterator[Complaint]:
-    """What keeps *precision* from being reached: nothing is *repeated*, *priced* or *promised* (an SLO)."""
-    if not repeated:
-        yield Complaint(("precision",), "nothing here is random: every replication would be the same")
-    if precision.max_replications < replications:
-        text = f"must not be below replications ({replications}), not {precision.max_replications}"
-        yield Complaint(("precision", "max_replications"), text)
-    if precision.metric.startswith("usd") and not priced:
-        yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
-    if precision.metric == "slo_attainment" and not promised:
-        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo")
