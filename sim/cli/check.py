@@ -1,13 +1,33 @@
 """`gpufleet check`."""
 
-from sim.cli.common import Replications, ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+import typer
+
+from sim.cli.common import (
+    Format,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+)
 
 
 @app.command()
-def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
+def check(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    format: Format = "table",
+) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.document import as_json, check_document
         from sim.report.plan import overview
         from sim.scenario.describe import describe
         from sim.scenario.load import load
@@ -19,8 +39,9 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
-    if loaded.question:
-        show_all(loaded.question)
-    show_all(*overview(plans, len(found)))
+    if format == "json":
+        typer.echo(as_json(check_document(loaded, plans, len(found))))
+    else:
+        show_all(*([loaded.question] if loaded.question else []), *overview(plans, len(found)))
     if all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

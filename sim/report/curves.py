@@ -82,8 +82,12 @@ def svg(panel: Panel) -> str:
         plot(figure, panel, 0.0, 0.0)
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    drawn = text.getvalue()
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
+    return bare_svg(text.getvalue())
+
+
+def bare_svg(text: str) -> str:
+    """What matplotlib has written, as an element that stands inside a page."""
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")
     return re.sub(r'<g id="[^"]*">', "<g>", drawn)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.exactness import precision_notes, statistics_told
 from sim.report.progress import Progress
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
@@ -88,10 +89,11 @@ def _finish(
             scenario.requests,
             with_pictures=report,
             year=year_plan(scenario),
+            notes=precision_notes(scenario, cases),
         )
         keep_scenario(aside, scenario)
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
-        write_manifest(aside, told | wall)
+        write_manifest(aside, told | wall | statistics_told(scenario, cases))
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -18,6 +18,7 @@ from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario, nearest
+from sim.scenario.statistical import statistical_complaints
 from sim.steptime import Affine, Roofline
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -128,7 +129,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
-    if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:
+    found += statistical_complaints(scenario)
+    if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
         found.append(Complaint(("warmup_s",), message))
         return found
@@ -191,7 +193,8 @@ def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
     """A window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
-    if len(arrived_s) == 0 or arrived_s[-1] < scenario.warmup_s:
+    warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
+    if len(arrived_s) == 0 or arrived_s[-1] < warmup_s:
         key = "warmup_s" if len(arrived_s) else "horizon_s"
         yield Complaint((key,), "no request of the trace arrives in the measured window")
 

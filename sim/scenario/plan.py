@@ -84,6 +84,10 @@ class CasePlan:
     warmup_s: float
     drain_limit_s: float | None
     meter_interval_s: float
+    warmup_auto: bool = False
+    """Whether the warm-up is read off the run itself; `warmup_s` is then 0 until it has been."""
+    warmup_steady: bool = True
+    """False where no steady part was found behind the warm-up."""
     starts_at: datetime | None = None
     """Time of day and year at simulated time 0; None: no clock."""
     requests_cost: bool = False

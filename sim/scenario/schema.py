@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, NaiveDatetime
+from pydantic import BeforeValidator, Field, NaiveDatetime
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
@@ -11,6 +11,7 @@ from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.load_profile import LoadProfile
+from sim.scenario.precision import Precision
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -21,6 +22,15 @@ GridSweep = dict[str, tuple[Any, ...]]
 """Axis (dotted path) -> values: every combination is a point."""
 PointSweep = tuple[dict[str, Any], ...]
 """Explicit points: dotted path -> value."""
+
+
+def _seconds_or_auto(value: Any) -> Any:
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f"a number of seconds or auto is needed, not {value!r}")
+    return value
+
+
+SecondsOrAuto = Annotated[NonNegative | Literal["auto"], BeforeValidator(_seconds_or_auto)]
 
 
 class Choices(Spec):
@@ -116,8 +126,9 @@ class Scenario(Choices):
     """Arrivals and lengths, or a trace."""
     horizon_s: Positive | None = None
     """When arrivals stop; a trace without it runs until its last request has finished."""
-    warmup_s: NonNegative = 0.0
-    """Requests that arrive before are simulated and not measured."""
+    warmup_s: SecondsOrAuto = 0.0
+    """Requests that arrive before are simulated and not measured. auto: until the run has settled, by the rule MSER-5
+    (docs/statistics.md), in each replication by itself."""
     drain_limit_s: NonNegative | None = None
     """How long the fleet may go on after the horizon; left out: as long as the horizon."""
     meter_interval_s: Positive = 300.0
@@ -128,6 +139,8 @@ class Scenario(Choices):
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""
+    precision: Precision | None = None
+    """Adds replications until a metric is known exactly enough."""
     measured_at: Literal["client", "engine"] = "client"
     """Whether latencies include the API server's time per request."""
     requests: Literal["csv", "parquet", "none"] = "csv"

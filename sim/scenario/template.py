@@ -40,9 +40,10 @@ workload:
   # trace: {{path: requests.csv, format: csv}}   # columns arrival_s,prompt_tokens,output_tokens[,priority]
 
 horizon_s: 900                # arrivals stop then, and the fleet drains
-warmup_s: 60                  # requests that arrive before are simulated but not measured
+warmup_s: 60                  # requests that arrive before are simulated but not measured; auto: until it has settled
 seed: 1
 replications: 3               # runs with other random numbers: they give the confidence intervals
+# precision: {{metric: ttft_s_p95, relative: 0.05}}   # adds replications until it is known to 5 %
 
 slo: {{ttft_s: 1.0, tpot_s: 0.05, attainment: 0.95}}   # also e2e_s
 

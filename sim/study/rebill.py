@@ -5,7 +5,7 @@ plan's prices times these sums: a millisecond, against seconds for a simulation 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sim.catalog.catalog import Catalog
@@ -105,7 +105,7 @@ class _Metered:
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
         rows = [Interval(**row) for row in stored.usage().to_pylist()]
-        start_s, end_s = window_s(plan, rows)
+        start_s, end_s = window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows)
         inside = [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
         return cls(case, tuple(condensed(inside, plan)), start_s, end_s)
 
