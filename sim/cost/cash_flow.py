@@ -5,11 +5,10 @@ Rates are per year and compound; t months are t/12 years.
     present value of a payment after t months   payment * (1 + r)^(-t/12)
     price after t months                        price * (1 - d)^(t/12)
 
-The first is the discounted cash flow of corporate finance, as compound amount and present worth stand in Newnan,
-Eschenbach, Lavelle, Engineering Economic Analysis, chapter 3. A price that changes at a constant rate is the geometric
-gradient of its chapter 4, with g = -d. The cost of a token over the years is levelised as the cost of energy is: present
-value of all costs over the present value of all output (Short, Packey, Holt, A Manual for the Economic Evaluation of
-Energy Efficiency and Renewable Energy Technologies, NREL/TP-462-5173, 1995).
+The first is the present worth of Newnan, Eschenbach, Lavelle, Engineering Economic Analysis, chapter 3; a price that
+changes at a constant rate is the geometric gradient of its chapter 4, with g = -d. The cost of a token over the years
+is levelised as that of energy is: present value of all costs over present value of all output (Short, Packey, Holt,
+ A Manual for the Economic Evaluation of Energy Efficiency and Renewable Energy Technologies, NREL/TP-462-5173).
 """
 
 from collections.abc import Iterable

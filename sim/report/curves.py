@@ -79,8 +79,13 @@ def svg(panel: Panel) -> str:
     with _settings():
         figure = _figure(*PANEL_IN)
         _plot(figure, panel, 0.0, 0.0)
-        text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        return svg_of(figure)
+
+
+def svg_of(figure: Any) -> str:
+    """A matplotlib *figure* as an `svg` element, likewise."""
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     drawn = text.getvalue()
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")

@@ -1,8 +1,8 @@
-"""Several years month by month: for each fleet as a building block, when to buy, replace or rent how many, and the cash.
+"""Several years month by month: for each fleet as a building block, how many are bought, replaced, rented when.
 
-The capacity of one unit within the service level comes from the search of `capacity.py`, its power at part load from a few
-simulated cases; units share the load evenly. That `n` units serve `n` times the load of one is on the safe side: they
-have a router in common, and a queue that is served by more of them is shorter.
+The capacity of one unit within the service level comes from the search of `capacity.py`, its power at part load from a
+few simulated cases; units share the load evenly. That n units serve n times the load of one is on the safe side: a
+router that sees all of them leaves shorter queues.
 """
 
 from collections.abc import Iterator, Sequence

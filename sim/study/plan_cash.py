@@ -1,8 +1,8 @@
 """The months of a plan in money: what is paid and received, and what it is worth now.
 
-Hardware is priced and paid when it is ordered, deployed when it comes, sold and removed when its life ends. What is still
-in service at the end of the plan is sold then at its value at that age, in a closing row after the last month. Those
-payments fall at the start of their month, running costs and rents at its end, as in an ordinary annuity.
+Hardware is priced and paid when it is ordered, deployed when it comes, sold and removed when its life ends. What is
+still in service at the end of the plan is sold then at its value at that age, in a closing row after the last month.
+Those payments fall at the start of their month, running costs and rents at its end, as in an ordinary annuity.
 """
 
 from collections.abc import Callable, Mapping, Sequence

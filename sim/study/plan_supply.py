@@ -1,4 +1,4 @@
-"""How many units stand in every month: bought ahead of demand, replaced at the end of their life, or rented as it comes.
+"""How many units stand in every month: bought ahead of demand, replaced when their life ends, or rented.
 
 A unit is one fleet of the scenario. Orders are placed as late as they can be, so that what is in service covers each
 month's peak; what cannot be there in time is rented where the terms are known, else it is missing.
