@@ -31,8 +31,8 @@ def discount_factor(discount_rate: float, months: float) -> float:
 def present_value(discount_rate: float, payments: Iterable[tuple[float, float]]) -> float:
     """Sum of *payments*, (months from now, amount), each discounted at *discount_rate* per year.
 
-    >>> round(present_value(0.08, [(0, -100), (12, 54), (24, 58.32)]), 2)
-    0.0
+    >>> round(present_value(0.08, [(0, -100), (12, 54), (24, 116.64)]), 2)
+    50.0
     """
     return fsum(amount * discount_factor(discount_rate, months) for months, amount in payments)
 

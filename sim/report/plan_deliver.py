@@ -19,6 +19,7 @@ from sim.study.capacity import LoadAxis
 from sim.study.plan import Outlook, outlooks
 from sim.study.points import POINTS, limits, resolved_plans
 from sim.study.price import keep_scenario
+from sim.study.store import discard_unfinished
 
 
 def deliver_plan(
@@ -37,7 +38,10 @@ def deliver_plan(
     out.mkdir(parents=True, exist_ok=True)
     if not (out / MANIFEST).exists():
         write_manifest(out, told | {"status": "unfinished"})
-    found = outlooks(scenario, catalog, out, workers, relative)
+    try:
+        found = outlooks(scenario, catalog, out, workers, relative)
+    finally:
+        discard_unfinished(out / POINTS)
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         _write(aside, scenario, catalog, found)

@@ -70,7 +70,7 @@ def render_plan(
         years=plain(plan.years),
         unit=axis_label(axis),
         months=[(one.fleet, HEADS, _months(one, plan)) for one in drawn],
-        assumptions=[*terms(plan), *assumptions(plans, slo, [], [])],
+        assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
         weak=weak_values(resolved),
         sources=sources(resolved),
     )
@@ -112,13 +112,17 @@ def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
     for kind in ("capex_usd", "opex_usd"):
         for name in components(drawn, kind):
             amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
-            result.append((name.replace("_", " ").replace("gpu", "GPU"), [usd(amount) for amount in amounts]))
+            result.append((name.replace("_", " ").replace("gpu", "GPU"), [_paid(amount) for amount in amounts]))
     sums = {"rent": "rental_usd", "decommissioning": "decommissioning_usd", "resale": "resale_usd"}
     for text, key in sums.items():
         amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
         if any(amounts):
-            result.append((text, [usd(-amount if key == "resale_usd" else amount) for amount in amounts]))
+            result.append((text, [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
     return result
+
+
+def _paid(amount: float) -> str:
+    return usd(amount) if amount else ""
 
 
 def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
@@ -141,10 +145,11 @@ def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
     return [*front, *units, *middle, *amounts, *(f"{usd:,.0f}" for usd in (row.net_usd, so_far, row.present_usd))]
 
 
-def terms(plan: MultiYear) -> list[tuple[str, str]]:
+def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
     """What the plan takes as given, and how it counts."""
     demand = plan.demand
-    growth = f"grows by {percent(demand.growth_per_year)} a year, month by month"
+    first = f"{plain(drawn[0].months[0].demand)} in the mean of the first month, " if drawn else ""
+    growth = f"{first}grows by {percent(demand.growth_per_year)} a year, month by month"
     listed = next((kind for kind in ("monthly", "quarterly") if getattr(demand, kind) is not None), "")
     peak, count, lead, term = (
         short(plan.peak_to_mean),

@@ -20,8 +20,6 @@ PANEL_IN = (4.6, 3.0)
 CASH_IN = 3.4
 LEFT, RIGHT, TOP, BOTTOM = 0.6, 0.2, 0.75, 0.45
 """Margins around a plot area [inches]."""
-NAMES_IN = 2.3
-"""Room for the names at the right of the cash chart."""
 AMOUNTS_IN = 0.95
 """Room for the amounts at its left."""
 MARGIN = 0.2
@@ -63,9 +61,13 @@ def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: st
     for index, one in enumerate(drawn):
         line, column = divmod(index, columns)
         at = (column * PANEL_IN[0], CASH_IN + (lines - line - 1) * PANEL_IN[1])
-        _capacity(_axes(figure, at, PANEL_IN, RIGHT), one, plan, axis, colors[one.fleet], top, first=index == 0)
+        _capacity(_axes(figure, at, PANEL_IN, RIGHT), one, plan, axis, colors[one.fleet], top)
+        if index == 0:
+            _key(figure.axes[0], colors[one.fleet], any(each.short for each in drawn))
     if drawn:
-        _cash(_axes(figure, (0.0, 0.0), (width, CASH_IN), NAMES_IN, AMOUNTS_IN), drawn, plan, colors)
+        longest = max(len(_end(one)) for one in drawn)
+        room = 0.3 + 1.1 * GLYPH * NORMAL * longest
+        _cash(_axes(figure, (0.0, 0.0), (width, CASH_IN), room, AMOUNTS_IN), drawn, plan, colors)
     return figure
 
 
@@ -80,7 +82,7 @@ def _axes(figure: Any, at: tuple[float, float], size: tuple[float, float], right
     return figure.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
 
 
-def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, top: float, first: bool) -> None:
+def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, top: float) -> None:
     """Steps of capacity, bought and rented, with the demand that it has to cover."""
     edges = np.arange(plan.months + 1)
     owned = [row.owned * one.capacity.mean for row in one.months]
@@ -100,11 +102,9 @@ def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, t
     _frame(axes, plan, Scale([0.0, top / 1.1], True), plain)
     said = f"units: {one.months[0].in_service} at first, {one.months[-1].in_service} at last; one takes "
     _title(axes, one.fleet, f"{axis_label(axis)}; {said}{plain(one.capacity.mean)}", color)
-    if first:
-        _key(axes, color)
 
 
-def _key(axes: Any, color: str) -> None:
+def _key(axes: Any, color: str, short: bool) -> None:
     """What the marks mean, once."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -112,7 +112,7 @@ def _key(axes: Any, color: str) -> None:
     marks = [
         Patch(facecolor=color, alpha=0.35, label="capacity bought"),
         Patch(facecolor="none", edgecolor=color, hatch="////", linewidth=0, label="rented"),
-        Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short at the peak"),
+        *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short at the peak")] if short else []),
         Line2D([], [], color=INK, linewidth=1.4, label="peak demand"),
         Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="mean demand"),
     ]
@@ -129,10 +129,10 @@ def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str
         axes.plot(months[-2:], paid[-2:], color=colors[one.fleet], linewidth=1.0, linestyle=(0, (2, 2)))
         axes.plot(months[-1:], paid[-1:], "o", color=colors[one.fleet], markersize=4, clip_on=False)
         highest = max(highest, *paid)
-        ends.append((paid[-1], f"{one.fleet}: {usd(paid[-1])}", colors[one.fleet]))
+        ends.append((paid[-1], _end(one), colors[one.fleet]))
     _frame(axes, plan, Scale([min(0.0, *(end for end, *_ in ends)), highest], True), usd_mark)
     said = "less what was received, not discounted; dotted: hardware sold at the end"
-    _title(axes, "Cash paid so far", said, INK)
+    _title(axes, "Cash paid so far", said, INK, AMOUNTS_IN)
     low, high = axes.get_ylim()
     step = 0.075 * (high - low)
     at = low - step
@@ -150,6 +150,10 @@ def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str
         )
 
 
+def _end(one: Outlook) -> str:
+    return f"{one.fleet}: {usd(one.total_usd)}"
+
+
 def _paid(one: Outlook) -> tuple[list[int], list[float]]:
     """(months, cash paid so far): a step at the start of a month for hardware, then its running costs."""
     months, paid = [0], [0.0]
@@ -160,10 +164,11 @@ def _paid(one: Outlook) -> tuple[list[int], list[float]]:
     return months[:-1], paid[:-1]
 
 
-def _title(axes: Any, title: str, subtitle: str, color: str) -> None:
+def _title(axes: Any, title: str, subtitle: str, color: str, left: float = LEFT) -> None:
+    back = -72 * (left - MARGIN)
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(title, (0, 1), (-26, 24), fontsize=HEAD, color=color, fontweight="bold", **above)
-    axes.annotate(subtitle, (0, 1), (-26, 11), fontsize=SMALL, color=SOFT, **above)
+    axes.annotate(title, (0, 1), (back, 24), fontsize=HEAD, color=color, fontweight="bold", **above)
+    axes.annotate(subtitle, (0, 1), (back, 11), fontsize=SMALL, color=SOFT, **above)
 
 
 def _frame(axes: Any, plan: MultiYear, scale: Scale, shown: Any) -> None:

@@ -34,13 +34,14 @@ def bridge_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complain
     plan = scenario.plan
     for fleet in scenario.fleets if plan is not None else ():
         bridged = bridged_fleet(scenario, fleet)
-        if bridged is None:
+        if bridged is None or not isinstance(fleet.cost, Buy):
             continue
         try:
             resolve_fleet(scenario, bridged, catalog)
         except CostError as error:
             for path, text in error.problems:
-                yield Complaint(("plan", "bridge", fleet.name, *path.split(".")[1:]), text)
+                place = ("plan", "bridge", fleet.name, *path.split(".")[1:])
+                yield Complaint(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
 
 
 def bridged_fleet(scenario: Scenario, fleet: Fleet) -> Fleet | None:

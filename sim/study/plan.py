@@ -7,7 +7,7 @@ router that sees all of them leaves shorter queues.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import ceil, fsum
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
@@ -146,7 +146,7 @@ def _term(plan: MultiYear, cost: object) -> int | None:
     """Months for which a unit is rented at least; None where none is."""
     if not isinstance(cost, Rent):
         return None
-    committed = round(cost.commitment.months) if cost.commitment is not None else 1
+    committed = ceil(cost.commitment.months) if cost.commitment is not None else 1
     return max(1, committed, plan.rental_term_months)
 
 

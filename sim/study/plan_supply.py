@@ -97,7 +97,7 @@ def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
     >>> units_needed(3.1, 1.0, reserve_units=1)
     5
     """
-    return ceil(peak / capacity - _ROUNDING) + reserve_units
+    return max(ceil(peak / capacity - _ROUNDING), int(peak > 0)) + reserve_units
 
 
 def supply(needed: Sequence[int], purchasing: Purchasing | None, term_months: int | None) -> Supply:
