@@ -130,7 +130,7 @@ def _write(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def plan_table(found: Sequence[Outlook]) -> Table:
-    """A row per fleet, the cheapest first; those that cannot be planned last."""
+    """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("fleet")
     for head in (
@@ -162,7 +162,7 @@ def plan_table(found: Sequence[Outlook]) -> Table:
         )
     for one in found:
         if one.reason:
-            table.add_row(one.fleet, "none", one.reason)
+            table.add_row(one.fleet, "none")
     return table
 
 

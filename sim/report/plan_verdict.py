@@ -51,7 +51,8 @@ def _costs(one: Outlook) -> str:
 
 def _standing(one: Outlook, plan: MultiYear) -> str:
     months = one.months
-    units = f"{one.fleet}: from {months[0].in_service} units at first to {months[-1].in_service} in the last month"
+    first, last = months[0].in_service, months[-1].in_service
+    units = f"{one.fleet}: {first} {'unit' if first == 1 else 'units'} at first, {last} in the last month"
     parts = [f"{units}, at most {max(row.in_service for row in months)} ({one.gpus} GPUs each)"]
     if one.bought:
         again = sum(batch.units for batch in one.stock.batches if batch.retires < plan.months) if one.stock else 0
