@@ -23,6 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.6, 0.2, 0.75, 0.45
 AMOUNTS_IN = 0.95
 """Room for the amounts at its left."""
 MARGIN = 0.2
+KEY_IN = 0.3
 COLUMNS = 3
 SHORT = "#B3261E"
 MOST_TICKS = 9
@@ -50,7 +51,7 @@ def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: st
     width = columns * PANEL_IN[0]
     heads = [(text, 14.0, INK, 0.26) for text in _wrapped(question, 14.0, width)]
     heads += [(text, HEAD, SOFT, 0.2) for text in _wrapped(answer, HEAD, width)]
-    height = 2 * MARGIN + sum(step for *_, step in heads) + lines * PANEL_IN[1] + CASH_IN
+    height = 2 * MARGIN + sum(step for *_, step in heads) + KEY_IN + lines * PANEL_IN[1] + CASH_IN
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
     y = height - MARGIN
     for text, size, color, step in heads:
@@ -62,9 +63,8 @@ def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: st
         line, column = divmod(index, columns)
         at = (column * PANEL_IN[0], CASH_IN + (lines - line - 1) * PANEL_IN[1])
         _capacity(_axes(figure, at, PANEL_IN, RIGHT), one, plan, axis, colors[one.fleet], top)
-        if index == 0:
-            _key(figure.axes[0], colors[one.fleet], any(each.short for each in drawn))
     if drawn:
+        _key(figure, MARGIN / width, (y - 0.05) / height, any(one.short for one in drawn))
         longest = max(len(_end(one)) for one in drawn)
         room = 0.3 + 1.1 * GLYPH * NORMAL * longest
         _cash(_axes(figure, (0.0, 0.0), (width, CASH_IN), room, AMOUNTS_IN), drawn, plan, colors)
@@ -93,9 +93,8 @@ def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, t
         capacity, edges, baseline=owned, fill=True, facecolor="none", edgecolor=color, hatch="////", linewidth=0
     )
     axes.stairs(capacity, edges, baseline=None, color=color, linewidth=1.6)
-    middle = edges[:-1] + 0.5
-    axes.plot(middle, peak, color=INK, linewidth=1.4)
-    axes.plot(middle, mean, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
+    axes.stairs(peak, edges, baseline=None, color=INK, linewidth=1.4)
+    axes.stairs(mean, edges, baseline=None, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
     lacking = np.maximum(peak, capacity)
     if one.short:
         axes.stairs(lacking, edges, baseline=capacity, fill=True, color=SHORT, alpha=0.55, linewidth=0)
@@ -104,19 +103,20 @@ def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, t
     _title(axes, one.fleet, f"{axis_label(axis)}; {said}{plain(one.capacity.mean)}", color)
 
 
-def _key(axes: Any, color: str, short: bool) -> None:
-    """What the marks mean, once."""
+def _key(figure: Any, x: float, y: float, short: bool) -> None:
+    """What the marks mean, in a line whose upper left corner is at (x, y) of the *figure*."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     marks = [
-        Patch(facecolor=color, alpha=0.35, label="capacity bought"),
-        Patch(facecolor="none", edgecolor=color, hatch="////", linewidth=0, label="rented"),
-        *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short at the peak")] if short else []),
-        Line2D([], [], color=INK, linewidth=1.4, label="peak demand"),
-        Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="mean demand"),
+        Patch(facecolor=SOFT, alpha=0.35, linewidth=0, label="capacity bought"),
+        Patch(facecolor="none", edgecolor=SOFT, hatch="////", linewidth=0, label="rented"),
+        *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short in the busiest hours")] if short else []),
+        Line2D([], [], color=INK, linewidth=1.4, label="demand in the busiest hours"),
+        Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="in the mean"),
     ]
-    axes.legend(handles=marks, loc="upper left", frameon=False, fontsize=SMALL, labelcolor=SOFT, borderaxespad=0.2)
+    look: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": SOFT, "borderpad": 0, "borderaxespad": 0}
+    figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(x, y), ncols=len(marks), **look)
 
 
 def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str, str]) -> None:
