@@ -9,7 +9,7 @@ from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_v
 from sim.report.curves import SETTINGS, svg_of
 from sim.report.plan_picture import draw_plan
 from sim.report.plan_tables import components, date, summary_row
-from sim.report.plan_verdict import PlanVerdict
+from sim.report.plan_verdict import PlanVerdict, span
 from sim.report.sections import swatches
 from sim.report.text import axis_label, first_sentence, percent, plain, short, usd
 from sim.study.plan import Outlook
@@ -67,7 +67,7 @@ def render_plan(
         figures=_figures(drawn, axis),
         money=_money(drawn),
         total=("in all", [usd(one.total_usd) for one in drawn]),
-        years=plain(plan.years),
+        years=span(plan),
         unit=axis_label(axis),
         months=[(one.fleet, HEADS, _months(one, plan)) for one in drawn],
         assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
@@ -159,7 +159,7 @@ def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
     )
     hardware, rents = _fall(plan.price_decline_per_year), _fall(plan.rental_decline_per_year)
     rows = [
-        ("Plan", f"{plain(plan.years)} years from {plan.starts}; a month has 730 hours"),
+        ("Plan", f"{span(plan)} from {plan.starts}; a month has 730 hours"),
         ("Demand", f"as listed, {listed}" if listed else growth),
         ("Peak", f"{peak} times the mean of its month; units cover the peak, energy is that of the mean"),
         ("Reserve", f"{_count(count, 'unit')} beyond the peak's need, in service and sharing the load"),

@@ -30,7 +30,7 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     if not order:
         return "No fleet can be planned: see the reasons."
     best = order[0]
-    first = f"Over {plain(plan.years)} years {best.fleet} costs least: {_costs(best)}"
+    first = f"Over {span(plan)} {best.fleet} costs least: {_costs(best)}"
     if len(order) > 1:
         others = [f"{one.fleet} costs {percent(one.present_usd / best.present_usd - 1)} more" for one in order[1:]]
         first += f"; {listing(others)}" if best.present_usd > 0 else ""
@@ -82,6 +82,11 @@ def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
     if behind + 1 >= plan.months:
         return f"{best.fleet} has paid more than {other.fleet} until its hardware is sold at the end."
     return f"From {date(plan, behind + 1)} on {best.fleet} has paid less in sum than {other.fleet}."
+
+
+def span(plan: MultiYear) -> str:
+    """Length of the plan in words."""
+    return "one year" if plan.years == 1 else f"{plain(plan.years)} years"
 
 
 def _months(count: int) -> str:
