@@ -27,14 +27,16 @@ OVERHEADS = {
     "per_request": "per_request_s",
     "kv_read": "kv_read_time_factor",
     "moe": "moe_gemm_time_factor",
+    "moe_request": "moe_request_factor",
 }
 """Parameter of an engine -> its field."""
 SHARED_OVERHEADS = {
     "moe_layer": "moe_layer_factor",
     "mla_layer": "mla_layer_factor",
     "blackwell_layer": "blackwell_layer_factor",
+    "hopper_layer": "hopper_layer_factor",
+    "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",
-    "moe_request": "moe_request_factor",
 }
 """Parameter that all engines share -> its field."""
 KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}

@@ -55,6 +55,10 @@ def left_out(row: BenchRow) -> str:
             "half the tokens/s that the same set's online rows imply, and slower than bf16",
         ),
         (row.engine_version in BLOCKED_IMAGES and "deepseek" in row.model_family, "unflagged speculation"),
+        (
+            row.source_key == "accelmark" and row.gpu == "H200-SXM",
+            "one host, three times slower per sequence than the campaign's others and than other H200 hosts",
+        ),
         (row.n_gpus != (row.tp or 1) * row.pp * row.dp, "tp x pp x dp is not the number of GPUs"),
         (
             row.source_key == "deplodock" and row.model_family == "qwen3-next",

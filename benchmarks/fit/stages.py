@@ -136,6 +136,9 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         layers_names = (*layers_names, "mla_layer")
     if inputs.blackwell:
         layers_names = (*layers_names, "blackwell_layer")
+    if inputs.hopper:
+        layers_names = (*layers_names, "hopper_layer")
+    host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
     if model.moe is not None:
         experts = model.layers - model.moe.dense_layers
@@ -147,8 +150,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     where = "in_process" if steptime.spec.in_process else "served"
     step_s = steptime._host_s(overheads.per_step_s, overheads.per_step_in_process_s) * steptime._even_share
     sequence_s = steptime._host_s(overheads.per_sequence_s, overheads.per_sequence_in_process_s) * steptime._even_share
-    found.plain.append(((f"per_step_{where}:{engine}", *pipeline), step_s * ones))
-    found.plain.append(((f"per_sequence_{where}:{engine}", *pipeline), sequence_s * steps.mean["sampled_seqs"]))
+    found.plain.append(((f"per_step_{where}:{engine}", *host), step_s * ones))
+    found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))
 
 
 def request_names(steptime: RooflineStepTime) -> Names:
@@ -157,4 +160,4 @@ def request_names(steptime: RooflineStepTime) -> Names:
     names: Names = (f"per_request:{inputs.engine.id}",)
     if inputs.tensor_parallel_size > 1:
         names = (*names, "tp_request")
-    return (*names, "moe_request") if inputs.model.moe is not None else names
+    return (*names, f"moe_request:{inputs.engine.id}") if inputs.model.moe is not None else names

@@ -31,7 +31,10 @@ class Match(Spec):
     """Engine versions that begin with one of these."""
     workloads: tuple[str, ...] = ()
     """Workloads, in the source's words, that contain one of these."""
-
+    engines: tuple[str, ...] = ()
+    """Engines whose name begins with one of these."""
+    notes: tuple[str, ...] = ()
+    """Notes that contain one of these."""
     models: tuple[str, ...] = ()
     """Models whose name begins with one of these."""
 
@@ -44,6 +47,8 @@ class Match(Spec):
             and (self.isl_to is None or (row.isl or 0.0) <= self.isl_to)
             and (not self.versions or row.engine_version.startswith(self.versions))
             and (not self.models or row.model.startswith(self.models))
+            and (not self.engines or row.engine.startswith(self.engines))
+            and (not self.notes or any(words in row.note for words in self.notes))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
         )
 
@@ -79,6 +84,10 @@ class Fact(Sourced):
     """The tpot columns hold times between tokens: every token counts, not every request."""
     steady: bool | None = None
     """Rates were taken in steady state, without the run's beginning and end."""
+    decode_rate: bool | None = None
+    """The token rate is that of decoding a single request, its prompt not counted, whatever `concurrency` says."""
+    repeated_prompts: Count | None = None
+    """The client sends so many different prompts over and over: the prefix cache holds them."""
     note_patterns: dict[str, str] | None = None
     """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
 
@@ -97,6 +106,8 @@ class Setup:
     output_cap: int | None = None
     tpot_is_itl: bool = False
     steady: bool = False
+    decode_rate: bool = False
+    repeated_prompts: int | None = None
     n_gpus: int = 1
     dp: int = 1
     ep: int = 1
@@ -129,6 +140,8 @@ class Campaigns(Spec):
             output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
             tpot_is_itl=bool(_last(fact.tpot_is_itl for fact in facts)),
             steady=bool(_last(fact.steady for fact in facts)),
+            decode_rate=bool(_last(fact.decode_rate for fact in facts)),
+            repeated_prompts=_last(fact.repeated_prompts for fact in facts),
             n_gpus=box,
             dp=max(1, row.dp // box) if squared else row.dp,
             ep=min(row.ep or 1, box),

@@ -23,6 +23,8 @@ class Overheads(Spec):
     moe_layer_factor: Value
     mla_layer_factor: Value
     blackwell_layer_factor: Value
+    hopper_layer_factor: Value
+    recent_host_factor: Value
     """These three multiply `per_layer_s`."""
     tp_request_factor: Value
     """Multiplies `per_request_s` when tensor_parallel_size > 1."""

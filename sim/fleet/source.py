@@ -1,12 +1,13 @@
 """Where requests come from: a table of arrivals, or clients that wait for their answers."""
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from math import inf
 
 import simpy
 
 from sim.records import Request, RequestTable
-from sim.workload import Streams, Workload
+from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
 Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
@@ -80,7 +81,7 @@ class ClientSource:
         self._send = send
         self._think_s = loop.think_s
         self._horizon_s = inf if horizon_s is None else horizon_s
-        self._lengths = _drawn_lengths(workload, streams, loop.num_requests, self.CHUNK)
+        self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
         first = [self._next(0.0) for _ in range(loop.concurrency)]
         start = env.timeout(0)
@@ -111,11 +112,14 @@ class ClientSource:
             self._send([request], now)
 
     def _next(self, now: float) -> Request | None:
-        lengths = next(self._lengths, None)
-        if lengths is None:
+        drawn = next(self._drawn, None)
+        if drawn is None:
             self._exhausted = True
             return None
-        request = Request(len(self.requests), now, *lengths)
+        prompt_tokens, output_tokens, hashes = drawn
+        request = Request(len(self.requests), now, prompt_tokens, output_tokens)
+        if hashes:
+            request.block_hashes, request.hash_block_tokens = hashes, HASH_BLOCK_TOKENS
         self.requests.append(request)
         return request
 
@@ -137,11 +141,14 @@ def _requests(table: RequestTable) -> Iterator[Request]:
         yield request
 
 
-def _drawn_lengths(workload: Workload, streams: Streams, limit: int | None, chunk: int) -> Iterator[tuple[int, int]]:
-    """Prompt and output tokens of requests 0, 1, ..., at most *limit* of them."""
+def _drawn(
+    workload: Workload, streams: Streams, limit: int | None, chunk: int
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """(prompt tokens, output tokens, ids of shared blocks) of requests 0, 1, ..., at most *limit* of them."""
     start = 0
     while limit is None or start < limit:
         count = chunk if limit is None else min(chunk, limit - start)
         prompt, output = workload.lengths_table(streams, start, count)
-        yield from zip(prompt.tolist(), output.tolist(), strict=True)
+        hashes = workload.block_hashes(streams, start, prompt) or repeat((), count)
+        yield from zip(prompt.tolist(), output.tolist(), hashes, strict=True)
         start += count

@@ -1,10 +1,14 @@
 """What the work of GPUs takes: data/power.yaml."""
 
 from pathlib import Path
+from typing import Self
+
+import numpy as np
+from pydantic import model_validator
 
 from sim.catalog.gpu import Gpu
-from sim.catalog.value import Value
-from sim.spec import Spec
+from sim.catalog.value import Sourced, Value
+from sim.spec import Fraction, Positive, Spec
 from sim.yamlio import read
 
 
@@ -22,6 +26,30 @@ class Family(Spec):
         return gpu.id in self.gpus or gpu.architecture in self.architectures
 
 
+class CapCurve(Sourced):
+    """How fast a card works under lower power limits than its own."""
+
+    cap_w: tuple[Positive, ...]
+    """Power limits set, rising [W]."""
+    speed: tuple[Fraction, ...]
+    """Rate of work at each of them over that at the card's own limit."""
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        for name in ("cap_w", "speed"):
+            points = getattr(self, name)
+            if len(points) != len(self.cap_w) or list(points) != sorted(set(points)):
+                raise ValueError(f"{name} needs one rising figure for each cap")
+        return self
+
+    def at(self, cap_w: float) -> Value:
+        """Speed under *cap_w*, linear between the caps measured; ValueError below the lowest of them."""
+        if cap_w < self.cap_w[0]:
+            raise ValueError(f"nobody has measured the card under a cap below {self.cap_w[0]:g} W")
+        origin = self.model_dump(include={"source", "where", "kind", "as_of", "note"})
+        return Value(value=float(np.interp(cap_w, self.cap_w, self.speed)), **origin)
+
+
 class PowerCoefficients(Spec):
     """Energy of an operation and of a byte, by family of GPUs where it differs, and idling with weights loaded."""
 
@@ -35,6 +63,19 @@ class PowerCoefficients(Spec):
     """GPUs of none have factor 1."""
     loaded_idle: Value
     """Power with weights resident and no work over `tdp_w`, where the GPU's own figure is unknown."""
+
+    caps: dict[str, CapCurve]
+    """By GPU id: cards that were measured under power caps."""
+
+    def speed(self, gpu: Gpu, cap_w: float) -> Value:
+        """Rate of work of *gpu* under a power cap over that at its own limit.
+
+        Raises ValueError where no measurement tells it.
+        """
+        if gpu.id not in self.caps:
+            known = ", ".join(sorted(self.caps))
+            raise ValueError(f"nobody has measured {gpu.id} under a power cap; there are measurements of {known}")
+        return self.caps[gpu.id].at(cap_w)
 
     def family(self, gpu: Gpu) -> Family | None:
         """The first family that *gpu* belongs to."""

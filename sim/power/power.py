@@ -30,11 +30,15 @@ class Power(Spec):
     """load: by what the GPUs do; nameplate: always the most that the server and its GPUs can draw."""
     nameplate_w: Positive | None = None
     """With nameplate: power of one server at the wall, instead of the catalogue's."""
+    cap_w: Positive | None = None
+    """Power limit set for each GPU, below its own; the card then works slower, as measured under such caps."""
 
     @model_validator(mode="after")
     def _nameplate_goes_with_its_mode(self) -> Self:
         if self.nameplate_w is not None and self.mode != "nameplate":
             raise ValueError("nameplate_w needs mode: nameplate")
+        if self.cap_w is not None and self.mode == "nameplate":
+            raise ValueError("cap_w goes with mode: load; a nameplate does not know it")
         return self
 
 
@@ -50,12 +54,12 @@ class LoadLaw:
     """What each doubling of the tokens adds to it."""
 
     @classmethod
-    def of(cls, gpu: Gpu, coefficients: PowerCoefficients) -> "LoadLaw | None":
-        """From the datasheet's rates; None where the power limit is unknown."""
+    def of(cls, gpu: Gpu, coefficients: PowerCoefficients, cap_w: float | None = None) -> "LoadLaw | None":
+        """From the datasheet's rates and the power limit, or a lower one that is set; None if the former is unknown."""
         if gpu.tdp_w is None:
             return None
         family = coefficients.family(gpu)
-        over_limit = (family.factor.value if family else 1.0) / gpu.tdp_w.value
+        over_limit = (family.factor.value if family else 1.0) / min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)
         return cls(
             coefficients.per_flop_j.value * gpu.fp16_flops.value * over_limit,
             coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * over_limit,
@@ -80,14 +84,15 @@ class GpuPower:
     limit_w: float
 
     @classmethod
-    def of(cls, gpu: Gpu, coefficients: PowerCoefficients) -> "GpuPower | None":
-        """From the datasheet's power limit; None where it is unknown."""
+    def of(cls, gpu: Gpu, coefficients: PowerCoefficients, cap_w: float | None = None) -> "GpuPower | None":
+        """From the datasheet's power limit, or a lower one that is set; None where the former is unknown."""
         if gpu.tdp_w is None:
             return None
+        limit_w = min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)
         if gpu.loaded_idle_w is not None:
-            return cls(gpu.loaded_idle_w.value, gpu.tdp_w.value)
+            return cls(gpu.loaded_idle_w.value, limit_w)
         unloaded_w = gpu.idle_w.value if gpu.idle_w else 0.0
-        return cls(max(unloaded_w, coefficients.loaded_idle.value * gpu.tdp_w.value), gpu.tdp_w.value)
+        return cls(max(unloaded_w, coefficients.loaded_idle.value * gpu.tdp_w.value), limit_w)
 
     @classmethod
     def nameplate(cls, gpu: Gpu) -> "GpuPower | None":
@@ -143,7 +148,7 @@ def pool_power(
     nameplate, is split evenly. Without a server only the GPUs draw power.
     """
     nameplate = spec.mode == "nameplate"
-    gpu_power = GpuPower.nameplate(gpu) if nameplate else GpuPower.of(gpu, coefficients)
+    gpu_power = GpuPower.nameplate(gpu) if nameplate else GpuPower.of(gpu, coefficients, spec.cap_w)
     if gpu_power is None:
         return None
     if server is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.cost import MultiYear
 from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_values
-from sim.report.curves import SETTINGS, svg_of
+from sim.report.curves import settings, svg_of
 from sim.report.plan_picture import draw_plan
 from sim.report.plan_tables import components, date, summary_row
 from sim.report.plan_verdict import PlanVerdict, span
@@ -43,7 +43,6 @@ def render_plan(
     answer: PlanVerdict,
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
-    import matplotlib as mpl
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -53,7 +52,7 @@ def render_plan(
     environment.filters["number"] = number
     asked, context = first_sentence(question or name)
     drawn = [one for one in found if one.rows]
-    with mpl.rc_context(SETTINGS):
+    with settings():
         drawing = svg_of(draw_plan(found, plan, axis, "", ""))
     plans = one_per_fleet(resolved)
     return environment.get_template(TEMPLATE).render(

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from sim.cost import MultiYear
-from sim.report.curves import DOTS_PER_INCH, GLYPH, SETTINGS
+from sim.report.curves import GLYPH, MARGIN, figure_of, settings, wrapped
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
 from sim.report.panels import style
 from sim.report.plan_tables import date
@@ -22,7 +21,6 @@ LEFT, RIGHT, TOP, BOTTOM = 0.6, 0.2, 0.75, 0.45
 """Margins around a plot area [inches]."""
 AMOUNTS_IN = 0.95
 """Room for the amounts at its left."""
-MARGIN = 0.2
 KEY_IN = 0.3
 COLUMNS = 3
 SHORT = "#B3261E"
@@ -33,9 +31,7 @@ def write_plan_picture(
     path: Path, found: Sequence[Outlook], plan: MultiYear, axis: str, question: str, answer: str
 ) -> None:
     """The picture under *question* and *answer*; *axis* is what the load is counted in."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(SETTINGS):
+    with settings():
         data = BytesIO()
         draw_plan(found, plan, axis, question, answer).savefig(data, format="png", metadata={"Software": None})
     path.write_bytes(data.getvalue())
@@ -43,16 +39,14 @@ def write_plan_picture(
 
 def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: str, answer: str) -> Any:
     """A matplotlib figure: a chart of capacity for each fleet with a plan, below them one of cash."""
-    from matplotlib.figure import Figure
-
     drawn = [one for one in found if one.rows]
     columns = min(COLUMNS, max(2, len(drawn)))
     lines = -(-len(drawn) // columns)
     width = columns * PANEL_IN[0]
-    heads = [(text, 14.0, INK, 0.26) for text in _wrapped(question, 14.0, width)]
-    heads += [(text, HEAD, SOFT, 0.2) for text in _wrapped(answer, HEAD, width)]
+    heads = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
+    heads += [(text, HEAD, SOFT, 0.2) for text in wrapped(answer, HEAD, width)]
     height = 2 * MARGIN + sum(step for *_, step in heads) + KEY_IN + lines * PANEL_IN[1] + CASH_IN
-    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
+    figure = figure_of(width, height)
     y = height - MARGIN
     for text, size, color, step in heads:
         figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
@@ -69,10 +63,6 @@ def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: st
         room = 0.3 + 1.1 * GLYPH * NORMAL * longest
         _cash(_axes(figure, (0.0, 0.0), (width, CASH_IN), room, AMOUNTS_IN), drawn, plan, colors)
     return figure
-
-
-def _wrapped(text: str, size: float, width: float) -> list[str]:
-    return wrap(text, int((width - 2 * MARGIN) / (GLYPH * size)))
 
 
 def _axes(figure: Any, at: tuple[float, float], size: tuple[float, float], right: float, left: float = LEFT) -> Any:

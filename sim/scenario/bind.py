@@ -13,6 +13,7 @@ from sim.catalog.link import Link
 from sim.catalog.model import Model
 from sim.catalog.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalog.server import Server
+from sim.catalog.value import Value
 from sim.memory import Layout
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.calibration import load_calibration
@@ -43,6 +44,8 @@ class BoundPool:
     quantization: Quantization | None = None
     """The format that the weights really have."""
     kernel: Kernel | None = None
+    speed: Value | None = None
+    """Rate of work under the power cap over that without one; None: there is no cap."""
     calibration: Calibration | None = None
     """Of this GPU; engine and link hold its factors already."""
     server: Server | None = None
@@ -68,13 +71,14 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
     batching = scheduler(pool.batching, engine.batching)
     stored = _format(quantization or "", model, catalog) if model else None
     kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
+    power = nearest(*(level.power for level in levels)) or Power()
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
         steptime=pool.steptime or Roofline(),
-        power=nearest(*(level.power for level in levels)) or Power(),
+        power=power,
         layout=Layout(
             pool.tensor_parallel_size,
             pool.pipeline_parallel_size,
@@ -89,8 +93,19 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
         kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
         server=server,
         link=calibration.link(link) if calibration and link else link,
+        speed=_speed(gpu, power, catalog),
         calibration=calibration,
     )
+
+
+def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
+    """What the power cap does to the card; None without one, or where nobody has measured it."""
+    if gpu is None or power.cap_w is None:
+        return None
+    try:
+        return power_coefficients(catalog).speed(gpu, power.cap_w)
+    except ValueError:
+        return None
 
 
 def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
@@ -160,7 +175,8 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         enable_expert_parallel=pool.layout.enable_expert_parallel,
         serial_stages=isinstance(pool.batching, Slots),
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
-        load=LoadLaw.of(pool.gpu, power_coefficients(catalog)),
+        speed=pool.speed.value if pool.speed else 1.0,
+        load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
     )
 
 

@@ -12,13 +12,13 @@ from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError, resolve_costs
 from sim.memory import check_parallel
-from sim.scenario.bind import BoundPool, bind
+from sim.scenario.bind import BoundPool, bind, power_coefficients
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.resolve import resolve_fleet
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.steptime import Affine, Roofline
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -123,6 +123,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
     found += multi_year_complaints(scenario)
+    found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     if scenario.requests_cost and scenario.requests == "none":
@@ -143,6 +144,14 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
+
+
+def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Ways to pay for fleets that are not there."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for name in scenario.breakeven.also if scenario.breakeven else ():
+        if name not in names:
+            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
 
 
 def _too_many(scenario: Scenario) -> Iterator[Complaint]:
@@ -204,10 +213,26 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         bound += pools
         wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
         wrong += _unused_calibration(fleet.calibration, pools, ("fleets", i))
+        wrong += [one for pool in pools for one in _cap_complaints(pool, fleet, ("fleets", i), catalog)]
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
-    found += bridge_complaints(scenario, catalog) if complete and not found else ()
+    if complete and not found:
+        found += [*bridge_complaints(scenario, catalog), *_other_ways_complaints(scenario, catalog)]
     return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+
+
+def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """Ways to pay that `breakeven` names and that cannot be billed."""
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    for name, ways in scenario.breakeven.also.items() if scenario.breakeven else ():
+        for label, cost in ways.items() if name in fleets else ():
+            try:
+                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+            except CostError as error:
+                for path, text in error.problems:
+                    steps: Place = tuple(path.split("."))
+                    inside = steps[0] == "cost"
+                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
 
 
 def _unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
@@ -221,6 +246,19 @@ def _pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
     yield from _unused_calibration(pool.spec.calibration, [pool], place)
+
+
+def _cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """A power cap that nobody has measured the GPU under."""
+    if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
+        return
+    if pool.spec.power is not None:
+        place = (*place, "pools", fleet.pools.index(pool.spec))
+    try:
+        power_coefficients(catalog).speed(pool.gpu, pool.power.cap_w)
+    except ValueError as error:
+        holder = place if nearest(pool.spec.power, fleet.power) is not None else ()
+        yield Complaint((*holder, "power", "cap_w"), str(error))
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:

@@ -103,10 +103,13 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
     """Whether an overhead is for another kind of model, GPU or layout."""
     if pool.model is None or pool.gpu is None:
         return True
+    blackwell, hopper = (pool.gpu.architecture.lower().startswith(family) for family in ("blackwell", "hopper"))
     applies = {
         "moe_": pool.model.moe is not None,
         "mla_": pool.model.mla is not None,
-        "blackwell_": pool.gpu.architecture.lower().startswith("blackwell"),
+        "blackwell_": blackwell,
+        "hopper_": hopper,
+        "recent_": blackwell or hopper,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
     return any(name.startswith(start) and not holds for start, holds in applies.items())
@@ -147,5 +150,7 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     family = coefficients.family(pool.gpu)
     if family is not None:
         yield Fact(f"{prefix}.factor", family.factor)
+    if pool.speed is not None:
+        yield Fact(f"{prefix}.speed_under_cap", pool.speed)
     if pool.gpu.loaded_idle_w is None:
         yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle)

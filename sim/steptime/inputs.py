@@ -36,6 +36,8 @@ class RooflineInputs:
     kv_bytes_per_element: float = 2.0
     serial_stages: bool = False
     """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
+    speed: float = 1.0
+    """Rate at which the card computes and reads under its power cap over that without."""
     load: Callable[[float, float, int], float] | None = None
     """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
     of reading memory, and its tokens; None: busy GPUs draw their limit."""
@@ -44,6 +46,16 @@ class RooflineInputs:
     def blackwell(self) -> bool:
         """Any chip of the family: B200, B300 and the GB20x cards."""
         return self.gpu.architecture.lower().startswith("blackwell")
+
+    @property
+    def hopper(self) -> bool:
+        """H100, H200 and their kin."""
+        return self.gpu.architecture.startswith("Hopper")
+
+    @property
+    def recent_host(self) -> bool:
+        """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
+        return self.hopper or self.blackwell
 
     @property
     def expert_ranks(self) -> int:
@@ -82,8 +94,8 @@ class Rates:
         return cls(
             inputs,
             known_overheads(inputs.engine),
-            efficiency.compute.value / inputs.coefficients.serving_compute_time_factor.value,
-            efficiency.memory.value * inputs.gpu.memory_bytes_per_s.value,
+            inputs.speed * efficiency.compute.value / inputs.coefficients.serving_compute_time_factor.value,
+            inputs.speed * efficiency.memory.value * inputs.gpu.memory_bytes_per_s.value,
         )
 
     def peak_flops(self, matrix: Matrix) -> float:

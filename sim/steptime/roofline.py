@@ -201,7 +201,8 @@ class RooflineStepTime:
         return layers_s * self._layers_share + sends_s
 
     def _host_s(self, served: Value, in_process: Value) -> float:
-        return (in_process if self.spec.in_process else served).value * self.spec.host_factor
+        seconds = (in_process if self.spec.in_process else served).value * self.spec.host_factor
+        return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
 
     def _layer_overheads_s(self) -> float:
         """Launches and small kernels of all layers [s]."""
@@ -212,6 +213,8 @@ class RooflineStepTime:
             layers *= overheads.mla_layer_factor.value
         if self.inputs.blackwell:
             layers *= overheads.blackwell_layer_factor.value
+        if self.inputs.hopper:
+            layers *= overheads.hopper_layer_factor.value
         return layers * overheads.per_layer_s.value
 
 

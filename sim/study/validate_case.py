@@ -7,6 +7,7 @@ from typing import Any
 from sim.benchdata.campaigns import Campaigns, Setup
 from sim.benchdata.row import BenchRow
 from sim.catalog.catalog import Catalog
+from sim.scenario.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.study.validate_names import Names, match
 from sim.workload import Workload
@@ -67,11 +68,14 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     """The scenario of *row*. Raises NotCovered."""
     setup = campaigns.setup(row)
     known = replace(row, isl=setup.isl, osl=setup.osl)
+    if setup.decode_rate:
+        known = replace(known, load="single", concurrency=1)
     names = match(known, catalog, campaigns)
-    notes = _left_out(row)
-    if known != row:
+    power = _power(row, names, catalog)
+    notes = _left_out(row, power)
+    if (known.isl, known.osl) != (row.isl, row.osl):
         notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
-        row = known
+    row = known
     wanted = 0 if row.replay else _run_requests(row, setup)
     count = min(wanted, _most_requests(row))
     lengths = _lengths(row, setup)
@@ -79,18 +83,33 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
     else:
         workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
+        if setup.repeated_prompts:
+            whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
+            workload["shared_prefix"] = whole
     data: dict[str, Any] = {
         "name": row.id,
         "model": names.model.id,
         "quantization": names.quantization,
         "kv_cache_dtype": names.kv_cache_dtype,
         "engine": names.engine.id,
+        "power": power,
         "workload": workload,
         "measured_at": setup.measured_at,
         "requests": "none",
         "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
     }
     return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
+
+
+def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | None:
+    """The row's power cap, where somebody has measured what it does to the card."""
+    if row.power_cap_w is None:
+        return None
+    try:
+        power_coefficients(catalog).speed(names.gpu, row.power_cap_w)
+    except ValueError:
+        return None
+    return {"cap_w": row.power_cap_w}
 
 
 def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
@@ -124,6 +143,8 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "gpu_memory_utilization": row.gpu_memory_utilization,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
+    if setup.repeated_prompts and names.engine.batching == "vllm":
+        batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
 
@@ -212,11 +233,11 @@ def _longest(length: dict[str, Any]) -> int:
     return int(length.get("max") or length["value"])
 
 
-def _left_out(row: BenchRow) -> list[str]:
+def _left_out(row: BenchRow, power: dict[str, float] | None) -> list[str]:
     notes = []
     if row.spec_decode:
         notes.append("speculative decoding is not simulated")
-    if row.power_cap_w is not None:
+    if row.power_cap_w is not None and power is None:
         notes.append("the power cap is not simulated")
     if row.load == "trace" and not row.replay:
         notes.append("no request file: lognormal lengths and Poisson arrivals stand for the trace")

@@ -198,8 +198,9 @@ class Run:
         if self.case.setup.tpot_is_itl:
             gap_s = np.repeat(gap_s, gaps.astype(int))
         req_s = self._requests_per_s()
+        decoding = self.case.setup.decode_rate and gap_s.size > 0
         found = {
-            "output_tok_s": req_s * float(self.output_tokens.mean()),
+            "output_tok_s": 1 / float(gap_s.mean()) if decoding else req_s * float(self.output_tokens.mean()),
             "total_tok_s": req_s * float((self.output_tokens + self.prompt_tokens).mean()),
             "req_s": req_s,
             **waits,

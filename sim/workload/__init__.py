@@ -12,6 +12,7 @@ from sim.spec import Spec
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
 from sim.workload.published import Table, hourly_table, length_table
+from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
 from sim.workload.streams import Streams, uniforms
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
 
@@ -26,18 +27,19 @@ class Workload(Spec):
     """When requests arrive."""
     lengths: Lengths | None = None
     """How long they are."""
+    shared_prefix: SharedPrefix | None = None
+    """What the prompts have in common; left out: nothing."""
     trace: Trace | None = None
-    """Instead of both: requests from a file."""
+    """Instead of all that: requests from a file."""
 
     @model_validator(mode="after")
     def _drawn_or_recorded(self) -> Self:
-        given = [name for name in ("arrivals", "lengths") if getattr(self, name) is not None]
+        given = [name for name in ("arrivals", "lengths", "shared_prefix") if getattr(self, name) is not None]
         if self.trace is not None and given:
-            raise ValueError(f"a trace brings its own arrivals and lengths: remove trace or {' and '.join(given)}")
-        if self.trace is None and len(given) < 2:
-            raise ValueError(
-                "needs arrivals and lengths, or a trace" + (f"; only {given[0]} is given" if given else "")
-            )
+            raise ValueError(f"a trace brings its own requests: remove trace or {' and '.join(given)}")
+        if self.trace is None and not {"arrivals", "lengths"} <= set(given):
+            only = f"; only {' and '.join(given)} is given" if given else ""
+            raise ValueError(f"needs arrivals and lengths, or a trace{only}")
         return self
 
     @property
@@ -81,7 +83,9 @@ class Workload(Spec):
                 "the clients of a closed loop send when the fleet has answered: there is no table of arrivals"
             )
         arrived_s = self.arrivals.arrivals_s(streams, horizon_s)
-        return RequestTable(arrived_s, *self.lengths_table(streams, 0, len(arrived_s)))
+        prompts, outputs = self.lengths_table(streams, 0, len(arrived_s))
+        hashes = self.block_hashes(streams, 0, prompts)
+        return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
 
     def closed_loop(self) -> ClosedLoop | None:
         """The clients and their pause if this is a closed loop, else None."""
@@ -96,6 +100,14 @@ class Workload(Spec):
             prompt.quantile(uniforms(streams, "prompt", start, count)),
             output.quantile(uniforms(streams, "output", start, count)),
         )
+
+    def block_hashes(
+        self, streams: Streams, start: int, prompt_tokens: NDArray[np.int64]
+    ) -> list[tuple[int, ...]] | None:
+        """Ids of the leading blocks that drawn requests *start*, ... share with others; None where they share none."""
+        if self.shared_prefix is None:
+            return None
+        return self.shared_prefix.block_hashes(streams, start, prompt_tokens.tolist())
 
     def mean_rate_rps(self) -> float | None:
         """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).
@@ -118,11 +130,13 @@ class Workload(Spec):
             raise AssertionError("a workload is drawn or recorded")
         else:
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
-            sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}"
+            alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""
+            sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}{alike}"
         return sentence[0].upper() + sentence[1:] + "."
 
 
 __all__ = [
+    "HASH_BLOCK_TOKENS",
     "AzureTrace",
     "Burst",
     "BurstgptTrace",
@@ -138,6 +152,7 @@ __all__ = [
     "MooncakeTrace",
     "Poisson",
     "Profile",
+    "SharedPrefix",
     "Streams",
     "TraceError",
     "Uniform",

@@ -138,3 +138,27 @@ def test_a_nameplate_goes_with_its_mode():
 def test_unknown_power_limit_means_unknown_power():
     unlimited = card("rtx-4090").model_copy(update={"tdp_w": None})
     assert pool_power(Power(), unlimited, COEFFICIENTS, 1) is None
+
+
+def test_a_power_cap_slows_the_card_as_measured():
+    assert COEFFICIENTS.speed(card("rtx-3090"), 220).value == 0.698  # 732.6 of 1050.1 tokens/s
+    assert COEFFICIENTS.speed(card("rtx-3090"), 225).value == pytest.approx((0.698 + 0.758) / 2)
+    assert COEFFICIENTS.speed(card("rtx-4090"), 1000).value == 1.0
+    with pytest.raises(ValueError, match="below 190 W"):
+        COEFFICIENTS.speed(card("rtx-3090"), 100)
+    with pytest.raises(ValueError, match="measurements of rtx-3090, rtx-4090"):
+        COEFFICIENTS.speed(card("l40s"), 300)
+
+
+@given(cap_w=st.floats(230, 600), further_w=st.floats(0, 300), load=FRACTIONS)
+def test_a_lower_cap_never_draws_more_nor_works_faster(cap_w, further_w, load):
+    gpu = card("rtx-4090")
+    low, high = (GpuPower.of(gpu, COEFFICIENTS, cap) for cap in (cap_w, cap_w + further_w))
+    assert low.limit_w <= min(high.limit_w, cap_w)
+    assert low.energy_j(1, load) <= high.energy_j(1, load) <= GpuPower.of(gpu, COEFFICIENTS).energy_j(1, load)
+    assert COEFFICIENTS.speed(gpu, cap_w).value <= COEFFICIENTS.speed(gpu, cap_w + further_w).value <= 1
+
+
+def test_a_cap_goes_with_the_load():
+    with pytest.raises(ValidationError, match="cap_w goes with mode: load"):
+        Power(mode="nameplate", cap_w=300)

@@ -47,6 +47,7 @@ def engine():
         "per_layer_s": 50e-6, "per_step_s": 1e-3, "per_step_in_process_s": 1e-3,
         "per_sequence_s": 40e-6, "per_sequence_in_process_s": 8e-6, "per_request_s": 12e-3,
         "moe_layer_factor": 1.6, "mla_layer_factor": 1.1, "blackwell_layer_factor": 0.65,
+        "hopper_layer_factor": 0.9, "recent_host_factor": 0.8,
         "tp_request_factor": 1.6, "moe_request_factor": 1.5, "kv_read_time_factor": 0.55, "moe_gemm_time_factor": 1.2,
     }  # fmt: skip
     return Engine(

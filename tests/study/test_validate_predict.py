@@ -180,3 +180,19 @@ def test_more_gpus_on_nvlink_are_faster_and_more_clients_slower_each() -> None:
     assert tok_s(1, 8)["output_tok_s"] < tok_s(2, 8)["output_tok_s"] < tok_s(4, 8)["output_tok_s"]
     assert tok_s(1, 1)["tpot_mean_ms"] < tok_s(1, 64)["tpot_mean_ms"]
     assert tok_s(1, 1)["power_w"] < tok_s(2, 1)["power_w"]
+
+
+def test_a_power_cap_is_simulated_where_its_effect_was_measured() -> None:
+    row = replace(ROW, gpu="RTX-3090", model="Mistral-7B", concurrency=4, osl=100, precision="bf16")
+    free, capped = predict(row, CATALOG), predict(replace(row, power_cap_w=220.0), CATALOG)
+    assert capped.reason == ""
+    # 0.698 of the card's speed; host time stays as it is
+    assert 1.25 < capped.metrics["tpot_mean_ms"] / free.metrics["tpot_mean_ms"] < 1 / 0.698
+    assert "power cap is not simulated" in predict(replace(ROW, power_cap_w=350.0), CATALOG).reason
+
+
+def test_a_rate_of_decoding_does_not_count_the_prompt() -> None:
+    row = replace(ROW, source_key="rig3090", note="objective=x; kind=single_stream_wall", isl=1000, concurrency=4)
+    found = known(row)
+    assert found["output_tok_s"] == pytest.approx(1 / STEP_S)
+    assert found["req_s"] == pytest.approx(1 / 0.115, rel=0.2)

@@ -39,7 +39,7 @@ def trace(tmp_path: Path) -> dict[str, str]:
         ({"lengths": LENGTHS}, "needs arrivals and lengths, or a trace; only lengths is given"),
         (
             {"arrivals": POISSON, "lengths": LENGTHS, "trace": {"path": "t", "format": "csv"}},
-            "a trace brings its own arrivals and lengths: remove trace or arrivals and lengths",
+            "a trace brings its own requests: remove trace or arrivals and lengths",
         ),
         ({"arrivals": {"process": "poisson", "rate_rps": -1}, "lengths": LENGTHS}, "greater than 0"),
         ({"arrivals": {"process": "poison"}, "lengths": LENGTHS}, "'poison'"),
