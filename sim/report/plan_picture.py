@@ -148,9 +148,8 @@ def _paid(one: Outlook) -> tuple[list[int], list[float]]:
     """(months, cash paid so far): a step at the start of a month for hardware, then its running costs."""
     months, paid = [0], [0.0]
     for row in one.rows:
-        at_once = row.capital_usd + row.decommissioning_usd - row.resale_usd
         months += [row.month, row.month + 1]
-        paid += [paid[-1] + at_once, paid[-1] - row.net_usd]
+        paid += [paid[-1] + row.at_once_usd, paid[-1] - row.net_usd]
     return months[:-1], paid[:-1]
 
 

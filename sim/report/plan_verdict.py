@@ -70,13 +70,14 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
 
 
 def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
-    """From which month on *best* has cost less in sum than *other*, if not from the first."""
+    """From which month on *best* has cost less in sum than *other*, purchases of the month included, if not always."""
     behind = -1
-    ahead_usd = 0.0
+    before_usd = 0.0
     for mine, theirs in zip(best.rows, other.rows, strict=True):
-        ahead_usd += mine.net_usd - theirs.net_usd
-        if ahead_usd < 0:
+        after_usd = before_usd + mine.net_usd - theirs.net_usd
+        if min(before_usd - mine.at_once_usd + theirs.at_once_usd, after_usd) < 0:
             behind = mine.month
+        before_usd = after_usd
     if behind < 0:
         return ""
     if behind + 1 >= plan.months:

@@ -97,10 +97,14 @@ class Row:
         return fsum(self.opex_usd.values())
 
     @property
+    def at_once_usd(self) -> float:
+        """Paid less received for hardware, at the start of the month."""
+        return self.capital_usd + self.decommissioning_usd - self.resale_usd
+
+    @property
     def net_usd(self) -> float:
         """Cash received less cash paid."""
-        paid = self.capital_usd + self.decommissioning_usd + self.running_usd + self.rental_usd
-        return self.resale_usd - paid
+        return -(self.at_once_usd + self.running_usd + self.rental_usd)
 
 
 def cash_rows(demand: Sequence[float], stock: Supply, terms: Terms) -> list[Row]:
