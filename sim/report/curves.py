@@ -80,8 +80,13 @@ def svg(panel: Panel) -> str:
     with settings():
         figure = figure_of(*PANEL_IN)
         plot(figure, panel, 0.0, 0.0)
-        text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        return svg_of(figure)
+
+
+def svg_of(figure: Any) -> str:
+    """A matplotlib *figure* as an `svg` element, likewise."""
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return bare_svg(text.getvalue())
 
 

@@ -16,6 +16,7 @@ from sim.scenario.bind import BoundPool, bind, power_coefficients
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
+from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.scenario.statistical import statistical_complaints
@@ -122,6 +123,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
     for i, fleet in enumerate(scenario.fleets):
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
+    found += multi_year_complaints(scenario)
     found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
@@ -218,7 +220,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     if complete and not found:
-        found += _other_ways_complaints(scenario, catalog)
+        found += [*bridge_complaints(scenario, catalog), *_other_ways_complaints(scenario, catalog)]
     return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
 
 

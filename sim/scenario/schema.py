@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, NaiveDatetime
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
-from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
+from sim.cost import Api, Carbon, Cost, Finance, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
@@ -161,6 +161,8 @@ class Scenario(Choices):
     load_profile: LoadProfile | None = None
     """What a year is made of, for year.csv: hours per year at each of several request rates ({8: 2920, 0.5: 5840}), or
     24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
+    plan: MultiYear | None = None
+    """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]

@@ -90,6 +90,9 @@ sweep:                        # every combination is a point, every axis a colum
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
 load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.csv; or 24 rates, one an hour of the day
 # requests_cost: true         # each request's part of the bill
+# months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
+# plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
+#   price_decline_per_year: 0.1}}
 """
 
 
