@@ -18,6 +18,7 @@ from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sensitivity_checks import sensitivity_complaints
 from sim.scenario.statistical import statistical_complaints
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -123,6 +124,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found += _twice(named)
     found += multi_year_complaints(scenario)
     found += _breakeven_complaints(scenario)
+    found += sensitivity_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     if scenario.requests_cost and scenario.requests == "none":

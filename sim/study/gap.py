@@ -65,9 +65,7 @@ class Explained:
     """Why there is none."""
 
 
-def explain(
-    scenario: Scenario, catalog: Catalog, out: Path, workers: int, first: str, second: str
-) -> Explained:
+def explain(scenario: Scenario, catalog: Catalog, out: Path, workers: int, first: str, second: str) -> Explained:
     """The gap at the scenario's own load and, where requests are drawn, at full load.
 
     Hybrids are kept under `out/hybrids`, so that a second call simulates nothing.

@@ -2,7 +2,7 @@
 
 Groups, and what belongs to each:
 
-    price             every charge by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
+    price             charges by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
     layout            number of GPUs, replicas, ranks, and what runs on them: engine, scheduler, kernels, formats, host
     memory bandwidth  of one GPU, and the share of it that kernels reach
     compute           rates of one GPU, and the share of them that kernels reach

@@ -1,0 +1,242 @@
+"""One input at a time to its low and its high value: how far each moves a metric of every fleet, and a difference.
+
+Money changes no quantity, so prices and terms are billed anew on the scenario's own simulations; what changes the
+quantities is simulated, with the same random numbers at both ends.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.layers import place_of, value_at
+from sim.scenario.schema import Scenario
+from sim.scenario.sensitivity import Relative, Sensitivity
+from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
+from sim.study.capacity import LoadAxis
+from sim.study.execute import execute
+from sim.study.points import POINTS
+from sim.study.rebill import Bill, Rebilling
+from sim.study.statistics import mean
+from sim.study.store import StoredCase, digest, load_case
+from sim.study.tipping import INPUTS
+
+USUAL = 0.3
+"""Relative range of an input that nobody gives one."""
+MONEY = ("site", "finance", "operations", "api", "cost")
+"""Sections, of the scenario or of a fleet, that change no quantity."""
+USD = "usd_per_million_output_tokens"
+LENGTHS = {"mean": "mean", "value": "", "scale": "scale of"}
+"""Key of a length distribution -> how it is told."""
+Values = dict[str, float]
+"""Fleet -> metric, mean over replications."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One thing that may be otherwise."""
+
+    name: str
+    path: str
+    """Dotted; empty for the price of a fleet's hardware."""
+    now: float
+    low: float
+    high: float
+    unit: str = ""
+    fleet: str = ""
+    """Whose hardware it is the price of."""
+    money: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """What one input does to the metric of every fleet."""
+
+    input: Input
+    low: Values
+    high: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Swings:
+    """All inputs of one scenario."""
+
+    metric: str
+    base: Values
+    swings: tuple[Swing, ...]
+    reasons: tuple[str, ...] = ()
+    """Fleets that are left out, and why."""
+
+
+def swings(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Swings:
+    """Simulates what is not yet in *out*/points.
+
+    Raises ValueError where the metric is money and a fleet has no `cost`.
+    """
+    asked = scenario.sensitivity or Sensitivity()
+    plain = scenario.model_copy(update={"sweep": None})
+    found = [one for one in inputs(plain, catalog) if one.money <= (asked.metric == USD)]
+    places = [(one.path, value) for one in found if not one.money for value in (one.low, one.high)]
+    stored = _simulated(plain, catalog, out, workers, [None, *places])
+    base = {name: cases for (name, place), cases in stored.items() if place is None}
+    running = {name: cases for name, cases in base.items() if all(one.status == "ok" for _, one in cases)}
+    billing = {key: Rebilling(plain, catalog, cases) for key, cases in stored.items()} if asked.metric == USD else {}
+
+    def at(place: Place) -> Values:
+        if asked.metric == USD:
+            return {name: _mean(billing[name, place].bills(), _usd) for name in running}
+        return {name: _metric(stored[name, place], asked.metric) for name in running}
+
+    def values(one: Input, value: float) -> Values:
+        if not one.money:
+            return at((one.path, value))
+        if one.path:
+            return {name: _mean(billing[name, None].bills({one.path: value}), _usd) for name in running}
+        part = {one.fleet: value / one.now - 1}
+        return {
+            name: _mean(billing[name, None].bills(), lambda bill: _scaled(bill, part.get(bill.fleet, 0.0)))
+            for name in running
+        }
+
+    return Swings(
+        asked.metric,
+        at(None),
+        tuple(Swing(one, values(one, one.low), values(one, one.high)) for one in found),
+        tuple(f"{name} is left out: {cases[0][1].reason}." for name, cases in base.items() if name not in running),
+    )
+
+
+def _usd(bill: Bill) -> float:
+    return bill.usd_per_million_output_tokens
+
+
+def _scaled(bill: Bill, part: float) -> float:
+    """With hardware, or rent, dearer by the fraction *part*."""
+    capital = bill.capital_usd_per_h if bill.capex_usd else bill.usd_per_h
+    return _usd(bill) * (1 + part * capital / bill.usd_per_h) if bill.usd_per_h else _usd(bill)
+
+
+def _mean(bills: Sequence[Bill], value: Callable[[Bill], float]) -> float:
+    """Over replications; infinite where the fleet could not run."""
+    return mean([value(bill) for bill in bills]) if bills else float("inf")
+
+
+def _metric(cases: Sequence[tuple[Case, StoredCase]], metric: str) -> float:
+    """Mean over replications; infinite where a case could not run."""
+    values = [stored.metrics.get(metric) if stored.status == "ok" else None for _, stored in cases]
+    return mean([float("inf") if value is None else float(value) for value in values])
+
+
+Place = tuple[str, float] | None
+"""(path, value) of the input that is moved; None: all inputs as they are."""
+
+
+def _simulated(
+    scenario: Scenario, catalog: Catalog, out: Path, workers: int, places: Sequence[Place]
+) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
+    """The cases of every fleet with one input moved, taken from *out* where they are finished."""
+    folders: dict[tuple[str, Place], list[tuple[Case, Path]]] = {}
+    for place in places:
+        overrides = {} if place is None else dict([place])
+        at = at_point(scenario, overrides)
+        for position, fleet in enumerate(scenario.fleets):
+            count = 1 if is_deterministic(at, at.fleets[position]) else scenario.replications
+            cases = [Case(fleet.name, overrides, overrides, replication) for replication in range(count)]
+            folders[fleet.name, place] = [(case, out / POINTS / digest(scenario, case, catalog)) for case in cases]
+    work = [one for cases in folders.values() for one in cases if load_case(one[1]) is None]
+    for _ in execute(scenario, work, catalog, workers):
+        pass
+    return {key: [(case, _loaded(folder)) for case, folder in cases] for key, cases in folders.items()}
+
+
+def _loaded(folder: Path) -> StoredCase:
+    stored = load_case(folder)
+    assert stored is not None  # it has just been simulated or found
+    return stored
+
+
+def inputs(scenario: Scenario, catalog: Catalog) -> list[Input]:
+    """Those that the scenario names, else the usual ones that it has."""
+    data = as_data(scenario)
+    asked = scenario.sensitivity.inputs if scenario.sensitivity else None
+    if asked is None:
+        paths = [path for path in _usual_paths(scenario) if _number(data, path)]
+        return [*(_input(scenario, data, path, USUAL) for path in paths), *_hardware(scenario)]
+    return [
+        _input(scenario, data, path, ends.relative if isinstance(ends, Relative) else ends)
+        for path, ends in asked.items()
+    ]
+
+
+def _hardware(scenario: Scenario) -> list[Input]:
+    """What the machines of each fleet cost, as a share of what they cost now: quotes and catalogue prices alike."""
+    return [
+        Input(
+            f"{'hardware price' if fleet.cost.acquisition == 'buy' else 'rent'} of {fleet.name}",
+            *("", 1.0, 1 - USUAL, 1 + USUAL),
+            unit="of today's",
+            fleet=fleet.name,
+        )
+        for fleet in scenario.fleets
+        if fleet.cost is not None
+    ]
+
+
+def _usual_paths(scenario: Scenario) -> list[str]:
+    """Of money and of load; whether the scenario has them is seen later."""
+    paths = list(INPUTS)
+    with suppress(ValueError):  # a burst has no rate
+        paths.append(LoadAxis.of(scenario).path)
+    return paths + [f"workload.lengths.{side}.{key}" for side in ("prompt", "output") for key in LENGTHS]
+
+
+def _number(data: Mapping[str, object], path: str) -> bool:
+    """Whether the scenario says a number above zero there."""
+    try:
+        now = value_at(data, place_of(data, path))
+    except LookupError:
+        return False
+    return isinstance(now, int | float) and not isinstance(now, bool) and now > 0
+
+
+def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> Input:
+    place = place_of(data, path)
+    now = value_at(data, place)
+    least, most = INPUTS[path][2:] if path in INPUTS else (-float("inf"), float("inf"))
+    low, high = ends if isinstance(ends, tuple) else (now * (1 - ends), now * (1 + ends))
+    name, unit = _name(path)
+    whole = isinstance(now, int) and isinstance(ends, float) and not _allowed(scenario, path, (low, high))
+    if whole:
+        low, high = round(low), round(high)
+    section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
+    return Input(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
+
+
+def _allowed(scenario: Scenario, path: str, values: Sequence[float]) -> bool:
+    try:
+        for value in values:
+            at_point(scenario, {path: value})
+    except ValueError:
+        return False
+    return True
+
+
+def _name(path: str) -> tuple[str, str]:
+    """How an input is called, and its unit."""
+    if path in INPUTS:
+        return INPUTS[path][:2]
+    words = path.split(".")
+    if path.startswith("workload.lengths.") and words[-1] in LENGTHS:
+        side = {"prompt": "prompt length", "output": "output length"}[words[2]]
+        return f"{LENGTHS[words[-1]]} {side}".strip(), "tokens" if words[-1] != "scale" else ""
+    if path == "workload.arrivals.rate_rps":
+        return "load", "req/s"
+    return {"workload.arrivals.concurrency": "clients", "workload.trace.rate_scale": "trace speed"}.get(path, path), ""
+
+
+def difference(values: Mapping[str, float], between: tuple[str, str]) -> float:
+    """First fleet less second; nan where either is infinite."""
+    first, second = (values[name] for name in between)
+    return first - second if isfinite(first) and isfinite(second) else float("nan")
