@@ -53,8 +53,9 @@ def render_page(
     panels: Sequence[Panel],
     tables: Sequence[Table],
     notes: Sequence[str],
+    drawings: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The page's text; the same arguments give the same bytes."""
+    """The page's text; the same arguments give the same bytes. *drawings* (title, svg) stand behind the panels."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -64,7 +65,7 @@ def render_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    charts = [(panel.title, svg(panel)) for panel in panels]
+    charts = [*((panel.title, svg(panel)) for panel in panels), *drawings]
     return environment.get_template(TEMPLATE).render(
         name=name, question=question, answers=answers, charts=charts, tables=tables, notes=notes
     )

@@ -70,6 +70,15 @@ class Swings:
     """Fleets that are left out, and why."""
 
 
+def why_no_sensitivity(scenario: Scenario) -> str:
+    """What the scenario lacks, with its key; empty if nothing."""
+    metric = (scenario.sensitivity or Sensitivity()).metric
+    for position, fleet in enumerate(scenario.fleets if metric == USD else ()):
+        if fleet.cost is None:
+            return f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question"
+    return ""
+
+
 def swings(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Swings:
     """Simulates what is not yet in *out*/points.
 

@@ -1,0 +1,55 @@
+"""`gpufleet sensitivity`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import (
+    OTHER_FAILURE,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def sensitivity(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-sensitivity.")] = None,
+) -> None:
+    """Which inputs move the cost of each fleet and their difference, and what the difference is made of."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.page import text_table
+        from sim.report.sensitivity import deliver_sensitivity, sentences, tables
+        from sim.scenario.load import load
+        from sim.study.sensitivity import why_no_sensitivity
+
+        path, catalog = scenario_file(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = usable(out or Path("outputs") / f"{loaded.name}-sensitivity")
+        if refusal := why_no_sensitivity(loaded):
+            fail(f"{path}: {refusal}")
+        try:
+            answer = deliver_sensitivity(loaded, catalog, folder, workers or os.cpu_count() or 1)
+        except KeyboardInterrupt:
+            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+    for table in tables(answer):
+        show_all(text_table(table), "")
+    show_all(
+        *sentences(answer), *answer.found.reasons, *filter(None, [answer.explained.reason]), f"results in {folder}"
+    )

@@ -1,0 +1,291 @@
+"""What moves the result, and why one fleet costs more than another: sentences, tables, pictures and a page."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.report.deliver import write_manifest
+from sim.report.page import Table, render_page
+from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
+from sim.report.tables import cell
+from sim.report.text import first_sentence, listing, percent, plain, seconds, usd
+from sim.report.tornado import Bar
+from sim.scenario.schema import Scenario
+from sim.scenario.sensitivity import Sensitivity
+from sim.study.gap import FULL, Explained, Gap, explain
+from sim.study.hybrid import LAYOUT, PRICE
+from sim.study.sensitivity import USD, Input, Swing, Swings, difference, swings
+
+LABELS = {
+    USD: "USD per million output tokens",
+    "ttft_s_p95": "p95 time to first token [s]",
+    "tpot_s_p95": "p95 time per output token [s]",
+}
+MENTIONED = 0.005
+"""Shares of a gap below it are left out of the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that is told."""
+
+    found: Swings
+    explained: Explained
+    between: tuple[str, str] | None
+    """None where there are not two fleets that run."""
+
+
+def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Answer:
+    """Simulates what is missing, and leaves tables, pictures and page in *out*."""
+    out.mkdir(parents=True, exist_ok=True)
+    told = {"program": "gpufleet", "scenario": scenario.name, "command": "sensitivity", "seed": scenario.seed}
+    write_manifest(out, told)
+    plain_scenario = scenario.model_copy(update={"sweep": None})
+    found = swings(plain_scenario, catalog, out, workers)
+    asked = scenario.sensitivity or Sensitivity()
+    names = asked.between or tuple(fleet.name for fleet in scenario.fleets[:2])
+    between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
+    explained = Explained(())
+    if between is not None and asked.metric == USD:
+        explained = explain(plain_scenario, catalog, out, workers, *between)
+    answer = Answer(found, explained, between)
+    _write(out, answer, scenario)
+    return answer
+
+
+def sentences(answer: Answer) -> list[str]:
+    """The difference, what moves it, and what it is made of."""
+    found, told = answer.found, []
+    for name, base in found.base.items():
+        if moved := _strongest(answer, name):
+            one = moved.input
+            ends = f"{_said(answer, moved.low[name])} at {_amount(one, one.low)}"
+            told.append(
+                f"{one.name} moves {name} most: {ends}, {_said(answer, moved.high[name])} at "
+                f"{_amount(one, one.high)}, {_said(answer, base)} now."
+            )
+    if answer.between is not None:
+        told += _flips(answer, answer.between)
+    told += [_gap_told(gap) for gap in answer.explained.gaps]
+    return [line[:1].upper() + line[1:] for line in told]
+
+
+def _strongest(answer: Answer, name: str) -> Swing | None:
+    known = [one for one in answer.found.swings if isfinite(one.low[name]) and isfinite(one.high[name])]
+    most = max(known, key=lambda one: abs(one.high[name] - one.low[name]), default=None)
+    return most if most is not None and most.high[name] != most.low[name] else None
+
+
+def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
+    """Who is better, and which inputs change that within their ranges."""
+    now = difference(answer.found.base, between)
+    if now != now or now == 0:
+        return
+    better = between[1] if now > 0 else between[0]
+    other = between[0] if now > 0 else between[1]
+    what = "costs less" if answer.found.metric == USD else "is faster"
+    turning = [
+        one.input.name
+        for one in answer.found.swings
+        if any(now * difference(values, between) < 0 for values in (one.low, one.high))
+    ]
+    range_text = f"unless {listing(turning)} {'is' if len(turning) == 1 else 'are'} at an end of the range"
+    told = f"{better} {what} than {other}, {_said(answer, abs(now))} less"
+    yield f"{told}, {range_text if turning else 'wherever one input is in its range'}."
+
+
+def _gap_told(gap: Gap) -> str:
+    if gap.usd == 0:
+        return f"{_load(gap)}, {gap.first} and {gap.second} cost the same."
+    sign = 1 if gap.usd > 0 else -1
+    dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
+    shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
+    ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
+    adds = [f"{percent(share)} from {group}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{percent(-share)} by {group}" for group, share in ordered if share <= -MENTIONED]
+    usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
+    told = f"{_load(gap)}, {dear} costs {usd(usd_of[dear])} per million output tokens, {cheap} {usd(usd_of[cheap])}. "
+    told += f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'comes' if len(adds) == 1 else 'come'}"
+    told += f", and {listing(saves)} {'is' if len(saves) == 1 else 'are'} saved." if saves else "."
+    if shares[PRICE] * shares[LAYOUT] < 0:
+        told += f" Price per GPU and number of GPUs pull apart: price and layout together make {percent(shares[PRICE] + shares[LAYOUT])}."
+    return told
+
+
+def _load(gap: Gap) -> str:
+    return f"At full load ({gap.clients} clients)" if gap.load == FULL else "At the scenario's load"
+
+
+def _said(answer: Answer, value: float) -> str:
+    return usd(value) if answer.found.metric == USD else seconds(value)
+
+
+def _amount(one: Input, value: float) -> str:
+    if one.unit.startswith("USD"):
+        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
+    if one.unit in ("per year", "of the price", "of today's"):
+        return f"{percent(value)} {one.unit}"
+    return f"{plain(value)} {one.unit}".strip()
+
+
+def swing_rows(answer: Answer) -> list[dict[str, Any]]:
+    """sensitivity.csv: one row per input and fleet, and one for the difference."""
+    return [
+        {
+            "input": one.input.name,
+            "path": one.input.path,
+            "unit": one.input.unit,
+            "now": one.input.now,
+            "low": one.input.low,
+            "high": one.input.high,
+            "of": name,
+            "metric": answer.found.metric,
+            "at_now": now,
+            "at_low": low,
+            "at_high": high,
+        }
+        for one in answer.found.swings
+        for name, now, low, high in _results(answer, one)
+    ]
+
+
+def _results(answer: Answer, one: Swing) -> Iterator[tuple[str, float, float, float]]:
+    """(whose, now, low, high) of the metric."""
+    for name, now in answer.found.base.items():
+        yield name, now, one.low[name], one.high[name]
+    if answer.between is not None:
+        now, low, high = (difference(values, answer.between) for values in (answer.found.base, one.low, one.high))
+        yield _less(answer.between), now, low, high
+
+
+def _less(between: tuple[str, str]) -> str:
+    return f"{between[0]} less {between[1]}"
+
+
+def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
+    """gap.csv: one row per load and group."""
+    return [
+        {
+            "load": gap.load,
+            "clients": gap.clients or None,
+            "first": gap.first,
+            "second": gap.second,
+            "first_usd_per_million_output_tokens": gap.first_usd,
+            "second_usd_per_million_output_tokens": gap.second_usd,
+            "gap_usd": gap.usd,
+            "group": group,
+            "part_usd": part,
+            "share_of_gap": part / gap.usd if gap.usd else None,
+        }
+        for gap in gaps
+        for group, part in gap.parts.items()
+    ]
+
+
+def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
+    asked, _ = first_sentence(scenario.question or scenario.name)
+    told = sentences(answer)
+    _write_csv(out / "sensitivity.csv", swing_rows(answer))
+    tornados = list(_tornados(answer))
+    gaps = [gap_chart(_load(gap), gap) for gap in answer.explained.gaps]
+    for name, charts, lines in (
+        ("tornado.png", tornados, told[: len(told) - len(gaps)]),
+        ("gap.png", gaps, told[len(told) - len(gaps) :]),
+    ):
+        (out / name).unlink(missing_ok=True)
+        if charts:
+            write_charts(out / name, charts, asked, lines)
+    (out / "gap.csv").unlink(missing_ok=True)
+    if gaps:
+        _write_csv(out / "gap.csv", gap_rows(answer.explained.gaps))
+    drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
+    page = render_page(scenario.name, asked, told, [], tables(answer), _notes(answer), drawings)
+    (out / "sensitivity.html").write_text(page, encoding="utf-8")
+
+
+def _tornados(answer: Answer) -> Iterator[Chart]:
+    """One for each fleet, and one for the difference."""
+    results: dict[str, list[Bar]] = {}
+    bases: dict[str, float] = {}
+    for one in answer.found.swings:
+        for name, now, low, high in _results(answer, one):
+            bases[name] = now
+            bars = results.setdefault(name, [])
+            if isfinite(low) and isfinite(high) and low != high:
+                ends = _amount(one.input, one.input.low), _amount(one.input, one.input.high)
+                bars.append(Bar(one.input.name, low, high, *ends))
+    label = LABELS[answer.found.metric]
+    for name, bars in results.items():
+        if bars and isfinite(bases[name]):
+            yield tornado_chart(name, bases[name], bars, label)
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(rows[0] if rows else [])
+        writer.writerows([cell(value) for value in row.values()] for row in rows)
+
+
+def tables(answer: Answer) -> list[Table]:
+    """The swings, and the gap by group."""
+    names = list(answer.found.base)
+    heads = ["input", "from", "to", *names]
+    if answer.between is not None:
+        heads.append(_less(answer.between))
+    rows = [
+        [
+            one.input.name,
+            *(_amount(one.input, value) for value in (one.input.low, one.input.high)),
+            *(f"{_said(answer, low)} to {_said(answer, high)}" for _, _, low, high in _results(answer, one)),
+        ]
+        for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
+    ]
+    found = [Table(LABELS[answer.found.metric], "One input at a time, the others as they are.", heads, rows)]
+    if gaps := answer.explained.gaps:
+        note = (
+            "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
+        )
+        groups = [[group, *(f"{usd(gap.parts[group])}{_share(gap, group)}" for gap in gaps)] for group in gaps[0].parts]
+        groups.append(["the gap", *(usd(gap.usd) for gap in gaps)])
+        title = f"What makes the gap, {_less((gaps[0].first, gaps[0].second))}"
+        found.append(Table(title, note, ["USD per million output tokens", *map(_load, gaps)], groups))
+    return found
+
+
+def _share(gap: Gap, group: str) -> str:
+    return f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
+
+
+def _widest(answer: Answer, one: Swing) -> float:
+    """The last result's swing: the difference's where there is one."""
+    *_, (_, _, low, high) = _results(answer, one)
+    return abs(high - low) if isfinite(low) and isfinite(high) else float("inf")
+
+
+def _notes(answer: Answer) -> list[str]:
+    notes = [*answer.found.reasons]
+    if answer.explained.reason:
+        notes.append(answer.explained.reason)
+    if answer.found.metric != USD:
+        notes.append("Prices and terms change no latency and are left out.")
+    if answer.explained.gaps:
+        notes += GAP_NOTES
+    notes.append("Money is billed anew on the same simulations; all else is simulated with the same random numbers.")
+    return notes
+
+
+GAP_NOTES = [
+    "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
+    "hybrid is simulated, and the parts sum to the gap.",
+    "price: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. layout: "
+    "number of GPUs and replicas, how the model is split over them, engine and scheduler. memory size: tokens that all "
+    "KV caches hold together. power: what the meters count, not the nameplate. Bandwidth, compute and power are those "
+    "of one GPU.",
+    "At the scenario's load both fleets make the same tokens, so speed shows in nothing but energy. At full load as "
+    "many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
+]
