@@ -85,17 +85,14 @@ def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
     now = difference(answer.found.base, between)
     if now != now or now == 0:
         return
-    better = between[1] if now > 0 else between[0]
-    other = between[0] if now > 0 else between[1]
-    what = "costs less" if answer.found.metric == USD else "is faster"
+    better, other = (between[1], between[0]) if now > 0 else between
     turning = [
         one.input.name
         for one in answer.found.swings
         if any(now * difference(values, between) < 0 for values in (one.low, one.high))
     ]
-    range_text = f"unless {listing(turning)} {'is' if len(turning) == 1 else 'are'} at an end of the range"
-    told = f"{better} {what} than {other}, {_said(answer, abs(now))} less"
-    yield f"{told}, {range_text if turning else 'wherever one input is in its range'}."
+    stays = f"but not with {listing(turning)} at an end of the range" if turning else "at either end of every range"
+    yield f"{better} is {_said(answer, abs(now))} below {other}{',' if turning else ', and stays below it'} {stays}."
 
 
 def _gap_told(gap: Gap) -> str:
@@ -105,14 +102,14 @@ def _gap_told(gap: Gap) -> str:
     dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
     shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
     ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
-    adds = [f"{percent(share)} from {group}" for group, share in ordered if share >= MENTIONED]
-    saves = [f"{percent(-share)} by {group}" for group, share in ordered if share <= -MENTIONED]
+    adds = [f"{group} {percent(share)}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
     told = f"{_load(gap)}, {dear} costs {usd(usd_of[dear])} per million output tokens, {cheap} {usd(usd_of[cheap])}. "
-    told += f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'comes' if len(adds) == 1 else 'come'}"
-    told += f", and {listing(saves)} {'is' if len(saves) == 1 else 'are'} saved." if saves else "."
+    told += f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'is' if len(adds) == 1 else 'are'} lost to {cheap}"
+    told += f"; {listing(saves)} {'is' if len(saves) == 1 else 'are'} won back." if saves else "."
     if shares[PRICE] * shares[LAYOUT] < 0:
-        told += f" Price per GPU and number of GPUs pull apart: price and layout together make {percent(shares[PRICE] + shares[LAYOUT])}."
+        told += f" Price and number of GPUs pull apart: together they make {percent(shares[PRICE] + shares[LAYOUT])}."
     return told
 
 
@@ -282,9 +279,9 @@ def _notes(answer: Answer) -> list[str]:
 GAP_NOTES = [
     "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
     "hybrid is simulated, and the parts sum to the gap.",
-    "price: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. layout: "
-    "number of GPUs and replicas, how the model is split over them, engine and scheduler. memory size: tokens that all "
-    "KV caches hold together. power: what the meters count, not the nameplate. Bandwidth, compute and power are those "
+    "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. "
+    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. Memory size: tokens that all "
+    "KV caches hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and power are those "
     "of one GPU.",
     "At the scenario's load both fleets make the same tokens, so speed shows in nothing but energy. At full load as "
     "many clients as the larger number of seats never pause, whatever the service level: there speed is money.",

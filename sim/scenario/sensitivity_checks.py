@@ -43,6 +43,9 @@ def _input_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
             yield from _range_complaints(scenario, path, place, ends)
+        elif not allowed(scenario, path, around(scenario, path, now, ends.relative)):
+            low, high = around(scenario, path, now, ends.relative)
+            yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
 
 
 def _range_complaints(scenario: Scenario, path: str, place: Place, ends: tuple[float, float]) -> Iterator[Complaint]:
@@ -54,3 +57,21 @@ def _range_complaints(scenario: Scenario, path: str, place: Place, ends: tuple[f
             at_point(scenario, {path: value})
         except ValueError:
             yield Complaint((*place, i), f"{value:g} is not allowed there")
+
+
+def around(scenario: Scenario, path: str, now: float, relative: float) -> tuple[float, float]:
+    """So much less and more than *now*; whole numbers where nothing else is allowed."""
+    low, high = now * (1 - relative), now * (1 + relative)
+    if isinstance(now, int) and not allowed(scenario, path, (low, high)):
+        return round(low), round(high)
+    return low, high
+
+
+def allowed(scenario: Scenario, path: str, values: tuple[float, float]) -> bool:
+    """Whether the scenario may say either of *values* at *path*."""
+    try:
+        for value in values:
+            at_point(scenario, {path: value})
+    except ValueError:
+        return False
+    return True

@@ -2,8 +2,8 @@
 
 Groups, and what belongs to each:
 
-    price             charges by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
-    layout            number of GPUs, replicas, ranks, and what runs on them: engine, scheduler, kernels, formats, host
+    price per GPU     charges by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
+    GPUs and layout   number of GPUs, replicas, ranks, and what runs on them: engine, scheduler, kernels, formats, host
     memory bandwidth  of one GPU, and the share of it that kernels reach
     compute           rates of one GPU, and the share of them that kernels reach
     memory size       tokens that the whole fleet's KV caches hold, and the longest request
@@ -29,10 +29,10 @@ from sim.steptime import RooflineStepTime
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs
 
-PRICE, LAYOUT, BANDWIDTH, COMPUTE = "price", "layout", "memory bandwidth", "compute"
+PRICE, LAYOUT, BANDWIDTH, COMPUTE = "price per GPU", "GPUs and layout", "memory bandwidth", "compute"
 MEMORY, LINK, POWER = "memory size", "link", "power"
 PHYSICAL = (LAYOUT, BANDWIDTH, COMPUTE, MEMORY, LINK, POWER)
-GROUPS = (PRICE, *PHYSICAL)
+GROUPS = (LAYOUT, PRICE, *PHYSICAL[1:])
 RATES = tuple(name for name in Gpu.model_fields if name.endswith(("_flops", "_ops_per_s")))
 HYBRID = "hybrid"
 """Id of a GPU that no catalogue has."""

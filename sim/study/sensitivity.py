@@ -14,6 +14,7 @@ from sim.catalog.catalog import Catalog
 from sim.scenario.layers import place_of, value_at
 from sim.scenario.schema import Scenario
 from sim.scenario.sensitivity import Relative, Sensitivity
+from sim.scenario.sensitivity_checks import around
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.capacity import LoadAxis
 from sim.study.execute import execute
@@ -214,22 +215,10 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
     place = place_of(data, path)
     now = value_at(data, place)
     least, most = INPUTS[path][2:] if path in INPUTS else (-float("inf"), float("inf"))
-    low, high = ends if isinstance(ends, tuple) else (now * (1 - ends), now * (1 + ends))
+    low, high = ends if isinstance(ends, tuple) else around(scenario, path, now, ends)
     name, unit = _name(path)
-    whole = isinstance(now, int) and isinstance(ends, float) and not _allowed(scenario, path, (low, high))
-    if whole:
-        low, high = round(low), round(high)
     section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
     return Input(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
-
-
-def _allowed(scenario: Scenario, path: str, values: Sequence[float]) -> bool:
-    try:
-        for value in values:
-            at_point(scenario, {path: value})
-    except ValueError:
-        return False
-    return True
 
 
 def _name(path: str) -> tuple[str, str]:
