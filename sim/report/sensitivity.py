@@ -280,9 +280,9 @@ GAP_NOTES = [
     "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
     "hybrid is simulated, and the parts sum to the gap.",
     "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. "
-    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. Memory size: tokens that all "
-    "KV caches hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and power are those "
-    "of one GPU.",
+    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. Memory "
+    "size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and "
+    "power are those of one GPU.",
     "At the scenario's load both fleets make the same tokens, so speed shows in nothing but energy. At full load as "
     "many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
 ]

@@ -20,7 +20,7 @@ from sim.scenario.plan import CasePlan, PoolPlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
-from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, cost_of, hybrid, why_not
+from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
 from sim.study.shapley import coalitions, shapley
 from sim.study.store import digest
 from sim.workload import ClosedLoop
@@ -125,14 +125,16 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
 def _worth(first: CasePlan, second: CasePlan, folder: Path, key: str, workers: int) -> Costs:
     """v(S) for every S."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = list(coalitions(PHYSICAL))
+    same = alike(first, second)  # exchanging what is the same changes nothing
+    chosen = [one for one in coalitions(PHYSICAL) if not one & same]
     paths = [folder / f"{_name(key, one)}.json" for one in chosen]
     work = [(one, path) for one, path in zip(chosen, paths, strict=True) if not path.is_file()]
     if work:
         Parallel(n_jobs=min(workers, len(work)))(delayed(_one)(first, second, *one) for one in work)
+    costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in zip(chosen, paths, strict=True)}
     found: Costs = {}
-    for one, path in zip(chosen, paths, strict=True):
-        found[one | {PRICE}], found[one] = json.loads(path.read_text(encoding="utf-8"))
+    for one in coalitions(PHYSICAL):
+        found[one | {PRICE}], found[one] = costs[one - same]
     return found
 
 

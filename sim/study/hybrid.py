@@ -70,6 +70,27 @@ def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
     return replace(plans[LAYOUT], pools=(pool,))
 
 
+def alike(first: CasePlan, second: CasePlan) -> frozenset[str]:
+    """The physical groups in which the two fleets are the same."""
+    every = frozenset(PHYSICAL)
+
+    def same(of_first: Set[str], others: Set[str]) -> bool:
+        return _told(hybrid(first, second, of_first)) == _told(hybrid(first, second, others))
+
+    return frozenset(
+        group for group in PHYSICAL if same({group}, frozenset()) and same(every, every.difference({group}))
+    )
+
+
+def _told(plan: CasePlan) -> tuple[Any, ...]:
+    """All that decides what a hybrid does."""
+    pool = plan.pools[0]
+    roofline = _roofline(pool)
+    ranks = (pool.replicas, pool.gpus_per_replica, pool.pipeline_parallel_size, pool.data_parallel_size, pool.lockstep)
+    gpu = roofline.inputs.gpu.model_copy(update={"name": "", "aliases": ()})
+    return replace(roofline.inputs, gpu=gpu), roofline.spec, ranks, pool.batching, pool.power, plan.routing
+
+
 def _kv_tokens(pool: PoolPlan) -> int:
     """Of all replicas and ranks together."""
     return (pool.batching.num_gpu_blocks or 0) * pool.batching.block_size * pool.replicas * pool.data_parallel_size

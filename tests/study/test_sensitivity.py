@@ -13,6 +13,7 @@ from sim.cli import app
 from sim.scenario.load import load
 from sim.scenario.resolve import resolve
 from sim.scenario.sweep import Case
+from sim.study import gap as gap_of_fleets
 from sim.study.gap import explain
 from sim.study.hybrid import GROUPS, LINK, PHYSICAL, PRICE, cost_of, hybrid
 from sim.study.sensitivity import swings
@@ -41,6 +42,11 @@ finance: {method: straight_line, life_years: 4, residual_fraction: 0}
 ASKED = (
     "sensitivity: {inputs: {site.electricity_usd_per_kwh: [0.1, 0.4], workload.lengths.prompt.value: {relative: 0.1}}}"
 )
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 40.0)
 
 
 def loaded(folder: Path, text: str = SCENARIO):
