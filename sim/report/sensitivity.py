@@ -25,6 +25,7 @@ LABELS = {
     "ttft_s_p95": "p95 time to first token [s]",
     "tpot_s_p95": "p95 time per output token [s]",
 }
+SAID = {USD: " per million output tokens", "ttft_s_p95": " (p95 to the first token)", "tpot_s_p95": " (p95 per token)"}
 MENTIONED = 0.005
 """Shares of a gap below it are left out of the sentence."""
 
@@ -59,7 +60,9 @@ def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workers
 
 def sentences(answer: Answer) -> list[str]:
     """The difference, what moves it, and what it is made of."""
-    found, told = answer.found, []
+    found, told = answer.found, list[str]()
+    if answer.between is not None:
+        told += _flips(answer, answer.between)
     for name, base in found.base.items():
         if moved := _strongest(answer, name):
             one = moved.input
@@ -68,8 +71,6 @@ def sentences(answer: Answer) -> list[str]:
                 f"{one.name} moves {name} most: {ends}, {_said(answer, moved.high[name])} at "
                 f"{_amount(one, one.high)}, {_said(answer, base)} now."
             )
-    if answer.between is not None:
-        told += _flips(answer, answer.between)
     told += [_gap_told(gap) for gap in answer.explained.gaps]
     return [line[:1].upper() + line[1:] for line in told]
 
@@ -92,7 +93,7 @@ def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
         if any(now * difference(values, between) < 0 for values in (one.low, one.high))
     ]
     stays = f"but not with {listing(turning)} at an end of the range" if turning else "at either end of every range"
-    yield f"{better} is {_said(answer, abs(now))} below {other}{',' if turning else ', and stays below it'} {stays}."
+    yield f"{better} is {_said(answer, abs(now))}{SAID[answer.found.metric]} below {other}{',' if turning else ', and stays below it'} {stays}."
 
 
 def _gap_told(gap: Gap) -> str:
@@ -106,8 +107,10 @@ def _gap_told(gap: Gap) -> str:
     saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
     told = f"{_load(gap)}, {dear} costs {usd(usd_of[dear])} per million output tokens, {cheap} {usd(usd_of[cheap])}. "
-    told += f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'is' if len(adds) == 1 else 'are'} lost to {cheap}"
-    told += f"; {listing(saves)} {'is' if len(saves) == 1 else 'are'} won back." if saves else "."
+    told += (
+        f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'} against {dear}"
+    )
+    told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
     if shares[PRICE] * shares[LAYOUT] < 0:
         told += f" Price and number of GPUs pull apart: together they make {percent(shares[PRICE] + shares[LAYOUT])}."
     return told
@@ -280,9 +283,9 @@ GAP_NOTES = [
     "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
     "hybrid is simulated, and the parts sum to the gap.",
     "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. "
-    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. Memory "
-    "size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and "
-    "power are those of one GPU.",
-    "At the scenario's load both fleets make the same tokens, so speed shows in nothing but energy. At full load as "
-    "many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
+    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. "
+    "Memory size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. "
+    "Bandwidth, compute and power are those of one GPU.",
+    "At a load that both fleets carry they make the same tokens, so that speed shows in nothing but energy. At full "
+    "load as many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
 ]
