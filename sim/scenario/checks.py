@@ -125,6 +125,14 @@ def scenario_complaints(scenario: Scenario) -> Found:
     found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
+    if scheduled and scenario.load_profile is not None:
+        text = (
+            "weights steady loads, and a schedule follows the day: simulate whole days of arrivals: {process: profile}"
+        )
+        found.append(Complaint(("load_profile",), text))
+    if scheduled and scenario.horizon_s is None:
+        found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:

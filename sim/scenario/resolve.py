@@ -213,6 +213,7 @@ def _pool_plan(
         request_overhead_s=overhead_s,
         memory=memory,
         power=_power(pool, servers, catalog),
+        schedule=pool.spec.schedule,
     )
 
 
@@ -264,6 +265,7 @@ def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
+        scheduled=plan.schedule is not None,
     )
 
 

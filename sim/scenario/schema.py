@@ -12,6 +12,7 @@ from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
+from sim.scenario.schedule import Schedule
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -71,6 +72,8 @@ class Pool(Choices):
     """Ranks of one replica, each with its own requests."""
     enable_expert_parallel: bool = False
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
+    schedule: Schedule | None = None
+    """When the replicas run, by the time of day; left out: always."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None

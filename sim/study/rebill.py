@@ -106,13 +106,14 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         rows = [Interval(**row) for row in stored.usage().to_pylist()]
         start_s, end_s = window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows)
-        inside = [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
+        inside = [row for row in rows if plan.scheduled or start_s <= (row.start_s + row.end_s) / 2 < end_s]
         return cls(case, tuple(condensed(inside, plan)), start_s, end_s)
 
     def bill(self, scenario: Scenario, catalog: Catalog) -> Bill:
         """Under *scenario*, whose sweep point is this case's own."""
         plan = resolve(scenario, self.case, catalog)
         assert plan.costs is not None  # `of` has seen to it, and no override takes it away
+        inside = [one for one in self.intervals if self.start_s <= (one.start_s + one.end_s) / 2 < self.end_s]
         ledger = Ledger.of(self.intervals, plan.costs, self.start_s, self.end_s)
         return Bill(
             fleet=self.case.fleet,
@@ -122,9 +123,9 @@ class _Metered:
             capex_usd=ledger.capex_usd,
             component_usd_per_h=ledger.component_usd_per_h(),
             capital_components=frozenset(charge.component for charge in plan.costs.charges if charge.capex_usd),
-            prompt_tokens=sum(interval.prompt_tokens for interval in self.intervals),
-            cached_tokens=sum(interval.cached_tokens for interval in self.intervals),
-            output_tokens=sum(interval.output_tokens for interval in self.intervals),
+            prompt_tokens=sum(interval.prompt_tokens for interval in inside),
+            cached_tokens=sum(interval.cached_tokens for interval in inside),
+            output_tokens=sum(interval.output_tokens for interval in inside),
             costs=plan.costs,
         )
 
@@ -141,6 +142,8 @@ def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
 
     Meters are read at the full hours where it has, so that no interval lies in two of them.
     """
+    if plan.scheduled:
+        return list(intervals)  # rent follows each start and stop
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
         hour = 0

@@ -175,7 +175,9 @@ def _requests(result: CaseResult | None) -> pa.Table:
         {
             "request": pa.array(range(count), pa.int64()),
             "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
-            "pool": pa.array([pools[r.replica] for r in requests], pa.string()).dictionary_encode(),
+            "pool": pa.array(
+                [pools[r.replica] if r.replica >= 0 else "" for r in requests], pa.string()
+            ).dictionary_encode(),
             "replica": pa.array([r.replica for r in requests], pa.int32()),
             "priority": pa.array([r.priority for r in requests], pa.int64()),
             "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
