@@ -1,6 +1,6 @@
 """From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -84,21 +84,27 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         for pool, name, memory, share in zip(bound, names, fits, servers, strict=True)
     )
     costs = _costs(scenario, fleet, bound, pools, catalog)
+    carbon = _carbon(scenario, fleet, pools, servers, catalog)
     facts = [
         fact for i, pool in enumerate(bound) for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog)
     ]
     return FleetPlan(
         pools=pools,
         costs=costs,
-        carbon=_carbon(scenario, fleet, pools, servers),
+        carbon=carbon,
         servers=ceil(sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True))),
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"
             for name, reason in zip(names, reasons, strict=True)
             if reason
         ),
-        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs)),
+        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
+
+
+def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
+    if carbon is not None and carbon.grid is not None:
+        yield Fact(f"carbon.grid.{carbon.grid.id}.g_per_kwh", carbon.grid.g_per_kwh)
 
 
 def _pue(scenario: Scenario, fleet: Fleet) -> float:
@@ -106,7 +112,9 @@ def _pue(scenario: Scenario, fleet: Fleet) -> float:
     return site.facility_factor if site else 1.0
 
 
-def _carbon(scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]) -> CarbonPlan | None:
+def _carbon(
+    scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float], catalog: Catalog
+) -> CarbonPlan | None:
     carbon = fleet.carbon or scenario.carbon
     if carbon is None:
         return None
@@ -116,7 +124,8 @@ def _carbon(scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares:
     servers = sum(share * pool.replicas for share, pool in zip(shares, pools, strict=True))
     starts_at = scenario.starts_at
     starts_at_h = 0.0 if starts_at is None else starts_at.hour + starts_at.minute / 60 + starts_at.second / 3600
-    return carbon.plan(gpus, servers, _pue(scenario, fleet), starts_at_h)
+    grid = catalog.grid(carbon.grid) if carbon.grid is not None else None
+    return carbon.plan(gpus, servers, _pue(scenario, fleet), starts_at_h, grid)
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
