@@ -17,6 +17,7 @@ from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
+from sim.study.execute import Executor
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -25,16 +26,24 @@ MANIFEST = "manifest.json"
 
 
 def run_scenario(
-    scenario: Scenario, catalog: Catalog, out: Path, workers: int, report: bool, quiet: bool, command: Sequence[str]
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    report: bool,
+    quiet: bool,
+    command: Sequence[str],
+    executor: Executor | None = None,
 ) -> list[StoredCase]:
-    """Simulates all cases of *scenario* and leaves tables and, with *report*, pictures in *out*.
+    """Simulates all cases of *scenario*, on *workers* processes or the *executor*, and leaves tables and, with
+    *report*, pictures in *out*.
 
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
     started = time.time()
     told = _begin(scenario, out, command, started)
     with Progress(quiet) as progress:
-        cases = run_points(scenario, catalog, out, workers, progress)
+        cases = run_points(scenario, catalog, out, workers, progress, executor)
     _finish(scenario, catalog, out, cases, report, told, started)
     return cases
 
