@@ -52,6 +52,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pydantic_core": frozenset({"spec", "catalog", "scenario"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),
     "joblib": frozenset({"study"}),
+    "distributed": frozenset({"study"}),
     "typer": frozenset({"cli"}),
     "rich": frozenset({"report", "cli"}),
 }

@@ -27,6 +27,7 @@ OVERHEADS = {
     "per_request": "per_request_s",
     "kv_read": "kv_read_time_factor",
     "moe": "moe_gemm_time_factor",
+    "moe_request": "moe_request_factor",
 }
 """Parameter of an engine -> its field."""
 SHARED_OVERHEADS = {
@@ -36,7 +37,6 @@ SHARED_OVERHEADS = {
     "hopper_layer": "hopper_layer_factor",
     "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",
-    "moe_request": "moe_request_factor",
 }
 """Parameter that all engines share -> its field."""
 KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}

@@ -160,4 +160,4 @@ def request_names(steptime: RooflineStepTime) -> Names:
     names: Names = (f"per_request:{inputs.engine.id}",)
     if inputs.tensor_parallel_size > 1:
         names = (*names, "tp_request")
-    return (*names, "moe_request") if inputs.model.moe is not None else names
+    return (*names, f"moe_request:{inputs.engine.id}") if inputs.model.moe is not None else names

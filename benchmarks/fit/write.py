@@ -61,7 +61,8 @@ def _write_engine(path: Path, entry: _Entries) -> None:
     lines |= {field: entry.of(what) for what, field in SHARED_OVERHEADS.items()}
     order = (
         "per_layer_s", "per_step_s", "per_step_in_process_s", "per_sequence_s", "per_sequence_in_process_s",
-        "per_request_s", *SHARED_OVERHEADS.values(), "kv_read_time_factor", "moe_gemm_time_factor",
+        "per_request_s", "moe_request_factor", *SHARED_OVERHEADS.values(), "kv_read_time_factor",
+        "moe_gemm_time_factor",
     )  # fmt: skip
     block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in order)
     text = path.read_text(encoding="utf-8")

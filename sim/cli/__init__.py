@@ -6,10 +6,22 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import calibrate, capacity, catalogue, check, init, price, run, validate
+from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, price, run, validate
 from sim.cli.common import BAD_INPUT, OTHER_FAILURE, app
 
-__all__ = ["app", "calibrate", "capacity", "catalogue", "check", "init", "main", "price", "run", "validate"]
+__all__ = [
+    "app",
+    "breakeven",
+    "calibrate",
+    "capacity",
+    "catalogue",
+    "check",
+    "init",
+    "main",
+    "price",
+    "run",
+    "validate",
+]
 
 
 def main() -> None:

@@ -37,17 +37,14 @@ def capacity(
         from sim.catalog.catalog import load_catalog
         from sim.report.capacity import capacity_rows, capacity_table, deliver_capacity
         from sim.scenario.load import load
-        from sim.study.capacity import LoadAxis
+        from sim.study.capacity import LoadAxis, why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         folder = usable(out or Path("outputs") / f"{loaded.name}-capacity")
-        try:
-            axis = LoadAxis.of(loaded)
-        except ValueError as error:
-            fail(f"{path}: workload.arrivals: {error}")
-        if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
-            fail(f"{path}: slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
+        if refusal := why_no_capacity(loaded):
+            fail(f"{path}: {refusal}")
+        axis = LoadAxis.of(loaded)
         try:
             found = deliver_capacity(loaded, catalog, folder, workers or os.cpu_count() or 1, relative)
         except KeyboardInterrupt:

@@ -50,35 +50,36 @@ def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: st
     columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
     rows = -(-len(panels) // columns)
     width = columns * PANEL_IN[0]
-    lines = [(text, 14.0, INK, 0.26) for text in _wrap(question, 14.0, width)]
-    lines += [(text, HEAD, SOFT, 0.2) for text in _wrap(answer, HEAD, width)]
+    lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
+    lines += [(text, HEAD, SOFT, 0.2) for text in wrapped(answer, HEAD, width)]
     entries = _entries(sweep, width)
     key = KEY_STEP * (entries[-1].line + 1)
     height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + key
-    with _settings():
-        figure = _figure(width, height)
+    with settings():
+        figure = figure_of(width, height)
         for index, panel in enumerate(panels):
             row, column = divmod(index, columns)
-            _plot(figure, panel, column * PANEL_IN[0], (rows - row - 1) * PANEL_IN[1])
+            plot(figure, panel, column * PANEL_IN[0], (rows - row - 1) * PANEL_IN[1])
         y = height - MARGIN
         for text, size, color, step in lines:
             figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
-        _key(figure, entries, y - 0.12)
+        draw_key(figure, entries, y - 0.12)
         data = BytesIO()
         figure.savefig(data, format="png", metadata={"Software": None})
     path.write_bytes(data.getvalue())
 
 
-def _wrap(text: str, size: float, width: float) -> list[str]:
+def wrapped(text: str, size: float, width: float) -> list[str]:
+    """Lines of *text* in type of *size* points that fit a picture of *width* inches."""
     return wrap(text, int((width - 2 * MARGIN) / (GLYPH * size)))
 
 
 def svg(panel: Panel) -> str:
     """One panel as an `svg` element to stand inside a page: no prolog, no identifiers of groups, no addresses."""
-    with _settings():
-        figure = _figure(*PANEL_IN)
-        _plot(figure, panel, 0.0, 0.0)
+    with settings():
+        figure = figure_of(*PANEL_IN)
+        plot(figure, panel, 0.0, 0.0)
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     drawn = text.getvalue()
@@ -87,26 +88,28 @@ def svg(panel: Panel) -> str:
     return re.sub(r'<g id="[^"]*">', "<g>", drawn)
 
 
-def _settings() -> AbstractContextManager[None]:
+def settings() -> AbstractContextManager[None]:
+    """What makes the same picture the same bytes."""
     import matplotlib as mpl
 
     return mpl.rc_context(SETTINGS)
 
 
-def _figure(width: float, height: float) -> Any:
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure of so many inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
 
 
-def _plot(figure: Any, panel: Panel, x: float, y: float) -> None:
+def plot(figure: Any, panel: Panel, x: float, y: float) -> None:
     """Draw *panel* into the cell whose lower left corner is at (x, y) [inches]."""
     width, height = figure.get_size_inches()
     size = (PANEL_IN[0] - LEFT - RIGHT, PANEL_IN[1] - TOP - BOTTOM)
     draw(figure.add_axes(((x + LEFT) / width, (y + BOTTOM) / height, size[0] / width, size[1] / height)), panel)
 
 
-def _key(figure: Any, entries: Sequence[Entry], y: float) -> None:
+def draw_key(figure: Any, entries: Sequence[Entry], y: float) -> None:
     """Draw the lines of the key below *y* [inches]."""
     from matplotlib.lines import Line2D
 
@@ -128,6 +131,11 @@ def _entries(sweep: Sweep, width: float) -> list[Entry]:
     wanted += [("misses the SLO or is overloaded", "o", "", SOFT, False), ("off the chart", "^", "", SOFT, False)]
     if len(sweep.settings) > 1:
         wanted += [(setting, "", DASHES[name], SOFT, False) for setting, name in dashes(sweep).items()]
+    return laid_out(wanted, width)
+
+
+def laid_out(wanted: Sequence[tuple[str, str, Any, str, bool]], width: float) -> list[Entry]:
+    """(text, marker, dash, colour, bold) of every mark, placed in lines of *width* inches."""
     entries: list[Entry] = []
     x, line = MARGIN + 0.05, 0
     for text, marker, dash, color, bold in wanted:

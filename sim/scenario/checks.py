@@ -121,6 +121,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
     for i, fleet in enumerate(scenario.fleets):
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
+    found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     if scenario.requests_cost and scenario.requests == "none":
@@ -141,6 +142,14 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
+
+
+def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Ways to pay for fleets that are not there."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for name in scenario.breakeven.also if scenario.breakeven else ():
+        if name not in names:
+            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
 
 
 def _too_many(scenario: Scenario) -> Iterator[Complaint]:
@@ -205,7 +214,23 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += [one for pool in pools for one in _cap_complaints(pool, fleet, ("fleets", i), catalog)]
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
+    if complete and not found:
+        found += _other_ways_complaints(scenario, catalog)
     return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+
+
+def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """Ways to pay that `breakeven` names and that cannot be billed."""
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    for name, ways in scenario.breakeven.also.items() if scenario.breakeven else ():
+        for label, cost in ways.items() if name in fleets else ():
+            try:
+                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+            except CostError as error:
+                for path, text in error.problems:
+                    steps: Place = tuple(path.split("."))
+                    inside = steps[0] == "cost"
+                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
 
 
 def _unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:

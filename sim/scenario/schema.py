@@ -9,6 +9,7 @@ from sim.catalog.quantization import KvCacheDtype
 from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
+from sim.scenario.breakeven import Breakeven
 from sim.scenario.load_profile import LoadProfile
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
@@ -147,6 +148,8 @@ class Scenario(Choices):
     load_profile: LoadProfile | None = None
     """What a year is made of, for year.csv: hours per year at each of several request rates ({8: 2920, 0.5: 5840}), or
     24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
+    breakeven: Breakeven | None = None
+    """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

@@ -93,19 +93,15 @@ class Ledgers:
         return self.load / ceil(self.load / capacity - 1e-9)
 
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
-        """Of as many units as *load* needs, which share it; on straight lines between the loads simulated."""
+        """Of as many units as *load* needs, which share it; on straight lines through the loads simulated."""
         units = max(1, ceil(load / candidate.capacity - 1e-9))
         each = load / units
         known = self._loads[candidate.fleet]
-        right = int(np.searchsorted(known, each * (1 - 1e-12)))
-        if right == 0:
-            return self._line(candidate, load, units, [known[0]], [1.0], overrides)
-        if right == len(known):
-            return self._line(candidate, load, units, [known[-1]], [1.0], overrides)
+        # beyond the ends the line through the nearest two goes on: cost is a fixed part and one per request
+        right = min(max(1, int(np.searchsorted(known, each * (1 - 1e-12)))), len(known) - 1)
         low, high = known[right - 1], known[right]
         part = (each - low) / (high - low)
-        ends = [(low, 1 - part), (high, part)]
-        kept = [(at, weight) for at, weight in ends if weight > 1e-12]
+        kept = [(at, weight) for at, weight in ((low, 1 - part), (high, part)) if abs(weight) > 1e-12]
         return self._line(candidate, load, units, [at for at, _ in kept], [weight for _, weight in kept], overrides)
 
     def _line(
@@ -160,11 +156,11 @@ def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candi
             continue
         ways = also.get(fleet.name, {})
         assert fleet.cost is not None  # breakeven_complaints has seen to it
-        own = f"{fleet.name}, {OWN_WAY[fleet.cost.acquisition]}" if ways else fleet.name
+        own = f"{fleet.name} {OWN_WAY[fleet.cost.acquisition]}" if ways else fleet.name
         yield Candidate(own, fleet.name, {}, capacity)
         for label, cost in ways.items():
             data = cost.model_dump(mode="json", exclude_unset=True)
-            yield Candidate(f"{fleet.name}, {label}", fleet.name, {f"fleets.{position}.cost": data}, capacity)
+            yield Candidate(f"{fleet.name} {label}", fleet.name, {f"fleets.{position}.cost": data}, capacity)
 
 
 def _simulated(

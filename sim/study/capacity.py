@@ -84,6 +84,17 @@ class Capacity:
     """Why there is none: the model does not fit."""
 
 
+def why_no_capacity(scenario: Scenario) -> str:
+    """What the scenario lacks for a capacity, with its key; empty if nothing."""
+    try:
+        LoadAxis.of(scenario)
+    except ValueError as error:
+        return f"workload.arrivals: {error}"
+    if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
+        return "slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
+    return ""
+
+
 def capacities(scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float) -> Iterator[Capacity]:
     """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`."""
     axis = LoadAxis.of(scenario)

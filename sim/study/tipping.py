@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
-from pydantic import ValidationError
-
 from sim.scenario.layers import place_of, value_at
 from sim.scenario.sweep import as_data
 from sim.study.breakeven import Candidate, Cost, Ledgers
 
-API = "API"
+API = "the API"
 SPAN = 20.0
 """An input is moved by at most this factor either way."""
 STEPS = 12
@@ -48,6 +46,18 @@ class Tipping:
 
 Costs = Callable[[float], dict[str, float]]
 """Value of the input -> candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
+ANY = (0.0, float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One thing that may be otherwise."""
+
+    name: str
+    unit: str
+    now: float
+    allowed: tuple[float, float]
+    costs: Costs
 
 
 def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
@@ -58,8 +68,17 @@ def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = N
     return costs if api is None else costs | {API: api}
 
 
-def tipping_points(ledgers: Ledgers) -> Iterator[Tipping]:
-    """For the cheapest candidate at the scenario's load, one input after the other, the others as they are."""
+def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
+    """For the cheapest candidate at the scenario's load, one input after the other, the others as they are.
+
+    Without the API the machines are compared among themselves.
+    """
+    if ledgers.candidates and (with_api or len(ledgers.candidates) > 1):
+        for one in _inputs(ledgers):
+            yield _tipping(one, with_api)
+
+
+def _inputs(ledgers: Ledgers) -> Iterator[Input]:
     data = as_data(ledgers.scenario)
     for path, (name, unit, low, high) in INPUTS.items():
         try:
@@ -67,24 +86,21 @@ def tipping_points(ledgers: Ledgers) -> Iterator[Tipping]:
         except LookupError:
             continue
         if isinstance(now, int | float) and now > 0:
-            yield _tipping(name, unit, float(now), (low, high), _by_override(ledgers, path))
+            yield Input(name, unit, float(now), (low, high), _by_override(ledgers, path))
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
-        if cost.capex_usd:
-            yield _tipping(
-                f"price of {one.name}", "USD", cost.capex_usd, (0, float("inf")), _scaled(ledgers, one, cost)
-            )
-        else:
-            running = cost.running_usd_per_h
-            yield _tipping(f"rent of {one.name}", "USD/h", running, (0, float("inf")), _scaled(ledgers, one, cost))
-    yield _tipping("load", ledgers.axis.label, ledgers.load, (0, float("inf")), lambda load: costs_at(ledgers, load))
+        what, unit, now = "price", "USD", cost.capex_usd
+        if not cost.capex_usd:
+            what, unit, now = "rent", "USD/h", cost.usd_per_h
+        yield Input(f"{what} of {one.name}", unit, now, ANY, _scaled(ledgers, one, cost))
+    yield Input("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
 
 
 def _by_override(ledgers: Ledgers, path: str) -> Costs:
     def costs(value: float) -> dict[str, float]:
         try:
             return costs_at(ledgers, ledgers.load, {path: value})
-        except ValidationError:
+        except ValueError:  # no such price, or no such value
             return {}
 
     return costs
@@ -97,12 +113,15 @@ def _scaled(ledgers: Ledgers, one: Candidate, cost: Cost) -> Costs:
     return lambda price: now | {one.name: now[one.name] + part * (price / paid - 1)}
 
 
-def _tipping(name: str, unit: str, now: float, allowed: tuple[float, float], costs: Costs) -> Tipping:
-    winner = _cheapest(costs(now))
-    low, high = max(allowed[0], now / SPAN), min(allowed[1], now * SPAN)
-    below, then_below = _tips(now, low, winner, costs)
-    above, then_above = _tips(now, high, winner, costs)
-    return Tipping(name, unit, now, below, above, (low, high), then_below, then_above)
+def _tipping(one: Input, with_api: bool) -> Tipping:
+    def costs(value: float) -> dict[str, float]:
+        return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
+
+    winner = _cheapest(costs(one.now))
+    low, high = max(one.allowed[0], one.now / SPAN), min(one.allowed[1], one.now * SPAN)
+    below, then_below = _tips(one.now, low, winner, costs)
+    above, then_above = _tips(one.now, high, winner, costs)
+    return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
 
 
 def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | None, str]:

@@ -1,0 +1,56 @@
+"""`gpufleet breakeven`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import (
+    OTHER_FAILURE,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def breakeven(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-breakeven.")] = None,
+) -> None:
+    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.breakeven import deliver_breakeven, ranking, sentences, unmoved
+        from sim.report.page import text_table
+        from sim.scenario.load import load
+        from sim.study.capacity import why_no_capacity
+
+        path, catalog = scenario_file(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = usable(out or Path("outputs") / f"{loaded.name}-breakeven")
+        if refusal := why_no_capacity(loaded):
+            fail(f"{path}: {refusal}")
+        for position, fleet in enumerate(loaded.fleets):
+            if fleet.cost is None:
+                fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+        try:
+            answer = deliver_breakeven(loaded, catalog, folder, workers or os.cpu_count() or 1)
+        except KeyboardInterrupt:
+            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+    table = ranking(answer)
+    told = [line for line in (*sentences(answer), unmoved(answer)) if line]
+    show_all(text_table(table), *told, f"results in {folder}")

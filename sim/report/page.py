@@ -1,0 +1,101 @@
+"""A small self-contained page and its picture: an answer, its charts, its tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Grid
+
+from sim.report.curves import (
+    KEY_STEP,
+    MARGIN,
+    PANEL_IN,
+    draw_key,
+    figure_of,
+    laid_out,
+    plot,
+    settings,
+    svg,
+    wrapped,
+)
+from sim.report.draw import HEAD, INK, SOFT
+from sim.report.panels import Panel
+
+TEMPLATE = "page.html.j2"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a page; cells are text already, numbers from the second column on stand right."""
+
+    title: str
+    note: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def text_table(table: Table) -> Grid:
+    """*table* for a terminal."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, head in enumerate(table.heads):
+        grid.add_column(head, justify="right" if index else "left")
+    for row in table.rows:
+        grid.add_row(*row)
+    return grid
+
+
+def render_page(
+    name: str,
+    question: str,
+    answers: Sequence[str],
+    panels: Sequence[Panel],
+    tables: Sequence[Table],
+    notes: Sequence[str],
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    charts = [(panel.title, svg(panel)) for panel in panels]
+    return environment.get_template(TEMPLATE).render(
+        name=name, question=question, answers=answers, charts=charts, tables=tables, notes=notes
+    )
+
+
+Mark = tuple[str, str, Any]
+"""A line of the key: name, colour, dash."""
+
+
+def write_picture(
+    path: Path, panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()
+) -> None:
+    """One picture of all *panels*, two abreast, under the *question*, the *answers* and the *key*."""
+    columns = 2
+    rows = -(-len(panels) // columns)
+    width = columns * PANEL_IN[0]
+    lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
+    lines += [(text, HEAD, SOFT, 0.2) for answer in answers for text in wrapped(answer, HEAD, width)]
+    entries = laid_out([(name, "", dash, color, True) for name, color, dash in key], width)
+    keys = KEY_STEP * (entries[-1].line + 1) if entries else 0.0
+    height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + keys
+    with settings():
+        figure = figure_of(width, height)
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, columns)
+            plot(figure, panel, column * PANEL_IN[0], (rows - row - 1) * PANEL_IN[1])
+        y = height - MARGIN
+        for text, size, color, step in lines:
+            figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
+            y -= step
+        draw_key(figure, entries, y - 0.12)
+        data = BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+    path.write_bytes(data.getvalue())

@@ -1,0 +1,166 @@
+"""Cases on a dask.distributed cluster: the same points, the same bytes, whatever becomes of a worker.
+
+Workers need gpufleet and nothing else: no shared disk, no catalogue, no trace. What a scenario reads travels with it,
+once to each worker; a finished case comes back as an archive of its folder and is stored here. A worker that is lost
+takes no result along: the scheduler gives its cases to others.
+"""
+
+import hashlib
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, as_completed
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, as_data
+from sim.study.execute import catalog_of, simulate
+
+FILE_KEYS = ("path", "calibration", "model")
+"""Keys of a scenario whose value may be the path of a file."""
+CONNECT_S, WORKERS_S = 10, 30
+"""How long a scheduler may take to answer, and the first worker to be there."""
+
+
+class ClusterError(Exception):
+    """The cluster cannot be used as it is; the message says why."""
+
+
+def execute_on(address: str, scenario: Scenario, work: Sequence[tuple[Case, Path]], catalog: Catalog) -> Iterator[Path]:
+    """Folders of finished cases, in any order. Raises ClusterError."""
+    if not work:
+        return
+    client = _connected(address)
+    try:
+        inputs = client.submit(_itself, packed(scenario, catalog), pure=False)
+        folders = {
+            client.submit(simulate_there, _program(), inputs, scenario, case, pure=False): folder
+            for case, folder in work
+        }
+        for future, archive in as_completed(list(folders), loop=client.loop, with_results=True):
+            folder = folders.pop(future)
+            unpack(archive, folder)
+            yield folder
+    finally:
+        client.close()
+
+
+def _connected(address: str) -> Client:
+    try:
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"no scheduler answers at {address}: {error}") from None
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_S)
+    except TimeoutError:
+        client.close()
+        raise ClusterError(f"no worker has joined the scheduler at {address}") from None
+    return client
+
+
+def _itself(value: bytes) -> bytes:
+    """A task of its own, so that what was lost with a worker is made again."""
+    return value
+
+
+@cache
+def _program() -> str:
+    """The program, to the last byte: another one on a worker would give other results."""
+    try:
+        name = version("gpufleet")
+    except PackageNotFoundError:
+        name = "source tree"
+    found = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return f"{name} ({found.hexdigest()[:12]})"
+
+
+def packed(scenario: Scenario, catalog: Catalog) -> bytes:
+    """An archive of all files that *scenario* rests on: the catalogue as `data`, its own as `files/<digest>`."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz", compresslevel=3) as archive:
+        archive.add(catalog.root, arcname="data")
+        for path in dict.fromkeys(_files(as_data(scenario))):
+            archive.add(path, arcname=f"files/{_place(path)}")
+    return held.getvalue()
+
+
+def _files(data: Any) -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key in FILE_KEYS and isinstance(value, str) and Path(value).is_file():
+                yield value
+            else:
+                yield from _files(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _files(value)
+
+
+def _place(path: str) -> str:
+    return f"{hashlib.sha256(path.encode()).hexdigest()[:12]}-{Path(path).name}"
+
+
+def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
+    """On a worker: the archive of the folder of *case*. Raises ClusterError where the worker runs another program."""
+    if program != _program():
+        raise ClusterError(f"this is gpufleet {program}, a worker has {_program()}: install the same on both")
+    root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
+    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
+        there = _relocated(scenario, root / "files")
+        return archived(simulate(there, case, Path(folder) / "case", catalog_of(root / "data")))
+
+
+_UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Digest of inputs -> where they lie on this worker, until the process ends."""
+
+
+def _unpacked(digest: str, inputs: bytes) -> Path:
+    if digest not in _UNPACKED:
+        folder = tempfile.TemporaryDirectory(prefix="gpufleet-inputs-")
+        with tarfile.open(fileobj=io.BytesIO(inputs), mode="r:gz") as archive:
+            archive.extractall(folder.name, filter="data")
+        _UNPACKED[digest] = folder
+    return Path(_UNPACKED[digest].name)
+
+
+def _relocated(scenario: Scenario, files: Path) -> Scenario:
+    """*scenario* with the paths of its files as they are on this worker."""
+
+    def moved(data: Any, key: str = "") -> Any:
+        if isinstance(data, dict):
+            return {name: moved(value, name) for name, value in data.items()}
+        if isinstance(data, list):
+            return [moved(value) for value in data]
+        if key in FILE_KEYS and isinstance(data, str) and (files / _place(data)).is_file():
+            return str(files / _place(data))
+        return data
+
+    return Scenario.model_validate(moved(as_data(scenario)))
+
+
+def archived(folder: Path) -> bytes:
+    """The files of *folder* as one archive."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        for path in sorted(folder.iterdir()):
+            archive.add(path, arcname=path.name)
+    return held.getvalue()
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Puts the files of *archive* into *folder*, which appears complete or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r") as files:
+        files.extractall(building, filter="data")
+    building.chmod(0o755)
+    building.replace(folder)

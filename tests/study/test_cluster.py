@@ -1,0 +1,128 @@
+"""A real scheduler and two worker processes, one of which is killed mid-sweep: every point is there, once, same bytes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sim.catalog.catalog import load_catalog
+from sim.scenario.load import load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
+from sim.study import cluster
+from sim.study.cluster import ClusterError, execute_on
+from sim.study.execute import simulate
+from sim.study.points import POINTS
+from sim.study.store import digest
+
+CATALOG = load_catalog()
+SCENARIO = """\
+name: spread
+workload: {trace: {path: requests.csv, format: csv}}
+warmup_s: 0
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+sweep: {workload.trace.rate_scale: [%s]}
+"""
+SPEEDS = [0.5 + 0.1 * i for i in range(24)]
+START_S = 20
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory) -> Scenario:
+    folder = tmp_path_factory.mktemp("spread")
+    rows = [f"{0.3 * i:.1f},{100 + i % 50},{20 + i % 30}" for i in range(400)]
+    (folder / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
+    (folder / "s.yaml").write_text(SCENARIO % ", ".join(f"{speed:g}" for speed in SPEEDS))
+    return load(folder / "s.yaml", (), catalog=CATALOG)
+
+
+class Machines:
+    """A scheduler and its workers, each a process of its own, in a folder that holds nothing of the scenario."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file, self.processes = folder, folder / "scheduler.json", []
+        self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
+        )
+        started = time.monotonic()
+        while not self.file.exists():
+            assert time.monotonic() - started < START_S
+            time.sleep(0.05)
+        self.address = json.loads(self.file.read_text())["address"]
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments]
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={"PYTHONPATH": str(Path(cluster.__file__).parents[2]), "PATH": "", "HOME": str(self.folder)},
+        )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    found = Machines(tmp_path)
+    yield found
+    found.stop()
+
+
+def contents(points: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(points)): path.read_bytes() for path in sorted(points.rglob("*")) if path.is_file()}
+
+
+def work_of(scenario: Scenario, out: Path):
+    return [(case, out / POINTS / digest(scenario, case, CATALOG)) for case in cases(scenario)]
+
+
+def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    workers = [machines.worker(), machines.worker()]
+    work = work_of(scenario, tmp_path / "there")
+    seen = []
+    for folder in execute_on(machines.address, scenario, work, CATALOG):
+        seen.append(folder)
+        if len(seen) == 4:
+            workers[0].send_signal(signal.SIGKILL)
+    assert sorted(seen) == sorted(folder for _, folder in work)
+    for case, folder in work_of(scenario, tmp_path / "here"):
+        simulate(scenario, case, folder, CATALOG)
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_another_program_on_the_worker_is_refused(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.worker()
+    monkeypatch.setattr(cluster, "_program", lambda: "gpufleet of yesterday")
+    with pytest.raises(ClusterError, match=r"yesterday.*install the same on both"):
+        list(execute_on(machines.address, scenario, work_of(scenario, tmp_path)[:1], CATALOG))
+    assert not (tmp_path / POINTS).exists()
+
+
+def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = work_of(scenario, tmp_path)[:1]
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
+    with pytest.raises(ClusterError, match="no worker has joined"):
+        list(execute_on(machines.address, scenario, work, CATALOG))
+    with pytest.raises(ClusterError, match="no scheduler answers at"):
+        list(execute_on("tcp://127.0.0.1:9", scenario, work, CATALOG))
