@@ -10,6 +10,7 @@ from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
+from sim.scenario.distribution import Futures
 from sim.scenario.load_profile import LoadProfile
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
@@ -150,6 +151,9 @@ class Scenario(Choices):
     24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
     breakeven: Breakeven | None = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
+    futures: Futures | None = None
+    """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
+    the load between simulated loads."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

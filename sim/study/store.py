@@ -23,7 +23,7 @@ from sim.study.metrics import Cohort
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
-NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", "load_profile", "breakeven")
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", "load_profile", "breakeven", "futures")
 SHARES = ("prefill_s", "recompute_s", "decode_s")
 """Seconds that a request took of its replica."""
 
