@@ -8,6 +8,7 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.futures_tables import inputs_told
         from sim.report.plan import overview
         from sim.scenario.describe import describe
         from sim.scenario.load import load
@@ -21,6 +22,6 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
         plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
     if loaded.question:
         show_all(loaded.question)
-    show_all(*overview(plans, len(found)))
+    show_all(*overview(plans, len(found)), *inputs_told(loaded))
     if all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

@@ -29,11 +29,12 @@ def price(
         loaded = load_repriced(run, sets or (), catalog)
         folder = usable(out or run.with_name(f"{run.name}-repriced"))
 
-        from sim.report.deliver import price_run
+        from sim.report.deliver import futures_told, price_run
         from sim.report.terminal import terminal_table
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
         cases = price_run(run, loaded, catalog, folder, not no_report, ["gpufleet", *sys.argv[1:]])
     if not quiet:
-        show_all(terminal_table(cases, axes(loaded), limits(loaded)), f"results in {folder}")
+        table = terminal_table(cases, axes(loaded), limits(loaded))
+        show_all(table, *futures_told(folder), f"results in {folder}")

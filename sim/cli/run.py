@@ -45,7 +45,7 @@ def run(
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         folder = usable(out or Path("outputs") / loaded.name)
 
-        from sim.report.deliver import run_scenario
+        from sim.report.deliver import futures_told, run_scenario
         from sim.report.terminal import terminal_table
         from sim.scenario.sweep import axes
         from sim.study.points import limits
@@ -64,6 +64,7 @@ def run(
             kept = "interrupted; finished points are kept, and the same command goes on from them"
             fail(f"{folder}: {kept}", OTHER_FAILURE)
     if not quiet:
-        show_all(terminal_table(cases, axes(loaded), limits(loaded)), *loaded.workload.notes(), f"results in {folder}")
+        told = [*futures_told(folder), *loaded.workload.notes()]
+        show_all(terminal_table(cases, axes(loaded), limits(loaded)), *told, f"results in {folder}")
     if all(case.status == "infeasible" for case in cases):
         fail("\n".join(dict.fromkeys(f"{path}: fleets.{case.fleet}: {case.reason}" for case in cases)))

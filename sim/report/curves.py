@@ -80,8 +80,13 @@ def svg(panel: Panel) -> str:
     with settings():
         figure = figure_of(*PANEL_IN)
         plot(figure, panel, 0.0, 0.0)
-        text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        return as_svg(figure)
+
+
+def as_svg(figure: Any) -> str:
+    """A drawn figure as such an element; to be called under `settings`."""
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     drawn = text.getvalue()
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.futures import sentences
 from sim.report.progress import Progress
+from sim.report.summary import summarize
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
+from sim.study.futures import futures_of
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -75,6 +78,7 @@ def _finish(
     started: float,
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
+    futures = futures_of(scenario, catalog, cases)
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -88,9 +92,12 @@ def _finish(
             scenario.requests,
             with_pictures=report,
             year=year_plan(scenario),
+            futures=futures,
         )
         keep_scenario(aside, scenario)
-        wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
+        wall: dict[str, Any] = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
+        if futures is not None:
+            wall["futures"] = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
         write_manifest(aside, told | wall)
         _swap(aside, out, cases)
     finally:
@@ -112,6 +119,12 @@ def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
 def write_manifest(folder: Path, told: dict[str, Any]) -> None:
     """manifest.json: how the files beside it came to be."""
     (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def futures_told(folder: Path) -> list[str]:
+    """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
+    told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
+    return told
 
 
 def program_version() -> str:

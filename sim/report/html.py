@@ -28,6 +28,7 @@ def render(
     axes: Sequence[str],
     slo: Mapping[str, Any],
     year: Mapping[str, Any] | None = None,
+    futures: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -59,6 +60,7 @@ def render(
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
         year=year,
+        futures=futures,
         phases=phase_table(sweep),
         build=build(plans),
         assumptions=assumptions(plans, slo, axes, points),

@@ -13,8 +13,8 @@ from sim.report.draw import FAINT, INK, SMALL, SOFT
 AT_LOW, AT_HIGH = "#6f94c4", "#c2703d"
 """Colours of the result at the input's low and at its high value."""
 HALF_HEIGHT = 0.34
-MARGIN = 0.22
-"""Space for the texts beside the bars, as a share of their whole width."""
+GAP = 4.0
+"""Between a bar and its text [points]."""
 GLYPH = 0.6
 """Mean width of a glyph in units of the font size."""
 LINE_IN, EDGES_IN = 0.34, 0.62
@@ -54,10 +54,11 @@ def draw_tornado(ax: Any, base: float, bars: Sequence[Bar], unit_label: str) -> 
     ends = [base, *(end for bar in ordered for end in (bar.low, bar.high))]
     reach = (max(ends) - min(ends)) or abs(base) or 1.0
     for row, bar in enumerate(ordered):
-        _draw_bar(ax, base, bar, -float(row), reach)
+        _draw_bar(ax, base, bar, -float(row))
     ax.axvline(base, color=INK, linewidth=0.9, zorder=3)
-    ax.set_xlim(min(ends) - MARGIN * reach, max(ends) + MARGIN * reach)
-    ax.set_ylim(0.6 - max(1, len(ordered)), 0.6)
+    beside = _share_beside(ax, ordered) * reach
+    ax.set_xlim(min(ends) - beside, max(ends) + beside)
+    ax.set_ylim(0.4 - max(1, len(ordered)), 0.6)
     ax.set_yticks([-float(row) for row in range(len(ordered))], [bar.label for bar in ordered])
     ax.set_xlabel(unit_label, fontsize=SMALL, color=SOFT, loc="left")
     ax.xaxis.set_major_locator(_few_ticks())
@@ -71,19 +72,27 @@ def draw_tornado(ax: Any, base: float, bars: Sequence[Bar], unit_label: str) -> 
     ax.spines["bottom"].set(color=SOFT, linewidth=0.6)
 
 
+def _share_beside(ax: Any, bars: Sequence[Bar]) -> float:
+    """Space on either side that the longest text needs, over the width that is left for the bars."""
+    longest = max((len(text) for bar in bars for text in (bar.low_text, bar.high_text)), default=0)
+    text_points = 2 * GAP + GLYPH * (SMALL - 1) * longest
+    width_points = ax.bbox.width * 72.0 / ax.figure.dpi
+    return float(text_points / max(width_points - 2 * text_points, 0.2 * width_points))
+
+
 def _few_ticks() -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10])
 
 
-def _draw_bar(ax: Any, base: float, bar: Bar, y: float, reach: float) -> None:
+def _draw_bar(ax: Any, base: float, bar: Bar, y: float) -> None:
     parts = [(bar.low, AT_LOW, bar.low_text), (bar.high, AT_HIGH, bar.high_text)]
     parts.sort(key=lambda part: -abs(part[0] - base))  # of two on one side the shorter is drawn over the longer
     one_sided = (bar.low - base) * (bar.high - base) > 0
     for index, (end, color, text) in enumerate(parts):
         ax.barh(y, end - base, left=base, height=2 * HALF_HEIGHT, color=color, linewidth=0, zorder=2)
-        hidden = one_sided and index == 1 and abs(parts[0][0] - end) < 0.5 * MARGIN * reach
+        hidden = index == 1 and (one_sided or end == parts[0][0])  # it would stand on the longer part
         if text and not hidden:
             _write_end(ax, end, y, text, rightwards=_rightwards(end, base, parts[1 - index][0]))
 
@@ -95,4 +104,4 @@ def _rightwards(end: float, base: float, other: float) -> bool:
 
 def _write_end(ax: Any, end: float, y: float, text: str, rightwards: bool) -> None:
     aside = {"textcoords": "offset points", "va": "center", "ha": "left" if rightwards else "right"}
-    ax.annotate(text, (end, y), (4 if rightwards else -4, 0), fontsize=SMALL - 1, color=SOFT, zorder=4, **aside)
+    ax.annotate(text, (end, y), (GAP if rightwards else -GAP, 0), fontsize=SMALL - 1, color=SOFT, zorder=4, **aside)

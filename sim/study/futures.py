@@ -106,13 +106,15 @@ def _outcomes(
         others = {name: value for name, value in case.axes.items() if name != axis}
         groups.setdefault((case.fleet, repr(others)), []).append((case, biller))
     rates = np.array([world.get(RATE, 0.0) for world in worlds])
-    hourly = _hourly(billers, worlds)
+    totals = _totals(billers, worlds)
     found = []
     for members in groups.values():
         case = members[0][0]
         if axis is not None:
             members.sort(key=lambda member: float(member[0].axes[axis]))
-        tables = [hourly[id(biller)] for _, biller in members]
+        tables = [totals[id(biller)] for _, biller in members]
+        if axis is not None:
+            tables = [{name: values / table["hours"] for name, values in table.items()} for table in tables]
         known = np.array([float(case.axes[axis]) if axis is not None else 0.0 for case, _ in members])
         measures = _measures({name: _between(known, [table[name] for table in tables], rates) for name in tables[0]})
         parts = (slice(1), slice(1, 1 + inputs), slice(1 + inputs, 1 + 2 * inputs), slice(1 + 2 * inputs, None))
@@ -124,9 +126,10 @@ def _outcomes(
     return found
 
 
-def _hourly(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> dict[int, dict[str, Numbers]]:
-    """Amounts per hour of every biller in every world, the first of which is the central one; terms that several
-    billers share are priced once.
+def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> dict[int, dict[str, Numbers]]:
+    """What every biller's windows come to in every world, the first of which is the central one.
+
+    Terms that several billers share are priced once.
     """
     kinds: list[list[Biller]] = []
     for _, biller in billers:
@@ -149,12 +152,15 @@ def _hourly(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> 
 
 
 def _table(biller: Biller, row: Sequence[Amounts]) -> dict[str, Numbers]:
-    hours = biller.reading.window_h
-    found = {"output_tokens": np.full(len(row), biller.reading.total("output_tokens") / hours)}
+    reading = biller.reading
+    found = {
+        "hours": np.full(len(row), reading.window_h),
+        "output_tokens": np.full(len(row), float(reading.total("output_tokens"))),
+    }
     for name in AMOUNTS:
         values = [getattr(amounts, name) for amounts in row]
         if None not in values:
-            found[name] = np.array(values) / hours
+            found[name] = np.array(values)
     return found
 
 
@@ -169,14 +175,14 @@ def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numb
     return np.asarray((1 - share) * table[left, worlds] + share * table[left + 1, worlds])
 
 
-def _measures(hourly: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """What is told of amounts per hour."""
-    millions = hourly["output_tokens"] / 1e6
-    found = {MONTH: hourly["usd"] * HOURS_PER_MONTH}
+def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """What is told of amounts in so many hours."""
+    millions = amounts["output_tokens"] / 1e6
+    found = {MONTH: HOURS_PER_MONTH * (amounts["usd"] / amounts["hours"])}
     for name, amount in ((MILLION, "usd"), (API, "api_usd"), (CARBON, "kg_co2e")):
-        if amount in hourly:
+        if amount in amounts:
             with np.errstate(divide="ignore"):
-                found[name] = hourly[amount] / millions
+                found[name] = amounts[amount] / millions
     return found
 
 

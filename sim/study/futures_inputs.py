@@ -28,7 +28,7 @@ class Input:
     """One thing that is uncertain."""
 
     name: str
-    """Dotted path; where several places move together, what they share."""
+    """Dotted path within the scenario; of a quote, the price or the rent of its item."""
     paths: tuple[str, ...]
     places: tuple[Place, ...]
     members: tuple[Uncertain, ...]
@@ -56,7 +56,7 @@ def inputs_of(scenario: Scenario) -> tuple[Input, ...]:
 
 def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> Input:
     paths, places, distributions = zip(*members, strict=True)
-    return Input(paths[0] if len(paths) == 1 else thing, paths, places, distributions)
+    return Input(thing, paths, places, distributions)
 
 
 def _thing(place: Place, scenario: Scenario) -> str:
