@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sim.catalog.catalog import Catalog
 from sim.cost import Ledger, RequestUse, request_costs
 from sim.fleet import Fleet
+from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
@@ -35,6 +36,8 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
     plan = resolve(scenario, case, catalog)  # ids become sourced values
     if plan.infeasible:
         return plan
+    if plan.warmup_auto:
+        plan = with_warmup(plan)  # a run of its own shows when the start is over
     log = Fleet(plan).run()  # requests and intervals: quantities, no money
     return priced(plan, log)  # money: quantity x sourced price
 

@@ -142,7 +142,8 @@ def test_every_layer_of_the_arrow_exists(root: Path) -> None:
 
 
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
-    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = project["dependencies"] + project["optional-dependencies"]["cluster"]
     names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
     distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic"}
     imported = {

@@ -6,7 +6,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, price, run, validate
+from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, plan, price, run, validate
 from sim.cli.common import BAD_INPUT, OTHER_FAILURE, app
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "check",
     "init",
     "main",
+    "plan",
     "price",
     "run",
     "validate",

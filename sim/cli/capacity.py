@@ -1,6 +1,7 @@
 """`gpufleet capacity`."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,9 @@ import typer
 
 from sim.cli.common import (
     OTHER_FAILURE,
+    Format,
+    NoReport,
+    Quiet,
     Replications,
     ScenarioFile,
     Seed,
@@ -31,11 +35,16 @@ def capacity(
     workers: Workers = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-capacity.")] = None,
     relative: Annotated[float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket.")] = 0.02,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Find the highest load at which each fleet still meets its service level."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.capacity import capacity_rows, capacity_table, deliver_capacity
+        from sim.report.capacity import capacity_document, capacity_rows, capacity_table, deliver_capacity
+        from sim.report.capacity_page import findings
+        from sim.report.document import as_json
         from sim.scenario.load import load
         from sim.study.capacity import LoadAxis, why_no_capacity
 
@@ -46,7 +55,22 @@ def capacity(
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
         try:
-            found = deliver_capacity(loaded, catalog, folder, workers or os.cpu_count() or 1, relative)
+            found = deliver_capacity(
+                scenario=loaded,
+                catalog=catalog,
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                relative=relative,
+                report=not no_report,
+                quiet=quiet,
+                command=["gpufleet", *sys.argv[1:]],
+            )
         except KeyboardInterrupt:
             fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
-    show_all(capacity_table(capacity_rows(found, axis), axis), f"results in {folder}")
+    rows = capacity_rows(found, axis)
+    if format == "json":
+        typer.echo(as_json(capacity_document(loaded, found, axis, relative, str(folder))))
+    elif not quiet:
+        show_all(capacity_table(rows, axis), *findings(found, rows, axis), f"results in {folder}")
+    if all(one.reason for one in found):
+        fail("\n".join(dict.fromkeys(f"{path}: fleets.{one.fleet}: {one.reason}" for one in found)))

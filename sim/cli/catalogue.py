@@ -4,26 +4,32 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import Kind, app, bad_input_told, show_all
+from sim.cli.common import Format, Kind, app, bad_input_told, show_all
 
 
 @app.command("list")
-def list_(kind: Kind) -> None:
+def list_(kind: Kind, format: Format = "table") -> None:
     """List what the catalogue holds."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.catalogue import listing
+        from sim.report.document import as_json, listing_document
 
-        table = listing(load_catalog(), kind)
-    show_all(table)
+        if format == "json":
+            typer.echo(as_json(listing_document(load_catalog(), kind)))
+        else:
+            show_all(listing(load_catalog(), kind))
 
 
 @app.command()
-def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")]) -> None:
+def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")], format: Format = "table") -> None:
     """Show one thing of the catalogue, every value with its source."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.catalogue import details, entry
+        from sim.report.document import as_json, entry_document
 
-        table = details(entry(load_catalog(), kind, name))
-    show_all(table)
+        if format == "json":
+            typer.echo(as_json(entry_document(load_catalog(), kind, name)))
+        else:
+            show_all(details(entry(load_catalog(), kind, name)))

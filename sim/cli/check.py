@@ -1,13 +1,33 @@
 """`gpufleet check`."""
 
-from sim.cli.common import Replications, ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+import typer
+
+from sim.cli.common import (
+    Format,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+)
 
 
 @app.command()
-def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replications: Replications = None) -> None:
+def check(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    format: Format = "table",
+) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.document import as_json, check_document
         from sim.report.futures_tables import inputs_told
         from sim.report.plan import overview
         from sim.scenario.describe import describe
@@ -20,8 +40,10 @@ def check(scenario: ScenarioFile, sets: Sets = None, seed: Seed = None, replicat
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
-    if loaded.question:
-        show_all(loaded.question)
-    show_all(*overview(plans, len(found)), *inputs_told(loaded))
+    if format == "json":
+        typer.echo(as_json(check_document(loaded, plans, len(found))))
+    else:
+        asked = [loaded.question] if loaded.question else []
+        show_all(*asked, *overview(plans, len(found)), *inputs_told(loaded))
     if all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

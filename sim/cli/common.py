@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -31,6 +31,9 @@ Sets = Annotated[
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
 Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Format = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, also with --quiet.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
 Kind = Annotated[str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links or prices.")]

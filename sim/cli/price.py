@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import NoReport, Quiet, app, bad_input_told, show_all, usable
+from sim.cli.common import Format, NoReport, Quiet, app, bad_input_told, show_all, usable
 
 
 @app.command()
@@ -19,6 +19,7 @@ def price(
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: RUN_DIR-repriced.")] = None,
     no_report: NoReport = False,
     quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
     with bad_input_told():
@@ -30,11 +31,15 @@ def price(
         folder = usable(out or run.with_name(f"{run.name}-repriced"))
 
         from sim.report.deliver import futures_told, price_run
-        from sim.report.terminal import terminal_table
+        from sim.report.document import as_json, run_document
+        from sim.report.terminal import terminal_differences, terminal_table
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
         cases = price_run(run, loaded, catalog, folder, not no_report, ["gpufleet", *sys.argv[1:]])
-    if not quiet:
-        table = terminal_table(cases, axes(loaded), limits(loaded))
-        show_all(table, *futures_told(folder), f"results in {folder}")
+    told = (cases, axes(loaded), limits(loaded))
+    notes = [*loaded.workload.notes(), *futures_told(folder)]
+    if format == "json":
+        typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
+    elif not quiet:
+        show_all(terminal_table(*told), *terminal_differences(*told), *futures_told(folder), f"results in {folder}")

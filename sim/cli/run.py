@@ -9,6 +9,7 @@ import typer
 
 from sim.cli.common import (
     OTHER_FAILURE,
+    Format,
     NoReport,
     Quiet,
     Replications,
@@ -35,6 +36,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/<scenario name>.")] = None,
     no_report: NoReport = False,
     quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     with bad_input_told():
@@ -46,7 +48,9 @@ def run(
         folder = usable(out or Path("outputs") / loaded.name)
 
         from sim.report.deliver import futures_told, run_scenario
-        from sim.report.terminal import terminal_table
+        from sim.report.document import as_json, run_document
+        from sim.report.exactness import precision_notes
+        from sim.report.terminal import terminal_differences, terminal_table
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
@@ -63,8 +67,11 @@ def run(
         except KeyboardInterrupt:
             kept = "interrupted; finished points are kept, and the same command goes on from them"
             fail(f"{folder}: {kept}", OTHER_FAILURE)
-    if not quiet:
-        told = [*futures_told(folder), *loaded.workload.notes()]
-        show_all(terminal_table(cases, axes(loaded), limits(loaded)), *told, f"results in {folder}")
+    told = (cases, axes(loaded), limits(loaded))
+    notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]
+    if format == "json":
+        typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
+    elif not quiet:
+        show_all(terminal_table(*told), *terminal_differences(*told), *notes, f"results in {folder}")
     if all(case.status == "infeasible" for case in cases):
         fail("\n".join(dict.fromkeys(f"{path}: fleets.{case.fleet}: {case.reason}" for case in cases)))

@@ -8,6 +8,7 @@ from sim.cost.carbon import Carbon, CarbonPlan
 from sim.cost.finance import Finance
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger
+from sim.cost.multi_year import MultiYear
 from sim.cost.operations import Operations
 from sim.cost.phases import PHASES
 from sim.cost.plan import Cost, CostPlan, resolve_costs
@@ -26,6 +27,7 @@ __all__ = [
     "CostPlan",
     "Finance",
     "Ledger",
+    "MultiYear",
     "Operations",
     "PoolFacts",
     "Problem",

@@ -113,6 +113,8 @@ def _window(plan: Mapping[str, Any]) -> str:
         return ""
     horizon, warmup = window.get("horizon"), window.get("warmup") or 0.0
     whole = "until the last request has finished" if horizon is None else f"{plain(horizon, 6)} s of arrivals"
+    if isinstance(warmup, str):
+        return f"{whole}, not measured until the run has settled (MSER-5, run by run)"
     return f"{whole}, the first {plain(warmup, 6)} s not measured" if warmup else whole
 
 

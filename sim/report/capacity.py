@@ -1,6 +1,7 @@
-"""The answer to "how much load does it take": a table for the terminal, and capacity.csv."""
+"""The answer to "how much load does it take": a table for the terminal, capacity.csv, search.csv, and a page."""
 
 import csv
+import time
 from collections import Counter
 from collections.abc import Sequence
 from math import isinf
@@ -10,25 +11,74 @@ from typing import Any
 from rich.table import Table
 
 from sim.catalog.catalog import Catalog
-from sim.report.deliver import write_manifest
-from sim.report.statistics import mean, ratio
+from sim.report.capacity_page import findings, headline, render_capacity
+from sim.report.capacity_picture import picture_svg, write_picture
+from sim.report.deliver import program_version, write_manifest
+from sim.report.progress import Progress
 from sim.report.tables import cell
+from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
 from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.statistics import mean, ratio
 from sim.study.store import StoredCase
 
 AT_CAPACITY = ["ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "output_tokens_per_s", "gpu_busy_fraction"]
 
 
-def deliver_capacity(scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float) -> list[Capacity]:
-    """Searches, and leaves capacity.csv and the simulated points in *out*."""
+SEARCH = ["fleet", "replication"]
+SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
+
+
+def deliver_capacity(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    relative: float,
+    report: bool = True,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "capacity"),
+) -> list[Capacity]:
+    """Searches, and leaves in *out*: capacity.csv, search.csv, the simulated points and, with *report*, capacity.png
+    and capacity.html.
+    """
+    started = time.time()
     out.mkdir(parents=True, exist_ok=True)
-    write_manifest(
-        out, {"program": "gpufleet", "scenario": scenario.name, "command": "capacity", "seed": scenario.seed}
-    )
-    found = list(capacities(scenario, catalog, out, workers, relative))
-    write_capacity(out / "capacity.csv", capacity_rows(found, LoadAxis.of(scenario)))
+    told = {"program": "gpufleet", "version": program_version(), "scenario": scenario.name, "seed": scenario.seed}
+    told |= {"command": list(command)}
+    write_manifest(out, told | {"status": "unfinished"})
+    axis = LoadAxis.of(scenario)
+    with Progress(quiet, "searching", "searches") as progress:
+        found = list(capacities(scenario, catalog, out, workers, relative, progress))
+    rows = capacity_rows(found, axis)
+    write_capacity(out / "capacity.csv", rows)
+    write_search(out / "search.csv", found, axis)
+    for name in ("capacity.png", "capacity.html"):
+        (out / name).unlink(missing_ok=True)
+    if report:
+        _draw(scenario, out, found, rows, axis, relative)
+    simulated = sum(search.simulated for one in found for search in one.found)
+    wall = {"wall_s": round(time.time() - started, 3), "cases": simulated, "status": "finished"}
+    write_manifest(out, told | wall)
     return found
+
+
+def _draw(
+    scenario: Scenario,
+    out: Path,
+    found: Sequence[Capacity],
+    rows: Sequence[dict[str, Any]],
+    axis: LoadAxis,
+    relative: float,
+) -> None:
+    asked = first_sentence(scenario.question or scenario.name)[0]
+    drawing = ""
+    if any(not one.reason for one in found):
+        target = scenario.slo.attainment
+        write_picture(out / "capacity.png", found, rows, axis, target, asked, headline(rows, axis))
+        drawing = picture_svg(found, rows, axis, target)
+    page = render_capacity(scenario, asked, found, rows, axis, relative, drawing)
+    (out / "capacity.html").write_text(page, encoding="utf-8")
 
 
 def capacity_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:
@@ -64,13 +114,15 @@ def _mean(cases: Sequence[StoredCase], name: str) -> float | None:
 def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
     """Cost per hour and per million good output tokens, sums over replications; empty without a cost."""
     if not cases or cases[0].metrics["cost_usd"] is None:
-        return {"cost_usd_per_h": None, "usd_per_million_good_tokens": None}
+        return dict.fromkeys(("cost_usd_per_h", "usd_per_million_good_tokens", "usd_per_million_good_tokens_ci95"))
     usd = [case.metrics["cost_usd"] for case in cases]
     good_millions = [case.metrics["good_output_tokens"] / 1e6 for case in cases]
     hours = [case.metrics["window_h"] for case in cases]
+    value, half = ratio(usd, good_millions)
     return {
         "cost_usd_per_h": sum(usd) / sum(hours),
-        "usd_per_million_good_tokens": ratio(usd, good_millions)[0],
+        "usd_per_million_good_tokens": value,
+        "usd_per_million_good_tokens_ci95": half,
     }
 
 
@@ -82,13 +134,57 @@ def write_capacity(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows([cell(value) for value in row.values()] for row in rows)
 
 
+def write_search(path: Path, found: Sequence[Capacity], axis: LoadAxis) -> None:
+    """search.csv: one row per simulated load."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*SEARCH, axis.label, *SEARCHED])
+        for row in search_rows(found, axis):
+            writer.writerow([cell(value) for value in row.values()])
+
+
+def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:
+    """What was simulated on the way to each capacity, by fleet, replication and load."""
+    return [
+        {
+            "fleet": search.fleet,
+            "replication": search.replication,
+            axis.label: tried.load,
+            "slo_attainment": tried.slo_attainment,
+            "overloaded": tried.overloaded,
+            "meets_slo": tried.meets,
+        }
+        for one in found
+        for search in one.found
+        for tried in search.tried
+    ]
+
+
+def capacity_document(
+    scenario: Scenario, found: Sequence[Capacity], axis: LoadAxis, relative: float, out: str
+) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
+    rows = capacity_rows(found, axis)
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "out": out,
+        "axis": axis.label,
+        "relative": relative,
+        "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis)},
+        "fleets": rows,
+        "search": search_rows(found, axis),
+    }
+
+
 def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis) -> Table:
     """The rows for a terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     heads = (
         "fleet",
         f"{axis.label}",
-        "95 %",
+        "± 95 %",
         "limited by",
         "p95 TTFT s",
         "p95 TPOT ms",
@@ -106,15 +202,19 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis) -> Table:
         table.add_row(
             row["fleet"],
             "beyond the search" if isinf(row[axis.label]) else f"{row[axis.label]:.3g}",
-            "" if row[f"{axis.label}_ci95"] is None else f"± {row[f'{axis.label}_ci95']:.2g}",
+            _around(row[f"{axis.label}_ci95"]).strip(),
             row["limited_by"],
             _short(row["ttft_s_p95"]),
             _short(None if tpot_s is None else 1e3 * tpot_s),
             _short(row["output_tokens_per_s"]),
             _short(row["cost_usd_per_h"]),
-            _short(row["usd_per_million_good_tokens"]),
+            _short(row["usd_per_million_good_tokens"]) + _around(row["usd_per_million_good_tokens_ci95"]),
         )
     return table
+
+
+def _around(half: float | None) -> str:
+    return f" ± {half:.2g}" if half else ""
 
 
 def _short(value: float | None) -> str:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.cases import Point, fleets_of
-from sim.report.statistics import differ
 from sim.report.summary import replication_costs, slo_limits
 from sim.report.sweep import Sweep, sweep_of
 from sim.report.text import span
+from sim.study.statistics import differ
 
 COST = "usd_per_million_output_tokens"
 

@@ -80,15 +80,19 @@ def svg(panel: Panel) -> str:
     with settings():
         figure = figure_of(*PANEL_IN)
         plot(figure, panel, 0.0, 0.0)
-        return as_svg(figure)
+        return svg_of(figure)
 
 
-def as_svg(figure: Any) -> str:
-    """A drawn figure as such an element; to be called under `settings`."""
+def svg_of(figure: Any) -> str:
+    """A matplotlib *figure* as an `svg` element, likewise."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    drawn = text.getvalue()
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
+    return bare_svg(text.getvalue())
+
+
+def bare_svg(text: str) -> str:
+    """What matplotlib has written, as an element that stands inside a page."""
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")
     return re.sub(r'<g id="[^"]*">', "<g>", drawn)
 

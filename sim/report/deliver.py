@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.exactness import precision_notes, statistics_told
 from sim.report.futures import sentences
 from sim.report.progress import Progress
 from sim.report.summary import summarize
@@ -79,6 +80,8 @@ def _finish(
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
     futures = futures_of(scenario, catalog, cases)
+    points = summarize(cases, axes(scenario), limits(scenario))
+    answers = sentences(futures, points, axes(scenario)) if futures is not None else []
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -92,13 +95,13 @@ def _finish(
             scenario.requests,
             with_pictures=report,
             year=year_plan(scenario),
+            notes=[*precision_notes(scenario, cases), *answers],
             futures=futures,
         )
         keep_scenario(aside, scenario)
-        wall: dict[str, Any] = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
-        if futures is not None:
-            wall["futures"] = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
-        write_manifest(aside, told | wall)
+        wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
+        drawn = {"futures": answers} if answers else {}
+        write_manifest(aside, told | wall | drawn | statistics_told(scenario, cases))
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

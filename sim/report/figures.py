@@ -11,7 +11,12 @@ from sim.report.text import LIMITS, axis_label, percent, short, spread, steady, 
 THIN, OVER = "†", "▲"
 NOTES = {
     THIN: f"{THIN} percentile with fewer than 20 requests in its tail",
-    OVER: f"{OVER} overloaded: the queue grows through the whole run, and percentiles depend on the horizon",
+    OVER: f"{OVER} overloaded: the queue grows through the whole run, and what is marked depends on the horizon",
+}
+UNSTEADY = "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
+INTERVALS = {
+    "replications": "± half of the 95 % interval over replications",
+    "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
 }
 
 
@@ -71,16 +76,20 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
 
 
 def figure(point: Point, column: Column) -> str:
-    """The value with the mark of a thin percentile; empty where there is none."""
+    """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
     value = point.number(column.name)
-    thin = column.name in str(point.row["thin_percentiles"] or "").split()
-    return "" if value is None else column.show(value) + (THIN if thin else "")
+    return "" if value is None else column.show(value) + _marks(point, column.name)
+
+
+def _marks(point: Point, name: str) -> str:
+    listed = {THIN: "thin_percentiles", OVER: "horizon_dependent"}
+    return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
 
 
 def interval(point: Point, column: Column) -> str:
     """`± half-width`, for the figures that differ most between replications."""
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
-    if column.name not in WITH_INTERVAL or value is None or half is None:
+    if column.name not in WITH_INTERVAL or value is None or not half:
         return ""
     text = spread(column.scale * half, column.scale * value)
     return f"± {text}" if text else ""
@@ -109,10 +118,28 @@ def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
 
 
 def notes_for(points: Sequence[Point]) -> list[str]:
-    """What the marks in the table mean, for the marks that occur."""
+    """What the marks in the table mean, for the marks that occur; and how long the warm-up is if it was looked for."""
     marks = []
     if any(point.row["thin_percentiles"] for point in points):
         marks.append(NOTES[THIN])
     if any(point.row["overloaded"] for point in points):
         marks.append(NOTES[OVER])
-    return marks
+    kinds = [text for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
+    return [*marks, *kinds, *_warmup_notes(points)]
+
+
+def _warmup_notes(points: Sequence[Point]) -> list[str]:
+    """The range of the warm-up that was found, and the points that never settle."""
+    found = [point for point in points if point.row.get("warmup_s") is not None]
+    if not found:
+        return []
+    ends = [f"{point.row['warmup_s']:.0f}" for point in sorted(found, key=lambda point: point.row["warmup_s"])]
+    notes = [f"warm-up by MSER-5, mean over replications: {' to '.join(dict.fromkeys((ends[0], ends[-1])))} s"]
+    if restless := [point for point in found if point.row["warmup_unsteady"]]:
+        places = (
+            f"{' at '.join([point.fleet, *map(short, point.axes.values())])} "
+            f"({point.row['warmup_unsteady']} of {point.row['replications']})"
+            for point in restless
+        )
+        notes.append(f"{UNSTEADY}: {'; '.join(places)}")
+    return notes

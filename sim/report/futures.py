@@ -8,13 +8,13 @@ import numpy as np
 
 from sim.report.cases import Point
 from sim.report.sections import reference
-from sim.report.statistics import wilson
 from sim.report.sweep import sweep_of
 from sim.report.text import AXIS_UNITS, listing, percent, place, plain, usd
 from sim.report.tornado import Bar
 from sim.scenario.year import RATE
 from sim.study.futures import API, MILLION, FutureStudy, Outcome, cheapest
 from sim.study.futures_inputs import HIGH, LOW, Input
+from sim.study.statistics import wilson
 from sim.study.tipping import INPUTS
 
 PREFIXES = ("site.", "finance.", "operations.", "workload.arrivals.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, as_svg, figure_of, plot, settings, svg, wrapped
+from sim.report.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, settings, svg, svg_of, wrapped
 from sim.report.draw import HEAD, INK, SMALL, SOFT
 from sim.report.futures import Setting, bars
 from sim.report.panels import Curve, Panel, style
@@ -76,7 +76,7 @@ class Tornado:
         with settings():
             figure = figure_of(PANEL_IN[0], self.height_in)
             self.plot(figure, 0.0, 0.0)
-            return as_svg(figure)
+            return svg_of(figure)
 
 
 def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:

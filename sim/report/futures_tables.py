@@ -9,13 +9,13 @@ import numpy as np
 
 from sim.report.cases import Point
 from sim.report.futures import Setting, exact, label, settings_of, shown_settings
-from sim.report.statistics import wilson
 from sim.report.tables import cell
 from sim.report.text import plain, usd
 from sim.scenario.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.study.futures import API, CARBON, MILLION, MONTH, FutureStudy, Outcome, cheapest
 from sim.study.futures_inputs import HIGH, LOW, Input, inputs_of
+from sim.study.statistics import wilson
 
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 MEASURES = (MONTH, MILLION, API, CARBON)

@@ -8,6 +8,7 @@ from sim.report.basis import assumptions, build, number, one_per_fleet, sources,
 from sim.report.cases import Point
 from sim.report.curves import svg
 from sim.report.figures import axis_cells, axis_heads, columns_for, figure, interval, limited_by, notes_for, standing
+from sim.report.paired import NOTE, Block
 from sim.report.panels import Panel, dashes
 from sim.report.sections import cost_bars, cost_table, glance, limit_bars, phase_table, reference, swatches
 from sim.report.summary import slo_limits
@@ -28,6 +29,7 @@ def render(
     axes: Sequence[str],
     slo: Mapping[str, Any],
     year: Mapping[str, Any] | None = None,
+    compared: Sequence[Block] = (),
     futures: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
@@ -59,6 +61,8 @@ def render(
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
+        compared=compared,
+        compared_note=NOTE,
         year=year,
         futures=futures,
         phases=phase_table(sweep),

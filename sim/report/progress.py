@@ -1,4 +1,4 @@
-"""How far a run has come, on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""How far a command has come, on stderr: a bar on a terminal, a line now and then elsewhere."""
 
 import sys
 import time
@@ -6,23 +6,26 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 EVERY_S = 10.0
 
 
 class Progress:
-    """Called with (finished cases, all cases, those found on disk)."""
+    """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, quiet: bool, doing: str = "simulating", unit: str = "cases") -> None:
+        self._quiet, self._unit = quiet, unit
         console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+            *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+        )
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
-        self._task = self._bar.add_task("simulating", total=None)
+        self._task = self._bar.add_task(doing, total=None)
         self._lines = not quiet and not console.is_terminal
-        self._told_s = time.monotonic()
+        self._started_s = self._told_s = time.monotonic()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -35,9 +38,23 @@ class Progress:
 
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show it."""
+        now_s = time.monotonic()
         if done == found and found and not self._quiet:
-            self._bar.console.print(f"{found} of {total} cases were finished before; going on from there")
+            self._bar.console.print(f"{found} of {total} {self._unit} were finished before; going on from there")
         self._bar.update(self._task, completed=done, total=total)
-        if self._lines and time.monotonic() - self._told_s > EVERY_S:
-            self._told_s = time.monotonic()
-            sys.stderr.write(f"{done} of {total} cases\n")
+        if self._lines and now_s - self._told_s > EVERY_S:
+            self._told_s = now_s
+            left = time_left(done - found, total - done, now_s - self._started_s)
+            sys.stderr.write(f"{done} of {total} {self._unit}{left}\n")
+
+
+def time_left(done: int, to_do: int, elapsed_s: float) -> str:
+    """What is left at the pace so far; nothing before anything is *done*.
+
+    >>> time_left(10, 30, 20.0), time_left(1, 30, 20.0), time_left(0, 5, 20.0)
+    (', about 60 s left', ', about 10 min left', '')
+    """
+    if not done or not to_do:
+        return ""
+    left_s = elapsed_s / done * to_do
+    return f", about {left_s:.0f} s left" if left_s < 100 else f", about {left_s / 60:.0f} min left"

@@ -6,7 +6,8 @@ from math import isnan
 from typing import Any
 
 from sim.report.cases import FinishedCase, Point, group
-from sim.report.statistics import half_width, mean, ratio
+from sim.study.overload import cases_overloaded
+from sim.study.statistics import half_width, mean, ratio
 from sim.units import HOURS_PER_MONTH
 
 COUNTS = ["requests", "completed", "rejected", "unfinished"]
@@ -14,6 +15,13 @@ RATES = ["offered_rps", "requests_per_s", "output_tokens_per_s", "total_tokens_p
 LATENCIES = [f"{name}_{part}" for name in ("ttft_s", "tpot_s", "e2e_s") for part in ("mean", "p50", "p95", "p99")]
 LOAD = ["queue_s_p95", "batch_mean", "gpu_busy_fraction", "kv_used_peak_fraction", "preemptions"]
 POWER = ["gpu_power_w_mean", "it_power_w_mean", "facility_power_w_mean", "energy_kwh"]
+MARKS = ["thin_percentiles", "horizon_dependent", "intervals"]
+"""Names of columns with few requests in their tail; of those that would be others with another horizon, because the
+queue grows; and what the intervals rest on: `replications` or, for a single run, its `batch means`."""
+UNBOUNDED = [*(name for name in LATENCIES if not name.startswith("tpot")), "queue_s_p95"]
+"""What grows with the horizon where the queue does."""
+UNBOUNDED_BY_SLO = ["goodput_rps", "slo_attainment", "usd_per_million_good_tokens"]
+"""What does so, too, where waiting breaks the service level."""
 TOKENS = {
     "usd_per_million_output_tokens": "output_tokens",
     "usd_per_million_tokens": "total_tokens",
@@ -36,11 +44,14 @@ IN_CURRENCY = {
     "in_currency_per_million_tokens": "usd_per_million_tokens",
 }
 """The main amounts in the currency that the scenario reports in."""
+WARMUP = ["warmup_s", "warmup_unsteady"]
+"""Where the warm-up was looked for: its mean, and in how many replications no steady part was found behind it."""
 ON_REQUEST = [
+    *WARMUP,
     *[*WASTE, *PER_REQUEST, "currency", "usd_per_currency", *IN_CURRENCY, *API],
     *["operational_kg_co2e", "embodied_kg_co2e", *CARBON],
 ]
-"""Columns that only scenarios with a cost, `requests_cost`, `api` or `carbon` have."""
+"""Columns that only scenarios with a cost, `requests_cost`, `api`, `carbon` or an automatic warm-up have."""
 CONTRACT_COLUMNS = [
     *["status", "reason", "replications", *COUNTS, *RATES, "meets_slo", "overloaded", "limited_by", *LATENCIES, *LOAD],
     *["gpus", "servers", *POWER, *MONEY],
@@ -62,7 +73,8 @@ def slo_limits(slo: Mapping[str, Any]) -> dict[str, float]:
 def summary_columns(axes: Sequence[str], money: bool, on_request: Sequence[str] = ()) -> list[str]:
     """Column names of summary.csv in order; without any cost there are no money columns."""
     shown = [*(name for name in CONTRACT_COLUMNS if money or name not in MONEY), *on_request]
-    return ["fleet", *axes, *shown, "thin_percentiles", *(f"{name}_ci95" for name in WITH_INTERVAL if name in shown)]
+    halves = (f"{name}_ci95" for name in WITH_INTERVAL if name in shown)
+    return ["fleet", *axes, *shown, *MARKS, *halves]
 
 
 def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
@@ -74,7 +86,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         places = {axis: first.axes.get(axis) for axis in axes}
         row: dict[str, Any] = {"fleet": first.fleet, **places, **_empty(first, finished)}
         if finished:
-            row |= _means(finished) | _verdicts(finished, slo) | _money(finished)
+            row |= _means(finished) | _verdicts(finished, slo) | _money(finished) | _warmup(finished)
             for name, metric in WASTE.items():
                 row |= _rates(finished, [metric], {name: "window_h"})
             row |= _in_currency(finished[0].metrics, row)
@@ -85,7 +97,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
 
 
 def _empty(first: FinishedCase, finished: Sequence[FinishedCase]) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, *ON_REQUEST, "thin_percentiles"])
+    row: dict[str, Any] = dict.fromkeys([*CONTRACT_COLUMNS, *ON_REQUEST, *MARKS])
     for name in ("gpus", "servers", "capex_usd"):
         row[name] = first.metrics.get(name)
     status = "ok" if finished else first.status
@@ -106,18 +118,32 @@ def _means(cases: Sequence[FinishedCase]) -> dict[str, Any]:
             same = all(value == values[0] for value in values)
             row[name] = values[0] if same else mean(values)
             row[f"{name}_ci95"] = half_width(values)
+    if len(cases) == 1:
+        row |= {f"{name}_ci95": half for name, half in (cases[0].metrics.get("batch_ci95") or {}).items()}
     return row
 
 
+def _warmup(cases: Sequence[FinishedCase]) -> dict[str, Any]:
+    """The warm-up that was found, empty where it was given."""
+    steady = [case.metrics.get("warmup_steady") for case in cases]
+    if any(one is None for one in steady):
+        return {}
+    return {"warmup_s": mean(_numbers(cases, "warmup_s")), "warmup_unsteady": steady.count(False)}
+
+
 def _verdicts(cases: Sequence[FinishedCase], slo: Mapping[str, Any]) -> dict[str, Any]:
-    """The SLO is met if the mean share of good requests reaches the target; one overloaded run marks the point."""
+    """The SLO is met if the mean share of good requests reaches the target."""
     attained = _numbers(cases, "slo_attainment")
     met = mean(attained) >= slo["attainment"] if attained and slo_limits(slo) else None
     limits = Counter(case.metrics.get("limited_by") or "" for case in cases)
     thin = dict.fromkeys(name for case in cases for name in case.metrics.get("thin_percentiles") or ())
+    over = cases_overloaded([case.metrics for case in cases])
+    waiting_counts = over and any(name in slo_limits(slo) for name in ("ttft_s", "e2e_s"))
     return {
         "meets_slo": met,
-        "overloaded": any(case.metrics.get("overloaded") for case in cases),
+        "overloaded": over,
+        "horizon_dependent": " ".join(UNBOUNDED * over + UNBOUNDED_BY_SLO * waiting_counts),
+        "intervals": "replications" if len(cases) > 1 else "batch means" if cases[0].metrics.get("batch_ci95") else "",
         "limited_by": limits.most_common(1)[0][0],
         "thin_percentiles": " ".join(thin),
     }

@@ -19,7 +19,7 @@ class Verdict:
     """Range of validity, significance, limits: one sentence or two each."""
 
 
-def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> Verdict:
+def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str] = ()) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
     comparisons = comparisons_of(points, axes, slo)
     heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part) for part in comparisons]
@@ -28,7 +28,7 @@ def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
-    return Verdict(headline, tuple(findings))
+    return Verdict(headline, (*findings, *notes))
 
 
 def _headline(part: Comparison) -> str:
@@ -200,8 +200,9 @@ def _at_full_use(part: Comparison) -> str:
 
 
 def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
-    replications = max(point.row["replications"] for point in points)
-    runs = f"{replications} replications each" if replications > 1 else "one run each"
+    counts = [point.row["replications"] for point in points if point.ok]
+    several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+    runs = f"{several} replications each" if max(counts) > 1 else "one run each"
     prices = " and these prices" if has_money(points) else ""
     if sweep.single:
         return f"Holds for this one load ({runs}), this workload{prices}."

@@ -1,7 +1,6 @@
 """Everything that a run leaves in its folder, manifest.json aside."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from sim.report.curves import write_curves
 from sim.report.futures_section import futures_section
 from sim.report.futures_tables import write_futures
 from sim.report.html import render
+from sim.report.paired import blocks, differences, write_paired
 from sim.report.panels import panels_of
 from sim.report.summary import summarize
 from sim.report.sweep import sweep_of
@@ -33,19 +33,23 @@ def write_report(
     requests_format: str,
     with_pictures: bool,
     year: YearPlan | None = None,
+    notes: Sequence[str] = (),
     futures: FutureStudy | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.describe); *slo* the limits in seconds and
-    `attainment`; *year* the hours of year.csv; *futures* what was drawn, for futures.csv. Every file but the pictures
-    is written case by case.
+    `attainment`; *year* the hours of year.csv; *notes* what else qualifies the verdict; *futures* what was drawn.
+    Every file but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
     write_summary(out / "summary.csv", points, axes)
     write_requests(out, cases, axes, requests_format)
     write_usage(out / "usage.csv", cases, axes)
     write_costs(out / "costs.csv", cases, axes)
+    compared = differences(points)
+    if compared:
+        write_paired(out / "paired.csv", compared, axes)
     rows: list[dict[str, Any]] = []
     if year is not None:
         tariffs = {str(plan["fleet"]): plan.get("usd_per_kwh_by_hour") for plan in resolved}
@@ -56,7 +60,7 @@ def write_report(
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
         panels = panels_of(points, axes, slo)
-        answer = verdict(points, axes, slo)
+        answer = verdict(points, axes, slo, notes)
         write_curves(
             out / "curves.png",
             panels,
@@ -66,7 +70,17 @@ def write_report(
         )
         table = year_table(rows, axes, year) if year is not None else None
         section = None if futures is None else futures_section(out, futures, points, axes)
-        if section is not None:
-            answer = replace(answer, findings=(*answer.findings, *section["sentences"]))
-        page = render(points, panels, answer, resolved, scenario_name, question, axes, slo, table, section)
+        page = render(
+            points,
+            panels,
+            answer,
+            resolved,
+            scenario_name,
+            question,
+            axes,
+            slo,
+            table,
+            blocks(compared, axes),
+            section,
+        )
         (out / "report.html").write_text(page, encoding="utf-8")

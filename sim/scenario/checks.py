@@ -1,24 +1,24 @@
 """What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sim.batching import Slots, foreign
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import CostError, resolve_costs
-from sim.memory import check_parallel
-from sim.scenario.bind import BoundPool, bind, power_coefficients
+from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
+from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
+from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.resolve import resolve_fleet
-from sim.scenario.schema import Fleet, Scenario, nearest
-from sim.steptime import Affine, Roofline
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.statistical import statistical_complaints
 from sim.workload import TraceError, hourly_table, length_table
 
 Found = list[Complaint | InputError]
@@ -121,14 +121,24 @@ def scenario_complaints(scenario: Scenario) -> Found:
     for i, fleet in enumerate(scenario.fleets):
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
+    found += multi_year_complaints(scenario)
     found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
+    if scheduled and scenario.load_profile is not None:
+        text = (
+            "weights steady loads, and a schedule follows the day: simulate whole days of arrivals: {process: profile}"
+        )
+        found.append(Complaint(("load_profile",), text))
+    if scheduled and scenario.horizon_s is None:
+        found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
-    if scenario.horizon_s is not None and scenario.warmup_s >= scenario.horizon_s:
+    found += statistical_complaints(scenario)
+    if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
         found.append(Complaint(("warmup_s",), message))
         return found
@@ -191,7 +201,8 @@ def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
     """A window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
-    if len(arrived_s) == 0 or arrived_s[-1] < scenario.warmup_s:
+    warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
+    if len(arrived_s) == 0 or arrived_s[-1] < warmup_s:
         key = "warmup_s" if len(arrived_s) else "horizon_s"
         yield Complaint((key,), "no request of the trace arrives in the measured window")
 
@@ -209,14 +220,14 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
             continue
         bound += pools
-        wrong = [one for j, pool in enumerate(pools) for one in _pool_complaints(pool, ("fleets", i, "pools", j))]
-        wrong += _unused_calibration(fleet.calibration, pools, ("fleets", i))
-        wrong += [one for pool in pools for one in _cap_complaints(pool, fleet, ("fleets", i), catalog)]
+        wrong = [one for j, pool in enumerate(pools) for one in pool_complaints(pool, ("fleets", i, "pools", j))]
+        wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
+        wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     if complete and not found:
-        found += _other_ways_complaints(scenario, catalog)
-    return [*found, *(_unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+        found += [*bridge_complaints(scenario, catalog), *_other_ways_complaints(scenario, catalog)]
+    return [*found, *(unused_calibration(scenario.calibration, bound, ()) if complete else ())]
 
 
 def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
@@ -231,95 +242,6 @@ def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
                     steps: Place = tuple(path.split("."))
                     inside = steps[0] == "cost"
                     yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
-
-
-def _unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
-    """A calibration of a GPU that none of *pools* has."""
-    if path is not None and not any(pool.calibration for pool in pools):
-        yield Complaint((*place, "calibration"), f"is one of {load_calibration(path).gpu}, which no pool here has")
-
-
-def _pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    yield from _missing(pool, place)
-    yield from _layout_complaints(pool, place)
-    yield from _limit_complaints(pool, place)
-    yield from _unused_calibration(pool.spec.calibration, [pool], place)
-
-
-def _cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:
-    """A power cap that nobody has measured the GPU under."""
-    if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
-        return
-    if pool.spec.power is not None:
-        place = (*place, "pools", fleet.pools.index(pool.spec))
-    try:
-        power_coefficients(catalog).speed(pool.gpu, pool.power.cap_w)
-    except ValueError as error:
-        holder = place if nearest(pool.spec.power, fleet.power) is not None else ()
-        yield Complaint((*holder, "power", "cap_w"), str(error))
-
-
-def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    given = isinstance(pool.steptime, Affine)
-    if given and pool.batching.num_gpu_blocks is not None:
-        return
-    why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"
-    for key, value in (("gpu", pool.gpu), ("model", pool.model)):
-        if value is None:
-            yield Complaint((*place, key), f"is missing: {why}")
-    lacks = [
-        what for what, known in (("overheads", pool.engine.overheads), ("memory", pool.engine.memory)) if not known
-    ]
-    if lacks and isinstance(pool.steptime, Roofline):
-        yield Complaint((*place, "engine"), f"{pool.engine.id} has no known {' and '.join(lacks)} to compute with")
-
-
-def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    if pool.model is not None and pool.quantization is not None:
-        told: set[str] = set()
-        for text in check_parallel(pool.model, pool.quantization, pool.layout):
-            key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
-            if key not in told:
-                yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
-            told.add(key)
-    server, ranks = pool.server, pool.layout.tensor_parallel_size
-    if server is None:
-        return
-    slots = int(server.gpu_slots.value)
-    if ranks > slots:
-        yield Complaint((*place, "tensor_parallel_size"), f"{ranks} ranks do not fit the {slots} slots of {server.id}")
-    if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
-        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
-
-
-def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    """Limits that the engine does not know or refuses to start with, its defaults included."""
-    limits, given = pool.batching, pool.spec.batching
-    for key in foreign(given, pool.engine.batching):
-        message = f"is nothing that {pool.engine.id} knows, which schedules by {pool.engine.batching}"
-        yield Complaint((*place, "batching", key), message)
-    if limits.max_model_len is None and isinstance(limits, Slots):
-        yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
-    for key in ("max_num_seqs", "max_num_batched_tokens"):
-        if getattr(limits, key) is None:
-            yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
-    seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
-    if (
-        seats is not None
-        and tokens is not None
-        and tokens < seats
-        and None in (given.max_num_seqs, given.max_num_batched_tokens)
-    ):
-        key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
-        yield Complaint(
-            (*place, "batching", key),
-            f"max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); "
-            f"the one left out is {pool.engine.id}'s default",
-        )
-    if pool.model is not None and limits.max_model_len is not None and limits.max_model_len > pool.model.max_context:
-        holder = (*place, "batching") if given.max_model_len is not None else place
-        message = f"{limits.max_model_len} tokens exceed the {pool.model.max_context} that {pool.model.id} was made for"
-        yield Complaint((*holder, "max_model_len"), message)
 
 
 def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:

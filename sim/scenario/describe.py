@@ -48,7 +48,11 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
             *(plan.costs.notes if plan.costs else ()),
             *(plan.carbon.notes if plan.carbon else ()),
         ],
-        "window_s": {"warmup": plan.warmup_s, "horizon": plan.horizon_s, "drain_limit": plan.drain_limit_s},
+        "window_s": {
+            "warmup": _warmup(plan),
+            "horizon": plan.horizon_s,
+            "drain_limit": plan.drain_limit_s,
+        },
         "slo": plan.slo.model_dump(exclude_none=True),
         "routing": plan.routing.model_dump(),
         "infeasible": plan.infeasible,
@@ -58,6 +62,10 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "values": values,
         "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
     }
+
+
+def _warmup(plan: CasePlan) -> float | str:
+    return "auto: MSER-5 in each run" if plan.warmup_auto else plan.warmup_s
 
 
 def _by_hour(costs: CostPlan | None) -> list[float] | None:

@@ -57,7 +57,8 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         pools=built.pools,
         slo=at.slo,
         horizon_s=at.horizon_s,
-        warmup_s=at.warmup_s,
+        warmup_s=0.0 if at.warmup_s == "auto" else at.warmup_s,
+        warmup_auto=at.warmup_s == "auto",
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
         starts_at=at.starts_at,
@@ -202,6 +203,7 @@ def _pool_plan(
         request_overhead_s=overhead_s,
         memory=memory,
         power=_power(pool, servers, catalog),
+        schedule=pool.spec.schedule,
     )
 
 
@@ -242,6 +244,7 @@ def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
+        scheduled=plan.schedule is not None,
     )
 
 

@@ -2,16 +2,18 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, NaiveDatetime
+from pydantic import BeforeValidator, Field, NaiveDatetime
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
-from sim.cost import Api, Carbon, Cost, Finance, Operations, Site
+from sim.cost import Api, Carbon, Cost, Finance, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.distribution import Futures
 from sim.scenario.load_profile import LoadProfile
+from sim.scenario.precision import Precision
+from sim.scenario.schedule import Schedule
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -22,6 +24,15 @@ GridSweep = dict[str, tuple[Any, ...]]
 """Axis (dotted path) -> values: every combination is a point."""
 PointSweep = tuple[dict[str, Any], ...]
 """Explicit points: dotted path -> value."""
+
+
+def _seconds_or_auto(value: Any) -> Any:
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f"a number of seconds or auto is needed, not {value!r}")
+    return value
+
+
+SecondsOrAuto = Annotated[NonNegative | Literal["auto"], BeforeValidator(_seconds_or_auto)]
 
 
 class Choices(Spec):
@@ -62,6 +73,8 @@ class Pool(Choices):
     """Ranks of one replica, each with its own requests."""
     enable_expert_parallel: bool = False
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
+    schedule: Schedule | None = None
+    """When the replicas run, by the time of day; left out: always."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
@@ -117,8 +130,9 @@ class Scenario(Choices):
     """Arrivals and lengths, or a trace."""
     horizon_s: Positive | None = None
     """When arrivals stop; a trace without it runs until its last request has finished."""
-    warmup_s: NonNegative = 0.0
-    """Requests that arrive before are simulated and not measured."""
+    warmup_s: SecondsOrAuto = 0.0
+    """Requests that arrive before are simulated and not measured. auto: until the run has settled, by the rule MSER-5
+    (docs/statistics.md), in each replication by itself."""
     drain_limit_s: NonNegative | None = None
     """How long the fleet may go on after the horizon; left out: as long as the horizon."""
     meter_interval_s: Positive = 300.0
@@ -129,6 +143,8 @@ class Scenario(Choices):
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""
+    precision: Precision | None = None
+    """Adds replications until a metric is known exactly enough."""
     measured_at: Literal["client", "engine"] = "client"
     """Whether latencies include the API server's time per request."""
     requests: Literal["csv", "parquet", "none"] = "csv"
@@ -149,6 +165,8 @@ class Scenario(Choices):
     load_profile: LoadProfile | None = None
     """What a year is made of, for year.csv: hours per year at each of several request rates ({8: 2920, 0.5: 5840}), or
     24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
+    plan: MultiYear | None = None
+    """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
     futures: Futures | None = None

@@ -28,7 +28,7 @@ TAKEN_LABELS = frozenset(
     | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
 )
 """Columns of the result tables: no axis is called like one."""
-NOT_SWEPT = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
+NOT_SWEPT = frozenset({"name", "question", "base", "sweep", "replications", "precision", "requests", "fleets"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,10 @@ workload:
   # trace: {{path: requests.csv, format: csv}}   # columns arrival_s,prompt_tokens,output_tokens[,priority]
 
 horizon_s: 900                # arrivals stop then, and the fleet drains
-warmup_s: 60                  # requests that arrive before are simulated but not measured
+warmup_s: 60                  # requests that arrive before are simulated but not measured; auto: until it has settled
 seed: 1
 replications: 3               # runs with other random numbers: they give the confidence intervals
+# precision: {{metric: ttft_s_p95, relative: 0.05}}   # adds replications until it is known to 5 %
 
 slo: {{ttft_s: 1.0, tpot_s: 0.05, attainment: 0.95}}   # also e2e_s
 
@@ -93,6 +94,9 @@ load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.cs
 # futures: {{draws: 2000}}      # any price, any term and the load may be {{triangular: [low, mode, high], note: why}},
 #   {{uniform: [low, high]}}, {{normal: [mean, sd]}} or {{lognormal: [mean, cv]}} in place of a number
 # requests_cost: true         # each request's part of the bill
+# months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
+# plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
+#   price_decline_per_year: 0.1}}
 """
 
 

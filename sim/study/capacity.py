@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
-from scipy.special import stdtrit
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.execute import catalog_of, simulate
-from sim.study.points import POINTS
+from sim.study.points import POINTS, Progress
+from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, digest, load_case
 
-CONFIDENCE = 0.95
 WIDEST = 4096.0
 """The search leaves the scenario's own load by at most this factor either way."""
 
@@ -59,6 +58,16 @@ class LoadAxis:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """One simulated load of a search."""
+
+    load: float
+    slo_attainment: float
+    overloaded: bool
+    meets: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """One fleet's capacity in one replication."""
 
@@ -69,6 +78,8 @@ class Found:
     at: StoredCase | None
     """The case at that load."""
     simulated: int
+    tried: tuple[Tried, ...] = ()
+    """What was simulated on the way, by load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +106,29 @@ def why_no_capacity(scenario: Scenario) -> str:
     return ""
 
 
-def capacities(scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float) -> Iterator[Capacity]:
-    """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`."""
+def capacities(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    relative: float,
+    progress: Progress | None = None,
+) -> Iterator[Capacity]:
+    """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
+
+    *progress* is told of the searches, one per fleet and replication.
+    """
     axis = LoadAxis.of(scenario)
     jobs = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
-    parallel = Parallel(n_jobs=min(workers, len(jobs)), batch_size=1)
-    found: list[Found] = parallel(
+    parallel = Parallel(n_jobs=min(workers, len(jobs)), batch_size=1, return_as="generator")
+    work = (
         delayed(search)(scenario, axis, fleet, replication, out, relative, catalog.root) for fleet, replication in jobs
     )
+    found: list[Found] = []
+    for one in parallel(work):
+        found.append(one)
+        if progress is not None:
+            progress(len(found), len(jobs), 0)
     for fleet in scenario.fleets:
         yield _capacity(fleet.name, [one for one in found if one.fleet == fleet.name])
 
@@ -111,7 +137,8 @@ def search(
     scenario: Scenario, axis: LoadAxis, fleet: str, replication: int, out: Path, relative: float, root: Path
 ) -> Found:
     """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
-    catalog, tried = catalog_of(root), []
+    catalog = catalog_of(root)
+    tried: dict[float, Tried] = {}
 
     def attempt(load: float) -> StoredCase:
         value = axis.value(load)
@@ -119,7 +146,9 @@ def search(
         folder = out / POINTS / digest(scenario, case, catalog)
         stored = load_case(folder) or load_case(simulate(scenario, case, folder, catalog))
         assert stored is not None
-        tried.append(load)
+        if stored.status == "ok":
+            attained = stored.metrics["slo_attainment"] or 0.0
+            tried[value] = Tried(value, attained, stored.metrics["overloaded"], meets(stored))
         return stored
 
     best = attempt(axis.start)
@@ -134,7 +163,8 @@ def search(
         else:
             high = middle
     capacity = float("inf") if high >= axis.start * WIDEST else float(axis.value(low)) if low else 0.0
-    return Found(fleet, replication, capacity, kept, len(tried))
+    ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
+    return Found(fleet, replication, capacity, kept, len(tried), ordered)
 
 
 def _bracket(axis: LoadAxis, attempt: Any, first: StoredCase) -> tuple[float, float, StoredCase | None]:
@@ -173,9 +203,4 @@ def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:
     if reasons:
         return Capacity(fleet, 0.0, None, tuple(found), reasons[0])
     values = [one.capacity for one in found]
-    mean = sum(values) / len(values)
-    half_width = None
-    if len(values) > 1 and all(value < float("inf") for value in values):
-        spread = sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        half_width = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / sqrt(len(values))
-    return Capacity(fleet, mean, half_width, tuple(found))
+    return Capacity(fleet, mean(values), half_width(values), tuple(found))

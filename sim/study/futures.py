@@ -20,6 +20,7 @@ from sim.scenario.sweep import Case, as_data, axis_labels, cases, points
 from sim.scenario.year import RATE
 from sim.study.futures_bill import AMOUNTS, Amounts, Biller
 from sim.study.futures_inputs import HIGH, LOW, Input, World, central_world, inputs_of
+from sim.study.precision import key_of
 from sim.study.store import StoredCase
 from sim.units import HOURS_PER_MONTH
 
@@ -62,7 +63,7 @@ class FutureStudy:
 
 
 def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> FutureStudy | None:
-    """The futures of a finished run, its cases *stored* in the scenario's order; None where nothing is uncertain."""
+    """The futures of a finished run with the cases *stored*; None where nothing is uncertain."""
     inputs = inputs_of(scenario)
     if scenario.futures is None or not inputs:
         return None
@@ -79,13 +80,15 @@ def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase
 
 def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:
     """Every fleet at every point where it ran and has a cost."""
-    replications: dict[tuple[str, str], list[tuple[Case, StoredCase]]] = {}
-    for case, one in zip(cases(scenario), stored, strict=True):
+    finished: dict[tuple[str, str], list[StoredCase]] = {}
+    for one in stored:
         if one.status == "ok" and one.metrics.get("cost_usd") is not None:
-            replications.setdefault((case.fleet, repr(case.overrides)), []).append((case, one))
+            finished.setdefault(key_of(one)[:2], []).append(one)
+    first = (case for case in cases(scenario) if case.replication == 0)
     return [
-        (found[0][0], Biller(scenario, found[0][0], [one for _, one in found], catalog))
-        for found in replications.values()
+        (case, Biller(scenario, case, finished[key], catalog))
+        for case in first
+        if (key := key_of(case)[:2]) in finished
     ]
 
 

@@ -14,6 +14,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.carbon import GRAMS_PER_KG
 from sim.cost.charge import FlatCharge
+from sim.cost.rented_time import RentedTime, Stop, stops
 from sim.records import Interval
 from sim.scenario.errors import Place
 from sim.scenario.plan import CasePlan
@@ -22,7 +23,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.terms import Machines, Terms, place_in_terms
 from sim.study.futures_inputs import World
-from sim.study.rebill import condensed, window_s
+from sim.study.rebill import added_up, window_s
 from sim.study.store import StoredCase
 from sim.units import SECONDS_PER_HOUR
 
@@ -43,23 +44,29 @@ class Reading:
     """The meters of one fleet at one point, all replications together."""
 
     intervals: tuple[Interval, ...]
-    """One per pool and, where electricity is priced by it, hour of the clock."""
+    """One per pool, state and, where electricity is priced by it, hour of the clock."""
+    stops: Mapping[str, Sequence[Stop]]
+    """Pool -> ends of replicas' runs that fall due in the window."""
     window_h: float
     kwh_by_hour: tuple[float, ...]
     """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
 
     @classmethod
     def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "Reading":
-        """Of the replications *cases*, which all have the *plan*."""
-        inside: list[Interval] = []
-        hours = []
+        """Of the replications *cases*, which all have the *plan* but for their warm-up."""
+        metered: list[Interval] = []
+        hours: list[float] = []
+        due: dict[str, list[Stop]] = {}
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
-            start_s, end_s = window_s(plan, rows)
+            start_s, end_s = window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)
             hours.append((end_s - start_s) / SECONDS_PER_HOUR)
-            inside += [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
-        merged = condensed((_of_pool(row) for row in inside), plan)
-        return cls(tuple(merged), fsum(hours), tuple(_kwh_by_hour(inside, plan)))
+            metered += [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
+            for pool in plan.pools:
+                ends = stops([row for row in rows if row.pool == pool.name])
+                due.setdefault(pool.name, []).extend(end for end in ends if start_s <= end.at_s < end_s)
+        merged = added_up((_of_pool(row) for row in metered), plan.starts_at)
+        return cls(tuple(merged), due, fsum(hours), tuple(_kwh_by_hour(metered, plan)))
 
     def total(self, name: str) -> int:
         """Sum of one meter."""
@@ -71,7 +78,8 @@ class Reading:
         for charge in priced.metered:
             inside = [interval for interval in self.intervals if interval.pool == charge.pool]
             parts = [part for interval in inside if (parts := charge.by_phase(interval)) for part in parts]
-            usd += charge.quantity(fsum(parts), self.window_h) * charge.price.usd
+            more = charge.rounded_up(self.stops[charge.pool]) if isinstance(charge, RentedTime) else 0.0
+            usd += (charge.quantity(fsum(parts), self.window_h) + more) * charge.price.usd
         tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
         api_usd = None if priced.costs.api is None else priced.costs.api.usd(*tokens)
         return Amounts(usd, api_usd, self._kg_co2e(priced.carbon))
@@ -88,7 +96,7 @@ def _of_pool(row: Interval) -> Interval:
     return Interval(**{f.name: getattr(row, f.name) for f in fields(Interval)} | _ALIKE)
 
 
-_ALIKE: dict[str, Any] = {"service": "", "server": "", "replica": 0, "state": ""}
+_ALIKE: dict[str, Any] = {"service": "", "server": "", "replica": 0}
 
 
 def _kwh_by_hour(inside: Iterable[Interval], plan: CasePlan) -> Iterable[float]:

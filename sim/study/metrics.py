@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from sim.run import CaseResult
 from sim.scenario.schema import Slo
+from sim.study.batches import mean_half_width, percentile_half_width
 from sim.study.bill import bill, it_power_w_mean
 from sim.study.limits import limited_by, step_share
+from sim.study.overload import Growth, queue_growth
 from sim.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
@@ -18,10 +20,6 @@ Floats = NDArray[np.float64]
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """A percentile with fewer requests than this beyond it is marked."""
-LEAST_GROWTH, GROWTH_SHARE, GROWTH_NOISE = 10, 0.02, 3.0
-"""A queue that grows in both halves of the window, in all by at least so many requests, by this share of those that
-arrive and by this many times the square root of their number (what chance does to a queue that is at its limit),
-grows without end."""
 
 
 class Cohort:
@@ -37,8 +35,8 @@ class Cohort:
         self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
         self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
         self.start_s, self.end_s = result.window_s
-        open_end = result.plan.horizon_s is None
-        self.measured = (self.arrived_s >= self.start_s) & (open_end | (self.arrived_s < self.end_s))
+        self.open_end = result.plan.horizon_s is None
+        self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
         self.finished = np.isfinite(self.finished_s)
         # without an answer a request has waited forever: no percentile may leave it out
         self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
@@ -59,17 +57,13 @@ class Cohort:
             good &= self.e2e_s <= slo.e2e_s
         return good
 
-    def queue_grows(self) -> bool:
-        """Whether the queue goes on growing through the window: the load is more than the fleet can serve."""
-        middle_s = (self.start_s + self.end_s) / 2
-        first, then, last = (self._waiting_at(at_s) for at_s in (self.start_s, middle_s, self.end_s))
-        arrivals = int(self.measured.sum())
-        least = max(LEAST_GROWTH, GROWTH_SHARE * arrivals, GROWTH_NOISE * arrivals**0.5)
-        return first < then < last and last - first >= least
-
-    def _waiting_at(self, at_s: float) -> int:
-        waits = (self.arrived_s < at_s) & ~self.rejected & ~(self.started_s <= at_s)
-        return int(waits.sum())
+    def queue_growth(self) -> Growth:
+        """How many more are in the system at the end; a load that ends by itself overloads nothing."""
+        if self.open_end:
+            return Growth(0, False)
+        queued = ~self.rejected
+        dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
+        return queue_growth(*dates, self.start_s, self.end_s)
 
 
 def percentile(values: Floats, percent: float) -> float:
@@ -97,6 +91,7 @@ def measure(result: CaseResult) -> dict[str, Any]:
         **_latencies(cohort),
         **_machines(result),
         "good_output_tokens": int(cohort.output_tokens[good].sum()),
+        "batch_ci95": _batch_intervals(result, cohort, good),
         **bill(result),
     }
 
@@ -114,6 +109,7 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
     output_tokens = sum(meters.output_tokens for meters in totals)
     prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
     attainment = float(good.sum()) / requests if requests else None
+    growth = cohort.queue_growth()
     return {
         "requests": requests,
         "completed": completed,
@@ -126,7 +122,10 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
         "goodput_rps": float(good.sum()) / window_s,
         "slo_attainment": attainment,
         "meets_slo": None if attainment is None else attainment >= result.plan.slo.attainment,
-        "overloaded": result.plan.horizon_s is not None and cohort.queue_grows(),
+        "overloaded": growth.certain,
+        "queue_growth": growth.requests,
+        "warmup_s": result.plan.warmup_s,
+        "warmup_steady": result.plan.warmup_steady if result.plan.warmup_auto else None,
         "output_tokens": output_tokens,
         "total_tokens": prompt_tokens + output_tokens,
         "preemptions": sum(meters.preemptions for meters in totals),
@@ -152,6 +151,28 @@ def _latencies(cohort: Cohort) -> dict[str, Any]:
     queued = cohort.queue_s[cohort.measured]
     found["queue_s_p95"] = percentile(queued, 95) if queued.size else None
     return found
+
+
+def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float]:
+    """Half-widths of 95 % intervals that this run alone gives, for what is counted request by request.
+
+    None for a load without chance or without a steady state, and for a queue that grows.
+    """
+    workload = result.plan.workload
+    if cohort.open_end or workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
+        return {}
+    several = cohort.measured & cohort.several_tokens
+    found: dict[str, float | None] = {}
+    for name, values in (
+        ("ttft_s", cohort.ttft_s[cohort.measured]),
+        ("tpot_s", cohort.tpot_s[several]),
+        ("e2e_s", cohort.e2e_s[cohort.measured]),
+    ):
+        found[f"{name}_mean"] = mean_half_width(values)
+        found |= {f"{name}_p{percent}": percentile_half_width(values, percent) for percent in PERCENTILES}
+    found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
+    found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
+    return {name: half for name, half in found.items() if half is not None}
 
 
 def _machines(result: CaseResult) -> dict[str, Any]:

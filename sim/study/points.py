@@ -1,6 +1,7 @@
 """All cases of a scenario: what is on disk already is taken from there, the rest is simulated and stored."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
@@ -9,6 +10,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.execute import execute
+from sim.study.precision import key_of, next_cases
 from sim.study.store import StoredCase, digest, discard_unfinished, load_case
 
 POINTS = "points"
@@ -21,7 +23,23 @@ def run_points(scenario: Scenario, catalog: Catalog, out: Path, workers: int, pr
 
     Interrupted, it leaves what was finished; called again, it goes on from there.
     """
-    wanted = cases(scenario)
+    stored = _run(scenario, cases(scenario), catalog, out, workers, progress)
+    while further := next_cases(scenario, stored):
+        before = len(stored)
+        stored += _run(scenario, further, catalog, out, workers, partial(_after, progress, before))
+    order = {key: place for place, key in enumerate(dict.fromkeys(key_of(case)[:2] for case in stored))}
+    return sorted(stored, key=lambda case: (order[key_of(case)[:2]], case.replication))
+
+
+def _after(progress: Progress, before: int, done: int, total: int, found: int) -> None:
+    """Tells of one more round of cases."""
+    progress(before + done, before + total, found)
+
+
+def _run(
+    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, workers: int, progress: Progress
+) -> list[StoredCase]:
+    """The *wanted* cases, from disk or simulated."""
     folders = [out / POINTS / digest(scenario, case, catalog) for case in wanted]
     work: list[tuple[Case, Path]] = [
         (case, folder) for case, folder in zip(wanted, folders, strict=True) if load_case(folder) is None

@@ -1,7 +1,7 @@
 """A finished run at other prices: its intervals are billed anew, nothing is simulated again."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from sim.scenario.load import load
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import as_data, cases, points
+from sim.scenario.sweep import as_data, points
 from sim.study.bill import bill
 from sim.study.points import POINTS
+from sim.study.precision import key_of, with_further
 from sim.study.store import SHARES, StoredCase, digest, load_case, save_repriced
 from sim.yamlio import YamlError, dump, read
 
@@ -83,10 +84,10 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
-    found = {_key(one): one for path in (run / POINTS).iterdir() if (one := load_case(path)) is not None}
+    found = {key_of(one): one for path in (run / POINTS).iterdir() if (one := load_case(path)) is not None}
     result = []
-    for case in cases(scenario):
-        stored = found.get((case.fleet, repr(case.axes), case.replication))
+    for case in with_further(scenario, found):
+        stored = found.get(key_of(case))
         if stored is None:
             text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
             raise ScenarioErrors([InputError(str(run), 0, "", text)])
@@ -103,12 +104,9 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
     return result
 
 
-def _key(case: StoredCase) -> tuple[str, str, int]:
-    return case.fleet, repr(case.axes), case.replication
-
-
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
-    """*stored* under the prices of *plan*."""
+    """*stored* under the prices of *plan*, in the window that the run has measured."""
+    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
         text = "cost.share changes how many servers run and what they draw: simulate it anew"

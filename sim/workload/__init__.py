@@ -54,6 +54,11 @@ class Workload(Spec):
             return True
         return not (self.arrivals.random or self.lengths.prompt.random or self.lengths.output.random)
 
+    @property
+    def stationary(self) -> bool:
+        """Whether requests go on arriving in the same way for as long as one looks, so that a fleet can settle."""
+        return self.arrivals is not None and not isinstance(self.arrivals, Burst | Profile)
+
     def verify(self) -> None:
         """Read the files it names. Raises TraceError with all that is wrong in a trace, UnknownId."""
         if self.trace is not None:

@@ -35,8 +35,8 @@ def report(out: Path, cases: list[Any], axes: list[str], slo: dict[str, float] =
 
 def test_all_files_of_a_run(tmp_path: Path, two_fleets: list[Any]) -> None:
     page = report(tmp_path, two_fleets, ["rate_rps"])
-    names = ["costs.csv", "curves.png", "report.html", "requests.csv", "resolved.yaml", "summary.csv", "usage.csv"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    names = ["costs.csv", "curves.png", "paired.csv", "report.html", "requests.csv", "resolved.yaml", "summary.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*names, "usage.csv"]
     for text in (
         "is cheaper per million output tokens wherever both meet the SLO",
         "recalled",
@@ -130,4 +130,5 @@ def test_terminal_table_fits_and_marks(two_fleets: list[Any]) -> None:
     assert "…" not in captured.get()
     assert sum("kv" in line or "memory" in line for line in lines) == 10
     assert any("no▲" in line for line in lines)
-    assert lines[-1].strip().endswith("horizon")
+    assert lines[-1].strip() == "± half of the 95 % interval over replications"
+    assert all("▲" in line.partition("no▲")[2] for line in lines if "no▲" in line), "percentiles are marked, too"

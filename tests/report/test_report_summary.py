@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.report.statistics import student_t
 from sim.report.summary import summarize, summary_columns
 from sim.report.tables import write_summary
+from sim.study.statistics import student_t
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """
@@ -30,8 +30,8 @@ def written(path: Path, cases: list[Any], axes: list[str]) -> list[dict[str, str
 def test_columns_are_those_of_the_contract_and_then_the_intervals() -> None:
     columns, expected = summary_columns(["rate_rps"], money=True), CONTRACT.split()
     assert columns[: len(expected)] == expected
-    assert columns[len(expected)] == "thin_percentiles"
-    assert all(name.endswith("_ci95") for name in columns[len(expected) + 1 :])
+    assert columns[len(expected) :][:3] == ["thin_percentiles", "horizon_dependent", "intervals"]
+    assert all(name.endswith("_ci95") for name in columns[len(expected) + 3 :])
 
 
 def test_without_any_cost_there_are_no_money_columns() -> None:
@@ -98,3 +98,32 @@ def test_the_slo_is_met_by_the_mean_over_replications(make_case: Callable[..., A
     cases[1].metrics |= {"slo_attainment": 0.97, "meets_slo": True}
     assert summarize(cases, [], SLO)[0].row["meets_slo"] is True
     assert summarize(cases, [], {"attainment": 0.95})[0].row["meets_slo"] is None
+
+
+def test_what_grows_with_the_horizon_is_named(make_case: Callable[..., Any]) -> None:
+    over, steady = (
+        summarize([make_case("a", load, i, capacity=2.0, usd_per_h=1.0) for i in range(2)], [], SLO)[0].row
+        for load in (4.0, 1.0)
+    )
+    assert steady["horizon_dependent"] == ""
+    named = over["horizon_dependent"].split()
+    assert {"ttft_s_p95", "e2e_s_mean", "queue_s_p95", "slo_attainment"} <= set(named)
+    assert not [name for name in named if name.startswith("tpot")]
+    assert over["intervals"] == steady["intervals"] == "replications"
+
+
+def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callable[..., Any]) -> None:
+    case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
+    case.metrics["batch_ci95"] = {"ttft_s_p95": 0.03}
+    row = summarize([case], [], SLO)[0].row
+    assert (row["ttft_s_p95_ci95"], row["intervals"]) == (0.03, "batch means")
+    assert row["cost_usd_per_h_ci95"] is None
+
+
+def test_a_warm_up_that_was_looked_for_has_columns(tmp_path: Path, make_case: Callable[..., Any]) -> None:
+    cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=None) for i in range(2)]
+    assert "warmup_s" not in written(tmp_path / "given.csv", cases, [])[0]
+    for case, warmup_s, steady in zip(cases, (10.0, 30.0), (True, False), strict=True):
+        case.metrics |= {"warmup_s": warmup_s, "warmup_steady": steady}
+    row = written(tmp_path / "found.csv", cases, [])[0]
+    assert (row["warmup_s"], row["warmup_unsteady"]) == ("20.0", "1")

@@ -1,4 +1,4 @@
-"""A real scheduler and two worker processes, one of which is killed mid-sweep: every point is there, once, same bytes."""
+"""A real scheduler and two worker processes, one of them killed mid-sweep: every point is there, once, same bytes."""
 
 import json
 import signal

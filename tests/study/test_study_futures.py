@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.report.statistics import wilson
 from sim.report.summary import summarize
 from sim.scenario.load import load
 from sim.scenario.schema import Scenario
@@ -14,6 +13,7 @@ from sim.scenario.sweep import Case, at_point, cases
 from sim.study.futures import API, CARBON, MILLION, MONTH, FutureStudy, cheapest, futures_of
 from sim.study.points import limits, run_points
 from sim.study.rebill import Rebilling
+from sim.study.statistics import wilson
 from sim.study.store import StoredCase
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump

@@ -1,7 +1,7 @@
 """Intervals over replications: Student's t, the ratio of two sums, and paired differences."""
 
 from collections.abc import Sequence
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 
 from scipy.special import ndtri, stdtrit
 
@@ -41,6 +41,35 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float
     value = sum(tops) / whole
     spread = half_width([top - value * bottom for top, bottom in zip(tops, bottoms, strict=True)])
     return value, None if spread is None else spread * len(bottoms) / whole
+
+
+def ratio_difference(
+    tops: tuple[Sequence[float], Sequence[float]], bottoms: tuple[Sequence[float], Sequence[float]]
+) -> tuple[float, float | None]:
+    """The first ratio of sums less the second, and half of the 95 % interval, over paired replications.
+
+    Both ratios are linearised around their values, as in `ratio`, and the pairs' residuals subtracted.
+    """
+    values = [ratio(top, bottom)[0] for top, bottom in zip(tops, bottoms, strict=True)]
+    if not all(map(isfinite, values)):
+        return _difference(*values), None
+    residuals = []
+    for value, top, bottom in zip(values, tops, bottoms, strict=True):
+        scale = sum(bottom) / len(bottom)
+        residuals.append([(t - value * b) / scale for t, b in zip(top, bottom, strict=True)])
+    return values[0] - values[1], half_width([a - b for a, b in zip(*residuals, strict=True)])
+
+
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float | None]:
+    """Mean of *first* less mean of *second* over paired replications, and half of its 95 % interval."""
+    if not all(map(isfinite, [*first, *second])):
+        return _difference(mean(first), mean(second)), None
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    return mean(differences), half_width(differences)
+
+
+def _difference(first: float, second: float) -> float:
+    return nan if first == second else first - second
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:

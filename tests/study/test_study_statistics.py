@@ -3,7 +3,7 @@ from math import inf, sqrt
 import pytest
 from scipy import stats
 
-from sim.report.statistics import differ, half_width, mean, ratio, student_t
+from sim.study.statistics import differ, half_width, mean, ratio, student_t
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 10, 30, 99, 1000])

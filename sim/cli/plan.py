@@ -1,0 +1,63 @@
+"""`gpufleet plan`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import (
+    OTHER_FAILURE,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def plan(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-plan.")] = None,
+    relative: Annotated[
+        float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a unit's capacity.")
+    ] = 0.02,
+) -> None:
+    """Plan several years month by month: what to buy, replace or rent when, and the cash."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.plan_deliver import deliver_plan
+        from sim.report.plan_tables import plan_table
+        from sim.report.plan_verdict import verdict
+        from sim.scenario.load import load
+        from sim.study.capacity import LoadAxis
+
+        path, catalog = scenario_file(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = usable(out or Path("outputs") / f"{loaded.name}-plan")
+        if loaded.plan is None:
+            fail(f"{path}: plan: is missing: years, starts and what else is known of the years to come")
+        try:
+            LoadAxis.of(loaded)
+        except ValueError as error:
+            fail(f"{path}: workload.arrivals: {error}")
+        if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
+            fail(f"{path}: slo: a unit's capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
+        try:
+            found = deliver_plan(loaded, catalog, folder, workers or os.cpu_count() or 1, relative, sys.argv)
+        except KeyboardInterrupt:
+            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+    answer = verdict(found, loaded.plan)
+    show_all(plan_table(found), "", answer.headline, *answer.findings, f"results in {folder}")

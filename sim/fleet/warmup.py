@@ -1,0 +1,88 @@
+"""Where the start of a run ends: the marginal standard error rule on batches of five observations (MSER-5).
+
+Sources: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69(6),
+1997 (the rule); W. W. Franklin and K. P. White, "Stationarity tests and MSER-5", Winter Simulation Conference 2008
+(batches of five, and that a cut beyond the middle means that the run is too short).
+
+The series: how many requests each arrival finds in the system. A client of a closed loop always finds the others
+there, so for these it is the time from arrival to last token. Each replication has a cut of its own: a case then rests
+on nothing but itself.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.fleet.fleet import Fleet
+from sim.records import FleetLog
+from sim.scenario.plan import CasePlan
+
+BATCH = 5
+IGNORED_BATCHES = 5
+"""At the end of the series: so few batches can be alike by chance, and the rule would keep them alone."""
+FEWEST_BATCHES = 20
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What to leave out at the front of a series."""
+
+    observations: int
+    steady: bool
+    """False where the rule would cut more than half, or the series is too short for it: no steady part was found."""
+
+
+def mser5(series: Floats) -> Truncation:
+    """The cut d that minimises sum((Y_i - mean of Y_d..Y_n)^2, i >= d) / (n - d)^2 over batch means Y of five.
+
+    A cut beyond the middle is not used: half of the series goes, and `steady` is False.
+
+    >>> decay = 10 * np.exp(-np.arange(400) / 5) + (np.arange(400) * 37 % 101) / 101
+    >>> mser5(decay)
+    Truncation(observations=20, steady=True)
+    """
+    batches = len(series) // BATCH
+    if batches < FEWEST_BATCHES:
+        return Truncation(0, False)
+    means = series[: batches * BATCH].reshape(batches, BATCH).mean(axis=1)
+    kept = np.arange(batches, 0, -1)
+    # sums over what is kept at each cut; around the overall mean, so that the squares lose no digits
+    centred = means - means.mean()
+    sums = np.cumsum(centred[::-1])[::-1]
+    squares = np.cumsum((centred**2)[::-1])[::-1]
+    statistic = (squares - sums**2 / kept) / kept.astype(float) ** 2
+    cut = int(np.argmin(statistic[: batches - IGNORED_BATCHES]))
+    if cut > batches // 2:
+        return Truncation(batches // 2 * BATCH, False)
+    return Truncation(cut * BATCH, True)
+
+
+def with_warmup(plan: CasePlan) -> CasePlan:
+    """*plan* with the warm-up that a run of it without any shows [s]."""
+    log = Fleet(replace(plan, warmup_s=0.0, requests_cost=False)).run()
+    warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
+    return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
+
+
+def warmup_of(log: FleetLog, closed_loop: bool) -> tuple[float, bool]:
+    """When the first request arrives that is kept [s], and whether the rest is steady."""
+    requests = [request for request in log.requests if not request.rejected]
+    arrived_s = np.fromiter((request.arrived_s for request in requests), float, len(requests))
+    finished_s = np.fromiter((request.finished_s for request in requests), float, len(requests))
+    # a request without an answer stays to the end
+    left_s = np.where(np.isfinite(finished_s), finished_s, log.end_s)
+    cut = mser5(left_s - arrived_s if closed_loop else _found_in_system(arrived_s, left_s))
+    if not cut.observations:
+        return 0.0, cut.steady
+    # requests that arrive together are cut together
+    later = arrived_s[arrived_s > arrived_s[cut.observations - 1]]
+    return (float(later[0]), cut.steady) if later.size else (0.0, False)
+
+
+def _found_in_system(arrived_s: Floats, left_s: Floats) -> Floats:
+    """How many earlier requests are still there when each arrives."""
+    gone = np.searchsorted(np.sort(left_s), arrived_s, side="right")
+    return np.arange(len(arrived_s), dtype=float) - gone

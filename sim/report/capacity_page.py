@@ -1,0 +1,145 @@
+"""capacity.html: one self-contained page, no scripts and nothing to fetch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from math import isfinite, isinf
+from pathlib import Path
+from typing import Any
+
+from sim.report.panels import style
+from sim.report.sections import swatches
+from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, usd
+from sim.scenario.schema import Scenario
+from sim.study.capacity import Capacity, LoadAxis
+from sim.study.statistics import paired_difference
+
+TEMPLATE = "capacity.html.j2"
+Row = Mapping[str, Any]
+
+
+def headline(rows: Sequence[Row], axis: LoadAxis) -> str:
+    """The capacity of every fleet in one sentence each."""
+    return " ".join(f"{row['fleet']} {_takes(row, axis)}." for row in rows)
+
+
+def _takes(row: Row, axis: LoadAxis) -> str:
+    load, half = row[axis.label], row[f"{axis.label}_ci95"]
+    if row["reason"]:
+        return f"cannot run: {row['reason']}"
+    if load == 0:
+        return "meets the SLO at no load that was tried"
+    if isinf(load):
+        return "meets the SLO at every load that was tried"
+    around = f" ± {plain(half, 2)}" if half else ""
+    cost = row["usd_per_million_good_tokens"]
+    price = f", at {usd(cost)} per million good output tokens" if cost is not None else ""
+    return f"takes {place(axis.label, plain(load) + around)}{price}"
+
+
+def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> list[str]:
+    """What limits each fleet, and whether their capacities differ for certain."""
+    told = [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
+            for row in rows if row["limited_by"]]  # fmt: skip
+    usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
+    for first, second in combinations(usable, 2):
+        searches = zip(first.found, second.found, strict=False)
+        pairs = [(one.capacity, other.capacity) for one, other in searches]
+        difference, half = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+        if half is not None:
+            certain = "differs for certain" if abs(difference) > half else "cannot tell: zero is within it"
+            sign = "+" if difference > 0 else ""
+            text = f"{sign}{plain(difference)}" + (f" ± {plain(half, 2)}" if half else "")
+            told.append(f"{first.fleet} less {second.fleet}, paired by seed: {place(axis.label, text)} ({certain}).")
+    return told
+
+
+def render_capacity(
+    scenario: Scenario,
+    question: str,
+    found: Sequence[Capacity],
+    rows: Sequence[Row],
+    axis: LoadAxis,
+    relative: float,
+    drawing: str,
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(TEMPLATE).render(
+        name=scenario.name,
+        question=question,
+        headline=headline(rows, axis),
+        findings=findings(found, rows, axis),
+        swatches=swatches(list(style([one.fleet for one in found]))),
+        heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis)],
+        rows=[_cells(row, _columns(rows, axis)) for row in rows],
+        drawing=drawing,
+        method=_method(scenario, axis, relative),
+        load_label=axis_label(axis.label),
+        search=list(_search(found)),
+    )  # fmt: skip
+
+
+Column = tuple[str, str, str, Any]
+"""Column of capacity.csv, heading, unit, how a value is shown."""
+
+
+def _columns(rows: Sequence[Row], axis: LoadAxis) -> list[Column]:
+    """Those that hold something."""
+    columns: list[Column] = [
+        (axis.label, axis_label(axis.label), "", plain),
+        ("ttft_s_p95", "TTFT p95", "", seconds),
+        ("tpot_s_p95", "TPOT p95", "", seconds),
+        ("output_tokens_per_s", "output tokens", "1/s", plain),
+        ("gpu_busy_fraction", "GPU busy", "", percent),
+        ("cost_usd_per_h", "cost per hour", "", usd),
+        ("usd_per_million_good_tokens", "per million good tokens", "", usd),
+    ]
+    return [column for column in columns if any(row[column[0]] is not None for row in rows)]
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
+    cells = []
+    for name, _, _, show in columns:
+        value, half = row[name], row.get(f"{name}_ci95")
+        around = spread(half, value) if half and value else ""
+        cells.append(("" if value is None else show(value), f"± {around}" if around else ""))
+    limit = LIMITS.get(row["limited_by"], row["limited_by"])
+    return {"fleet": row["fleet"], "reason": row["reason"], "cells": cells, "limited_by": limit}
+
+
+def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
+    limits = ", ".join(
+        f"{name} {seconds(limit)}"
+        for name, limit in (("TTFT", scenario.slo.ttft_s), ("TPOT", scenario.slo.tpot_s), ("E2E", scenario.slo.e2e_s))
+        if limit is not None
+    )
+    return (
+        f"The SLO: {percent(scenario.slo.attainment)} of the requests within {limits}, and a queue that does not grow "
+        f"without end. Each replication is searched by itself, from {place(axis.label, plain(axis.start))}: the load "
+        f"is doubled or halved until the SLO is met on one side, then bisected until the ends are within "
+        f"{100 * relative:g} % of each other. Its requests are the same at every load and in every fleet. The capacity "
+        "is the mean over replications of the highest load that met the SLO."
+    )
+
+
+def _search(found: Sequence[Capacity]) -> Iterator[dict[str, Any]]:
+    for one in found:
+        first = True
+        for search in one.found:
+            for tried in search.tried:
+                over = ", overloaded" if tried.overloaded else ""
+                yield {
+                    "fleet": one.fleet,
+                    "first": first,
+                    "replication": search.replication,
+                    "load": plain(tried.load, 4),
+                    "attained": percent(tried.slo_attainment),
+                    "meets": tried.meets,
+                    "standing": ("yes" if tried.meets else "no") + over,
+                }
+                first = False

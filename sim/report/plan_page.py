@@ -1,0 +1,184 @@
+"""plan.html: one self-contained page, the picture as inline SVG, no scripts and nothing to fetch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.cost import MultiYear
+from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_values
+from sim.report.curves import settings, svg_of
+from sim.report.plan_picture import draw_plan
+from sim.report.plan_tables import components, date, summary_row
+from sim.report.plan_verdict import PlanVerdict, span
+from sim.report.sections import swatches
+from sim.report.text import axis_label, first_sentence, percent, plain, short, usd
+from sim.study.plan import Outlook
+from sim.study.plan_cash import Row
+
+TEMPLATE = "plan.html.j2"
+HEADS = (
+    *("month", "demand", "peak", "units needed", "ordered", "on order", "bought, in service", "rented", "retired"),
+    *("capacity", "mean load over capacity", "short by", "capex", "resale", "running", "rent", "net cash"),
+    *("cash so far", "present value"),
+)
+
+LIFE = (
+    "units stay until the end of their life, also where demand falls, are sold at their value by age, and replaced "
+    "where they are needed; what is in service at the end of the plan is sold then"
+)
+SCALING = (
+    "n units serve n times what one does, and cost n times what one does: whole racks and contracted power are those "
+    "of single units"
+)
+
+
+def render_plan(
+    found: Sequence[Outlook],
+    plan: MultiYear,
+    axis: str,
+    resolved: Sequence[Mapping[str, Any]],
+    slo: Mapping[str, Any],
+    name: str,
+    question: str,
+    answer: PlanVerdict,
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = number
+    asked, context = first_sentence(question or name)
+    drawn = [one for one in found if one.rows]
+    with settings():
+        drawing = svg_of(draw_plan(found, plan, axis, "", ""))
+    plans = one_per_fleet(resolved)
+    return environment.get_template(TEMPLATE).render(
+        name=name,
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches([one.fleet for one in found]),
+        planned=[one.fleet for one in drawn],
+        drawing=drawing,
+        figures=_figures(drawn, axis),
+        money=_money(drawn),
+        total=("in all", [usd(one.total_usd) for one in drawn]),
+        years=span(plan),
+        unit=axis_label(axis),
+        months=[(one.fleet, HEADS, _months(one, plan)) for one in drawn],
+        assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
+        weak=weak_values(resolved),
+        sources=sources(resolved),
+    )
+
+
+def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:
+    rows = [summary_row(one) for one in drawn]
+    counts = {
+        "units in the first month": "units_first",
+        "units in the last month": "units_last",
+        "units bought": "bought",
+        "unit-months rented": "rented_unit_months",
+        "months short of capacity": "months_short",
+    }
+    result = [(f"capacity of one unit, {axis_label(axis)}", [_capacity(row) for row in rows])]
+    result.append(("GPUs of one unit", [str(row["unit_gpus"]) for row in rows]))
+    result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
+    result.append(("total, not discounted", [usd(row["total_usd"]) for row in rows]))
+    result.append(("net present value", [usd(row["npv_usd"]) for row in rows]))
+    result.append(("discount rate per year", [percent(row["discount_rate"]) for row in rows]))
+    each = "usd_per_million_output_tokens"
+    result.append(("output tokens served, millions", [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
+    result.append(("USD per million output tokens: total over served", [_usd(row[each]) for row in rows]))
+    return [*result, ("the same, levelised", [_usd(row[f"levelised_{each}"]) for row in rows])]
+
+
+def _capacity(row: Mapping[str, Any]) -> str:
+    half = row["unit_capacity_ci95"]
+    return plain(row["unit_capacity"]) + (f" ± {plain(half, 2)}" if half else "")
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else usd(value)
+
+
+def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
+    """Component -> what each fleet pays for it."""
+    result = []
+    for kind in ("capex_usd", "opex_usd"):
+        for name in components(drawn, kind):
+            amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
+            result.append((name.replace("_", " ").replace("gpu", "GPU"), [_paid(amount) for amount in amounts]))
+    sums = {"rent": "rental_usd", "decommissioning": "decommissioning_usd", "resale": "resale_usd"}
+    for text, key in sums.items():
+        amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
+        if any(amounts):
+            result.append((text, [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
+    return result
+
+
+def _paid(amount: float) -> str:
+    return usd(amount) if amount else ""
+
+
+def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
+    """(short of capacity, cells) of every row."""
+    so_far, result = 0.0, []
+    for row in one.rows:
+        so_far += row.net_usd
+        result.append((not row.meets_slo, _cells(row, date(plan, row.month), row.month == plan.months, so_far)))
+    return result
+
+
+def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
+    load = [plain(row.demand), plain(row.peak), str(row.needed)]
+    capacity = [plain(row.capacity), "" if row.utilisation is None else percent(row.utilisation)]
+    front = [f"{when}, end" if closing else when, *(["", "", ""] if closing else load)]
+    units = [str(count) if count else "" for count in (row.ordered, row.on_order, row.owned, row.rented, row.retired)]
+    money = (row.capital_usd, row.resale_usd, row.running_usd + row.decommissioning_usd, row.rental_usd)
+    middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
+    amounts = [f"{amount:,.0f}" if amount else "" for amount in money]
+    return [*front, *units, *middle, *amounts, *(f"{usd:,.0f}" for usd in (row.net_usd, so_far, row.present_usd))]
+
+
+def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
+    """What the plan takes as given, and how it counts."""
+    demand = plan.demand
+    first = f"{plain(drawn[0].months[0].demand)} in the mean of the first month, " if drawn else ""
+    growth = f"{first}grows by {percent(demand.growth_per_year)} a year, month by month"
+    listed = next((kind for kind in ("monthly", "quarterly") if getattr(demand, kind) is not None), "")
+    peak, count, lead, term = (
+        short(plan.peak_to_mean),
+        plan.reserve_units,
+        plan.lead_time_months,
+        plan.rental_term_months,
+    )
+    hardware, rents = _fall(plan.price_decline_per_year), _fall(plan.rental_decline_per_year)
+    rows = [
+        ("Plan", f"{span(plan)} from {plan.starts}; a month has 730 hours"),
+        ("Demand", f"as listed, {listed}" if listed else growth),
+        ("Peak", f"{peak} times the mean of its month; units cover the peak, energy is that of the mean"),
+        ("Reserve", f"{_count(count, 'unit')} beyond the peak's need, in service and sharing the load"),
+        ("Orders", f"{_count(lead, 'month')} before service, as late as possible; priced and paid when ordered"),
+        ("Prices", f"new hardware {hardware}, rents {rents}"),
+        ("Life", LIFE),
+        ("Rent", f"for at least {_count(term, 'month')}, or a commitment's own; months beyond the plan do not count"),
+        ("Scaling", SCALING),
+        ("Discounting", "purchases and sales at the start of their month, all else at its end"),
+    ]
+    for fleet, rent in plan.bridge.items():
+        rows.append(("Bridge", f"{fleet}: what is missing is rented ({rent.price or 'quoted'})"))
+    return rows
+
+
+def _fall(decline: float) -> str:
+    if decline == 0:
+        return "keep their price"
+    return f"{'fall' if decline > 0 else 'rise'} by {percent(abs(decline))} a year"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,170 @@
+"""plan.csv, summary.csv and the terminal's table: what each fleet comes to over the years, and month by month."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from sim.cost import MultiYear
+from sim.report.tables import cell
+from sim.report.text import plain, usd
+from sim.study.plan import Outlook
+from sim.study.plan_cash import Row
+
+FRONT = (
+    *("fleet", "month", "date", "demand", "peak_demand", "units_needed", "ordered", "on_order"),
+    *("owned_in_service", "rented_in_service", "retired", "capacity", "utilisation", "meets_slo", "shortfall"),
+)
+BACK = (
+    *("capex_usd", "resale_usd", "decommissioning_usd", "opex_usd", "rental_usd", "net_cash_usd"),
+    *("cumulative_cash_usd", "present_value_usd", "prompt_tokens", "output_tokens"),
+)
+CLOSING = "end"
+
+
+def date(plan: MultiYear, month: int) -> str:
+    """Year and month of the plan's *month*: 2027-01."""
+    year, of_year = plan.calendar(month)
+    return f"{year}-{of_year:02}"
+
+
+def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
+    """The months of one fleet by the columns of plan.csv; what does not exist in the closing row is None."""
+    cumulative, result = 0.0, []
+    for row in outlook.rows:
+        cumulative += row.net_usd
+        closing = row.month == plan.months
+        cells: dict[str, Any] = {
+            "fleet": outlook.fleet,
+            "month": CLOSING if closing else row.month + 1,
+            "date": date(plan, row.month),
+            **({} if closing else _load(row)),
+            "ordered": row.ordered,
+            "on_order": row.on_order,
+            "owned_in_service": row.owned,
+            "rented_in_service": row.rented,
+            "retired": row.retired,
+            "capex_usd": row.capital_usd,
+            "resale_usd": row.resale_usd,
+            "decommissioning_usd": row.decommissioning_usd,
+            "opex_usd": row.running_usd,
+            "rental_usd": row.rental_usd,
+            "net_cash_usd": row.net_usd,
+            "cumulative_cash_usd": cumulative,
+            "present_value_usd": row.present_usd,
+            "prompt_tokens": row.prompt_tokens,
+            "output_tokens": row.output_tokens,
+        }
+        result.append(cells | {f"{name}_usd": amount for name, amount in {**row.capex_usd, **row.opex_usd}.items()})
+    return result
+
+
+def _load(row: Row) -> dict[str, Any]:
+    return {
+        "demand": row.demand,
+        "peak_demand": row.peak,
+        "units_needed": row.needed,
+        "capacity": row.capacity,
+        "utilisation": row.utilisation,
+        "meets_slo": row.meets_slo,
+        "shortfall": row.shortfall,
+    }
+
+
+def components(found: Sequence[Outlook], kind: str) -> list[str]:
+    """Names of what is paid up front (*kind* capex_usd) or as it runs (opex_usd), of all fleets."""
+    return list(dict.fromkeys(name for one in found for row in one.rows for name in getattr(row, kind)))
+
+
+def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
+    """plan.csv: a row per fleet and month, a closing one for what is sold at the end; money paid is positive except in
+    net, cumulative and present value, where it is below zero.
+    """
+    parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
+    _write(path, [*FRONT, *BACK, *parts], [row for one in found for row in month_rows(one, plan)])
+
+
+def summary_row(one: Outlook) -> dict[str, Any]:
+    """The totals of one fleet, by the columns of summary.csv."""
+    rows = one.rows
+    return {
+        "fleet": one.fleet,
+        "reason": one.reason,
+        "unit_capacity": one.capacity.mean,
+        "unit_capacity_ci95": one.capacity.half_width,
+        "unit_gpus": one.gpus,
+        "units_first": rows[0].in_service if rows else None,
+        "units_last": rows[-2].in_service if rows else None,
+        "bought": one.bought,
+        "retired": rows[-1].retired if rows else None,
+        "rented_unit_months": sum(row.rented for row in rows),
+        "owed_unit_months": one.stock.owed_unit_months if one.stock is not None else None,
+        "months_short": len(one.short) if rows else None,
+        "capex_usd": sum(row.capital_usd for row in rows),
+        "resale_usd": sum(row.resale_usd for row in rows),
+        "decommissioning_usd": sum(row.decommissioning_usd for row in rows),
+        "opex_usd": sum(row.running_usd for row in rows),
+        "rental_usd": sum(row.rental_usd for row in rows),
+        "total_usd": one.total_usd,
+        "npv_usd": -one.present_usd,
+        "discount_rate": one.discount_rate,
+        "output_tokens": one.output_tokens,
+        "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
+        "levelised_usd_per_million_output_tokens": one.levelised_usd_per_million_output_tokens,
+    }
+
+
+def write_summary(path: Path, found: Sequence[Outlook]) -> None:
+    """summary.csv: a row per fleet."""
+    rows = [summary_row(one) for one in found]
+    _write(path, list(rows[0]), rows)
+
+
+def _write(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
+
+
+def plan_table(found: Sequence[Outlook]) -> Table:
+    """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("fleet")
+    for head in (
+        *(
+            "one unit\ntakes",
+            "units\nfirst",
+            "units\nlast",
+            "units\nbought",
+            "months\nshort",
+            "capex\nUSD",
+            "resale\nUSD",
+        ),
+        *("running\nUSD", "rent\nUSD", "total\nUSD", "present\nvalue", "USD/M\nout"),
+    ):
+        table.add_column(head, justify="right")
+    planned = sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
+    for one in planned:
+        row = summary_row(one)
+        levelised = row["levelised_usd_per_million_output_tokens"]
+        table.add_row(
+            one.fleet,
+            plain(row["unit_capacity"]),
+            *(str(row[name]) for name in ("units_first", "units_last", "bought", "months_short")),
+            *(_whole(row[name]) for name in ("capex_usd", "resale_usd")),
+            _whole(row["opex_usd"] + row["decommissioning_usd"]),
+            *(_whole(row[name]) for name in ("rental_usd", "total_usd")),
+            _whole(one.present_usd),
+            "" if levelised is None else usd(levelised).replace("$", ""),
+        )
+    for one in found:
+        if one.reason:
+            table.add_row(one.fleet, "none")
+    return table
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,50 @@
+"""What the `plan` section cannot see by itself: whether fleets, prices and terms suffice for it."""
+
+from collections.abc import Iterator
+
+from sim.catalog.catalog import Catalog
+from sim.cost import CostError
+from sim.cost.purchase import Buy
+from sim.scenario.errors import Complaint, did_you_mean
+from sim.scenario.resolve import resolve_fleet
+from sim.scenario.schema import Fleet, Scenario
+
+
+def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Fleets without a cost, names of fleets that do not exist, and a discount rate that nobody states."""
+    plan = scenario.plan
+    if plan is None:
+        return
+    names = [fleet.name for fleet in scenario.fleets]
+    for i, fleet in enumerate(scenario.fleets):
+        if fleet.cost is None:
+            yield Complaint(("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs")
+        elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
+            yield Complaint(("plan", "discount_rate"), "is missing: no finance section gives one")
+            return
+    for name in plan.bridge:
+        if name not in names:
+            yield Complaint(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
+        elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
+            yield Complaint(("plan", "bridge", name), "rents already: nothing is on the way that could be bridged")
+
+
+def bridge_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """Prices that are missing for renting what a fleet buys."""
+    plan = scenario.plan
+    for fleet in scenario.fleets if plan is not None else ():
+        bridged = bridged_fleet(scenario, fleet)
+        if bridged is None or not isinstance(fleet.cost, Buy):
+            continue
+        try:
+            resolve_fleet(scenario, bridged, catalog)
+        except CostError as error:
+            for path, text in error.problems:
+                place = ("plan", "bridge", fleet.name, *path.split(".")[1:])
+                yield Complaint(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
+
+
+def bridged_fleet(scenario: Scenario, fleet: Fleet) -> Fleet | None:
+    """*fleet* as it is rented until its own hardware comes; None where the plan has no such terms."""
+    terms = scenario.plan.bridge.get(fleet.name) if scenario.plan is not None else None
+    return None if terms is None else fleet.model_copy(update={"cost": terms})

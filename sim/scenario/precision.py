@@ -1,0 +1,48 @@
+"""How exact the results are to be."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sim.spec import Count, Positive, Spec
+
+FEWEST = 5
+"""Replications that a run with a precision begins with: an interval over fewer says little about its own width."""
+
+Metric = Literal[
+    "ttft_s_mean",
+    "ttft_s_p50",
+    "ttft_s_p95",
+    "ttft_s_p99",
+    "tpot_s_mean",
+    "tpot_s_p50",
+    "tpot_s_p95",
+    "tpot_s_p99",
+    "e2e_s_mean",
+    "e2e_s_p50",
+    "e2e_s_p95",
+    "e2e_s_p99",
+    "queue_s_p95",
+    "slo_attainment",
+    "goodput_rps",
+    "requests_per_s",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "usd_per_million_output_tokens",
+    "usd_per_million_tokens",
+    "usd_per_million_good_tokens",
+]
+"""Columns of summary.csv that replications tell apart."""
+
+
+class Precision(Spec):
+    """Replications are added, from five on, until at every point the half-width of the 95 % interval of `metric` is at
+    most `relative` of its mean for every fleet. Points that are overloaded, or where the metric is infinite, are left.
+    """
+
+    metric: Metric
+    """A column of summary.csv."""
+    relative: Annotated[Positive, Field(lt=1)]
+    """0.05: plus or minus 5 %."""
+    max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
+    """Where to stop at a point that does not get there."""

@@ -1,0 +1,100 @@
+"""What one unit does between idle and its capacity: a few simulated loads, with straight lines between them."""
+
+from collections.abc import Sequence
+from functools import partial
+from math import fsum
+from pathlib import Path
+
+import numpy as np
+
+from sim.catalog.catalog import Catalog
+from sim.rng import stream
+from sim.scenario.plan import CasePlan
+from sim.scenario.resolve import resolve
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case
+from sim.study.capacity import Capacity, LoadAxis
+from sim.study.execute import execute
+from sim.study.plan_unit import Quantities
+from sim.study.points import POINTS
+from sim.study.store import StoredCase, digest, load_case
+
+FRACTIONS = (0.1, 0.4, 0.7)
+"""Of a unit's capacity. The cases at capacity itself come from the search, power at no load from the hardware."""
+DRAWN_REQUESTS = 10_000
+
+
+def part_loads(
+    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], out: Path, workers: int
+) -> dict[str, Quantities]:
+    """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
+    axis = LoadAxis.of(scenario)
+    usable = [one for one in found if 0 < one.mean < float("inf")]
+    work = [(case, out / POINTS / digest(scenario, case, catalog)) for one in usable for case in _cases(one, axis)]
+    missing = [(case, folder) for case, folder in work if load_case(folder) is None]
+    for _ in execute(scenario, missing, catalog, workers):
+        pass
+    result = {}
+    for one in usable:
+        stored = [(float(case.axes[axis.label]), load_case(folder)) for case, folder in work if case.fleet == one.fleet]
+        stored += [(one.mean, each.at) for each in one.found]
+        plan = resolve(scenario, Case(one.fleet, {}, {}, 0), catalog)
+        simulated = [(load, case) for load, case in stored if case is not None]
+        result[one.fleet] = quantities(plan, simulated, _rate_per_load(scenario))
+    return result
+
+
+def _cases(one: Capacity, axis: LoadAxis) -> list[Case]:
+    loads = sorted({axis.value(fraction * one.mean) for fraction in FRACTIONS})
+    return [
+        Case(one.fleet, {axis.label: load}, {axis.path: load}, each.replication)
+        for load in loads
+        if load < one.mean
+        for each in one.found
+    ]
+
+
+def quantities(
+    plan: CasePlan, simulated: Sequence[tuple[float, StoredCase]], rate_per_load: float | None
+) -> Quantities:
+    """Means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
+
+    *rate_per_load* is requests per second per unit of load, None where the simulation tells (a closed loop).
+    """
+    loads = sorted({load for load, _ in simulated})
+    power, served = [_idle_kw(plan)], [0.0]
+    for load in loads:
+        metrics = [case.metrics for at, case in simulated if at == load]
+        power.append(fsum(m["it_power_w_mean"] or 0.0 for m in metrics) / len(metrics) / 1000)
+        simulated_rps = fsum(m["requests_per_s"] for m in metrics) / len(metrics)
+        served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
+    return Quantities((0.0, *loads), tuple(power), tuple(served))
+
+
+def _idle_kw(plan: CasePlan) -> float:
+    """Power at the plugs while nothing is asked, weights loaded."""
+    watts = 0.0
+    for pool in plan.pools:
+        if pool.power is not None:
+            watts += pool.replicas * pool.power.server_energy_j(1.0, pool.power.gpu_energy_j(1.0, 0.0))
+    return watts / 1000
+
+
+def _rate_per_load(scenario: Scenario) -> float | None:
+    workload = scenario.workload
+    if workload.closed_loop() is not None:
+        return None
+    if workload.trace is None:
+        return 1.0
+    rate_rps = workload.mean_rate_rps()
+    return None if rate_rps is None else rate_rps / workload.trace.rate_scale
+
+
+def mean_tokens(scenario: Scenario) -> tuple[float, float]:
+    """Mean prompt and output tokens of a request: of the trace, or of many drawn with the scenario's seed."""
+    workload = scenario.workload
+    if workload.trace is not None:
+        requests = workload.trace.requests(None)
+        return float(np.mean(requests.prompt_tokens)), float(np.mean(requests.output_tokens))
+    prompts, outputs = workload.lengths_table(partial(stream, scenario.seed, 0), 0, DRAWN_REQUESTS)
+    return float(np.mean(prompts)), float(np.mean(outputs))

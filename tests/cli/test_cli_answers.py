@@ -1,0 +1,125 @@
+"""Answers for programs: one JSON document on stdout; and what `gpufleet capacity` leaves."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from sim.cli import app
+
+SCENARIO = """\
+# How many requests a second do they take?
+name: small
+workload:
+  arrivals: {process: poisson, rate_rps: 4.0}
+  lengths:
+    prompt: {distribution: fixed, value: 50}
+    output: {distribution: geometric, mean: 40}
+horizon_s: 60
+warmup_s: 5
+replications: 2
+slo: {ttft_s: 0.5, attainment: 0.9}
+fleets:
+  - name: slow
+    pools:
+      - steptime: {model: affine, base_s: 0.02, per_token_s: 1e-4, per_context_token_s: 0}
+        batching: {policy: vllm, max_num_seqs: 8, max_num_batched_tokens: 512, num_gpu_blocks: 2000}
+  - name: fast
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-4, per_context_token_s: 0}
+        batching: {policy: vllm, max_num_seqs: 8, max_num_batched_tokens: 512, num_gpu_blocks: 2000}
+sweep: {workload.arrivals.rate_rps: [4, 60]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+def answer(*args: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, [*args, "--format", "json"])
+    assert done.exit_code == 0, done.stderr
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    document: dict[str, Any] = json.loads(done.stdout, parse_constant=refuse)
+    return document
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_run_and_price_answer_what_their_tables_hold(folder: Path) -> None:
+    said = answer("run", "small.yaml", "--no-report", "--out", "out", "--workers", "1")
+    assert {*said} == {"scenario", "question", "seed", "out", "axes", "verdict", "notes", "points", "paired"}
+    assert (said["scenario"], said["axes"], said["out"]) == ("small", ["rate_rps"], "out")
+    rows = table(folder / "out" / "summary.csv")
+    assert [point["fleet"] for point in said["points"]] == [row["fleet"] for row in rows]
+    for point, row in zip(said["points"], rows, strict=True):
+        assert {"axes", *row} == {*point, "rate_rps"}
+        assert point["axes"]["rate_rps"] == float(row["rate_rps"])
+        assert str(point["ttft_s_p95"]) == row["ttft_s_p95"]
+    beyond = next(point for point in said["points"] if point["fleet"] == "slow" and point["axes"]["rate_rps"] == 60)
+    assert beyond["ttft_s_p99"] == "inf"
+    assert beyond["overloaded"] is True
+    assert len(said["paired"]) == len(table(folder / "out" / "paired.csv"))
+    again = answer("price", "out", "--no-report", "--out", "repriced")
+    assert again["points"] == said["points"]
+
+
+def test_check_list_and_show(folder: Path) -> None:
+    said = answer("check", "small.yaml")
+    assert {*said} == {"scenario", "question", "seed", "cases", "plans"}
+    assert said["cases"] == 8
+    assert {plan["fleet"] for plan in said["plans"]} == {"slow", "fast"}
+    listed = answer("list", "gpus")
+    [card] = [item for item in listed["items"] if item["id"] == "rtx-4090"]
+    assert card["memory_bytes_per_s"] == 1.008e12
+    shown = answer("show", "gpu", "RTX 4090")
+    assert shown["kind"] == "gpus"
+    assert shown["item"]["memory_bytes_per_s"]["source"] == "ada_wp"
+
+
+@pytest.mark.parametrize("kind", ["models", "quantizations", "kernels", "engines", "servers", "links", "prices"])
+def test_every_kind_is_listed_as_json(folder: Path, kind: str) -> None:
+    assert all("id" in item for item in answer("list", kind)["items"])
+
+
+def test_wrong_input_leaves_stdout_empty(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["run", "small.yaml", "--set", "horizon_s=-1", "--format", "json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert CliRunner().invoke(app, ["list", "gpus", "--format", "yaml"]).exit_code == 2
+
+
+def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
+    search = ["capacity", "small.yaml", "--relative", "0.1", "--workers", "1", "--set", "sweep=null"]
+    said = answer(*search, "--out", "out")
+    names = ["capacity.csv", "capacity.html", "capacity.png", "manifest.json", "points", "search.csv"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == names
+    slow, fast = table(folder / "out" / "capacity.csv")
+    assert [float(row["rate_rps"]) for row in (slow, fast)] == [one["rate_rps"] for one in said["fleets"]]
+    assert float(fast["rate_rps"]) > float(slow["rate_rps"])
+    tried = table(folder / "out" / "search.csv")
+    assert len(tried) == len(said["search"])
+    assert {row["replication"] for row in tried} == {"0", "1"}
+    page = (folder / "out" / "capacity.html").read_text()
+    assert "How many requests a second do they take?" in page
+    assert said["verdict"]["headline"] in page
+    assert not re.search(r"<(script|link|img|iframe)\b|\bsrc=|@import|url\((?!#)", page)
+    with Image.open(folder / "out" / "capacity.png") as picture:
+        assert 1200 < picture.width < 2400
+    done = CliRunner().invoke(app, [*search, "--out", "out", "--no-report"])
+    assert done.exit_code == 0
+    assert "slow less fast, paired by seed" in done.stdout
+    assert not {"capacity.html", "capacity.png"} & {path.name for path in (folder / "out").iterdir()}
