@@ -60,18 +60,19 @@ def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[s
 
 def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
     """The answer at each setting shown: who, how far, what turns it around."""
-    return [
-        " ".join(
-            [_who(one, study), _range(one), *_against_api(one), *_missed(one, study, points), *_decides(one, study)]
-        )
-        for one in shown_settings(study, points, axes)
-    ]
+    found = []
+    for one in shown_settings(study, points, axes):
+        if len(one.outcomes) > 1:
+            parts = [_who(one, study), _range(one, "them")]
+        else:
+            parts = [_range(one, f"{study.draws:,} futures{one.where}")]
+        found.append(" ".join([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
+    return found
 
 
 def _who(setting: Setting, study: FutureStudy) -> str:
+    """Which of several fleets is the cheapest how often."""
     wins, n = cheapest(setting.outcomes), study.draws
-    if len(wins) == 1:
-        return f"{n:,} futures{setting.where}:"
     ranked = sorted(wins, key=lambda fleet: -wins[fleet])
     best = ranked[0]
     low, high = wilson(wins[best], n)
@@ -96,12 +97,12 @@ def exact(share: float) -> str:
     return f"{100 * share:.{1 if 0 < share < 1 else 0}f}\u00a0%"
 
 
-def _range(setting: Setting) -> str:
+def _range(setting: Setting, futures: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
         parts.append(f"{usd(float(low))} to {usd(float(high))} ({one.fleet})")
-    return f"In 80 % of them a million output tokens costs {listing(parts)}."
+    return f"In 80 % of {futures} a million output tokens costs {listing(parts)}."
 
 
 def _against_api(setting: Setting) -> Iterator[str]:

@@ -111,9 +111,20 @@ def test_without_spread_every_future_is_the_plain_run_to_the_last_digit(run: Run
 
 
 def test_a_future_costs_what_the_ledger_says_at_its_values(run: Run) -> None:
-    scenario, study = run.scenario(*DRAWN), run.study(*DRAWN)
+    agrees_with_the_ledger(run, DRAWN)
+    assert len(run.study(*DRAWN).drawn) == len(DRAWN) - 1
+
+
+def test_so_does_rent_that_runs_from_starts_to_stops(run: Run) -> None:
+    schedule = '{replicas: {"00:00": 2, "09:00": 1}, starting_s: 5}'
+    pool = _pool().replace("replicas: 4", f"replicas: 2, schedule: {schedule}")
+    cost = "{acquisition: rent, quotes: {rtx-4090: {uniform: [0.3, 0.6]}}, billing: {granularity_s: 3600}}"
+    agrees_with_the_ledger(run, (f"fleets=[{{name: switched, pools: [{pool}], cost: {cost}}}]", "futures.draws=100"))
+
+
+def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
+    scenario, study = run.scenario(*sets), run.study(*sets)
     billing = Rebilling(scenario, run.catalog, list(zip(cases(scenario), _stored(run, scenario), strict=True)))
-    assert len(study.drawn) == len(DRAWN) - 1
     for draw in (0, 17, 99):
         world = {
             path: float(study.drawn[place][draw])
