@@ -39,12 +39,14 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
     found = list(_unknown(data, (), everywhere))
     found += _unknown(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
+    found += _unknown(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
         held: Place = ("workload", "lengths", side)
         found += _unknown(value_at(data, held), held, {"table": length_table})
     for i, fleet in _mappings(data, "fleets"):
         place: Place = ("fleets", i)
         found += _unknown(fleet, place, everywhere)
+        found += _unknown(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
         found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in _mappings(fleet, "pools"):
             found += _unknown(pool, (*place, "pools", j), in_pools)
@@ -259,6 +261,8 @@ def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Cata
         resolve_fleet(scenario, fleet, catalog)
     except ArithmeticError:
         yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
+    except UnknownId:
+        return  # id_complaints names it
     except CostError as error:
         for path, text in error.problems:
             steps: Place = tuple(path.split("."))

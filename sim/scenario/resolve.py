@@ -1,6 +1,6 @@
 """From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -90,14 +90,14 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
     )
     terms = Terms.of(scenario, fleet)
-    costs = terms.costs(machines, catalog)
+    costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
         fact for i, pool in enumerate(bound) for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog)
     ]
     return FleetPlan(
         pools=pools,
         costs=costs,
-        carbon=terms.carbon_plan(machines),
+        carbon=carbon,
         machines=machines,
         pue=terms.facility_factor,
         infeasible="; ".join(
@@ -105,8 +105,13 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
             for name, reason in zip(names, reasons, strict=True)
             if reason
         ),
-        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs)),
+        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
+
+
+def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
+    if carbon is not None and carbon.grid is not None:
+        yield Fact(f"carbon.grid.{carbon.grid.id}.g_per_kwh", carbon.grid.g_per_kwh)
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:

@@ -84,7 +84,7 @@ operations:                   # what else is paid; each line is charged only if 
   # egress: {{usd_per_gb: 0.05, bytes_per_output_token: 200}}
 api: {{input: 0.18, output: 0.18}}   # dollars per million tokens elsewhere, or <item>/<offer>; cached_discount: 0.5
 carbon:                       # kg CO2e of the electricity, and of making the machines
-  grid_g_per_kwh: 400         # or 24 values from midnight on
+  grid: usa                   # gpufleet list grids; or grid_g_per_kwh: 400, or 24 values from midnight on
   # embodied: {{gpu_kg: 164, server_kg: 5700, life_years: 4}}   # EcoLogits has these figures for H100
 
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points

@@ -65,7 +65,7 @@ class Terms:
         asked = (self.starts_at, self.operations, self.api)
         return resolve_costs(self.cost, self.site, self.finance, machines.pools, catalog.prices, *asked)
 
-    def carbon_plan(self, machines: Machines) -> CarbonPlan | None:
+    def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
         """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""
         if self.carbon is None:
             return None
@@ -74,7 +74,8 @@ class Terms:
             gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus
         at = self.starts_at
         starts_at_h = 0.0 if at is None else at.hour + at.minute / 60 + at.second / 3600
-        return self.carbon.plan(gpus, machines.servers, self.facility_factor, starts_at_h)
+        grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
+        return self.carbon.plan(gpus, machines.servers, self.facility_factor, starts_at_h, grid)
 
     def data(self) -> dict[str, Any]:
         """Every section as a file would say it."""

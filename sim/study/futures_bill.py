@@ -127,7 +127,10 @@ class Priced:
         flat = [charge for charge in costs.charges if isinstance(charge, FlatCharge)]
         metered = tuple(charge for charge in costs.charges if not isinstance(charge, FlatCharge))
         return cls(
-            costs, terms.carbon_plan(machines), fsum(charge.units_per_h * charge.price.usd for charge in flat), metered
+            costs,
+            terms.carbon_plan(machines, catalog),
+            fsum(charge.units_per_h * charge.price.usd for charge in flat),
+            metered,
         )
 
 
