@@ -72,7 +72,7 @@ def run(
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         folder = usable(out or Path("outputs") / loaded.name)
 
-        from sim.report.deliver import run_scenario
+        from sim.report.deliver import futures_told, run_scenario
         from sim.report.document import as_json, run_document
         from sim.report.exactness import precision_notes
         from sim.report.terminal import terminal_differences, terminal_table
@@ -96,7 +96,7 @@ def run(
             kept = "interrupted; finished points are kept, and the same command goes on from them"
             fail(f"{folder}: {kept}", OTHER_FAILURE)
     told = (cases, axes(loaded), limits(loaded))
-    notes = [*loaded.workload.notes(), *precision_notes(loaded, cases)]
+    notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]
     if format == "json":
         typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
     elif not quiet:

@@ -12,12 +12,15 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
+from sim.report.futures import sentences
 from sim.report.progress import Progress
+from sim.report.summary import summarize
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
 from sim.study.execute import Executor
+from sim.study.futures import futures_of
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -85,6 +88,9 @@ def _finish(
     started: float,
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
+    futures = futures_of(scenario, catalog, cases)
+    points = summarize(cases, axes(scenario), limits(scenario))
+    answers = sentences(futures, points, axes(scenario)) if futures is not None else []
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -98,11 +104,13 @@ def _finish(
             scenario.requests,
             with_pictures=report,
             year=year_plan(scenario),
-            notes=precision_notes(scenario, cases),
+            notes=[*precision_notes(scenario, cases), *answers],
+            futures=futures,
         )
         keep_scenario(aside, scenario)
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
-        write_manifest(aside, told | wall | statistics_told(scenario, cases))
+        drawn = {"futures": answers} if answers else {}
+        write_manifest(aside, told | wall | drawn | statistics_told(scenario, cases))
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -123,6 +131,12 @@ def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
 def write_manifest(folder: Path, told: dict[str, Any]) -> None:
     """manifest.json: how the files beside it came to be."""
     (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def futures_told(folder: Path) -> list[str]:
+    """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
+    told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
+    return told
 
 
 def program_version() -> str:

@@ -10,6 +10,7 @@ from sim.cost import Api, Carbon, Cost, Finance, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
+from sim.scenario.distribution import Futures
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
 from sim.scenario.schedule import Schedule
@@ -168,6 +169,9 @@ class Scenario(Choices):
     """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
+    futures: Futures | None = None
+    """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
+    the load between simulated loads."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

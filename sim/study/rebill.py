@@ -6,6 +6,7 @@ plan's prices times these sums: a millisecond, against seconds for a simulation 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 from sim.catalog.catalog import Catalog
@@ -144,11 +145,16 @@ def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
     """
     if plan.scheduled:
         return list(intervals)  # rent follows each start and stop
+    return added_up(intervals, plan.starts_at)
+
+
+def added_up(intervals: Iterable[Interval], starts_at: datetime | None) -> list[Interval]:
+    """*intervals* added up by replica and state, and by hour of a clock that *starts_at* time 0."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
         hour = 0
-        if plan.starts_at is not None:
-            into_hour_s = plan.starts_at.minute * 60 + plan.starts_at.second
+        if starts_at is not None:
+            into_hour_s = starts_at.minute * 60 + starts_at.second
             hour = int(((interval.start_s + interval.end_s) / 2 + into_hour_s) // SECONDS_PER_HOUR)
         key = (*(getattr(interval, name) for name in KEYS), hour)
         known = sums.get(key)
