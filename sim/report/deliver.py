@@ -89,8 +89,9 @@ def _finish(
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
     futures = futures_of(scenario, catalog, cases)
-    points = summarize(cases, axes(scenario), limits(scenario))
-    answers = sentences(futures, points, axes(scenario)) if futures is not None else []
+    answers: list[str] = []
+    if futures is not None:
+        answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
