@@ -93,7 +93,8 @@ def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
         if any(now * difference(values, between) < 0 for values in (one.low, one.high))
     ]
     stays = f"but not with {listing(turning)} at an end of the range" if turning else "at either end of every range"
-    yield f"{better} is {_said(answer, abs(now))}{SAID[answer.found.metric]} below {other}{',' if turning else ', and stays below it'} {stays}."
+    told = f"{better} is {_said(answer, abs(now))}{SAID[answer.found.metric]} below {other}"
+    yield f"{told},{'' if turning else ' and stays below it'} {stays}."
 
 
 def _gap_told(gap: Gap) -> str:
