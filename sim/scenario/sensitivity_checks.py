@@ -7,6 +7,9 @@ from sim.scenario.layers import descend, place_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import NOT_SWEPT, as_data, at_point
 
+NO_INPUTS = ("sensitivity", "sweep", "seed", "breakeven", "plan", "futures", "load_profile")
+"""Sections that say nothing of what is simulated and billed."""
+
 
 def sensitivity_complaints(scenario: Scenario) -> Iterator[Complaint]:
     """Unknown fleets, one named twice, metrics without money; then the inputs."""
@@ -34,7 +37,7 @@ def _input_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(place, str(error.args[0]))
             continue
         depth, now = descend(data, where)
-        if path in NOT_SWEPT or where[0] in ("sensitivity", "sweep", "seed"):
+        if path in NOT_SWEPT or where[0] in NO_INPUTS:
             yield Complaint(place, f"{path} is no input")
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []

@@ -49,6 +49,8 @@ def why_not(plan: CasePlan) -> str:
         return "its step time is not a roofline"
     if isinstance(pool.batching, Slots):
         return "its memory is cut into slots"
+    if plan.scheduled:
+        return "its replicas run by a schedule"
     return "" if plan.costs is not None else "it has no cost"
 
 
