@@ -61,6 +61,8 @@ def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workers
 def sentences(answer: Answer) -> list[str]:
     """The difference, what moves it, and what it is made of."""
     found, told = answer.found, list[str]()
+    if not found.base:
+        return ["No fleet can run."]
     if answer.between is not None:
         told += _flips(answer, answer.between)
     for name, base in found.base.items():
@@ -264,7 +266,10 @@ def _share(gap: Gap, group: str) -> str:
 
 def _widest(answer: Answer, one: Swing) -> float:
     """The last result's swing: the difference's where there is one."""
-    *_, (_, _, low, high) = _results(answer, one)
+    results = list(_results(answer, one))
+    if not results:
+        return 0.0  # no fleet runs
+    _, _, low, high = results[-1]
     return abs(high - low) if isfinite(low) and isfinite(high) else float("inf")
 
 
