@@ -217,6 +217,8 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
     least, most = INPUTS[path][2:] if path in INPUTS else (-float("inf"), float("inf"))
     low, high = ends if isinstance(ends, tuple) else around(scenario, path, now, ends)
     name, unit = _name(path)
+    if place[0] == "fleets":
+        name = f"{place[-1]} of {scenario.fleets[int(place[1])].name}"
     section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
     return Input(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
 
