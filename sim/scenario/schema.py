@@ -12,6 +12,7 @@ from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
+from sim.scenario.size import Size
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -165,6 +166,8 @@ class Scenario(Choices):
     """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
+    size: Size | None = None
+    """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
