@@ -6,7 +6,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, plan, price, run, validate
+from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, plan, price, run, size, validate
 from sim.cli.common import BAD_INPUT, OTHER_FAILURE, app
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "plan",
     "price",
     "run",
+    "size",
     "validate",
 ]
 

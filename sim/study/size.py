@@ -43,7 +43,11 @@ class Tried:
 
     name: str
     machine: str
+    """The same for fleets that differ only in number and in how they are paid for."""
+    gpu: str
+    """Catalogue ids of its GPUs."""
     replicas: int
+    """Those that carry the load, spares left out; 0 where none could."""
     gpus: int
     status: Status
     usd_per_h: float | None
@@ -64,7 +68,7 @@ class Sizing:
 
     winner: Tried | None
     tried: tuple[Tried, ...]
-    """All candidates: those that meet by their cost, those that miss, those not simulated by their floor, the rest."""
+    """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
     simulated: int
     """Cases that this call has simulated; others were found on disk."""
 
@@ -110,7 +114,8 @@ class Search:
             self._try(batch)
         while self._heap:
             entry = heapq.heappop(self._heap)
-            self._tried.append(self._row(entry, "not simulated"))
+            if not self._known_to_miss(entry):
+                self._tried.append(self._row(entry, "not simulated"))
         met = [one for one in self._tried if one.status == "meets"]
         winner = min(met, key=lambda one: one.usd_per_h or 0.0, default=None)
         return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated)
@@ -141,10 +146,9 @@ class Search:
         while self._heap and len(batch) < TOGETHER and self._heap[0].floor_usd_per_h < self._best_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
-            missed = self._missed.get((machine, entry.replicas))
-            if missed is not None:
-                self._miss(entry, missed.metrics, missed.overloaded)
-            elif machine in machines:
+            if self._known_to_miss(entry):
+                continue
+            if machine in machines:
                 later.append(entry)
             else:
                 machines.add(machine)
@@ -152,6 +156,13 @@ class Search:
         for entry in later:
             heapq.heappush(self._heap, entry)
         return batch
+
+    def _known_to_miss(self, entry: _Entry) -> bool:
+        """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
+        missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
+        if missed is not None:
+            self._miss(entry, missed.metrics, missed.overloaded)
+        return missed is not None
 
     def _try(self, batch: Sequence[_Entry]) -> None:
         """A first replication of each, all of those that may meet, and the bill with spares."""
@@ -208,6 +219,7 @@ class Search:
         return Tried(
             fleet.name,
             unit.machine,
+            _kinds(fleet),
             entry.replicas,
             _gpus(fleet),
             status,
@@ -220,7 +232,8 @@ class Search:
         )
 
     def _refused(self, unit: Unit, reason: str) -> Tried:
-        return Tried(unit.name, unit.machine, 0, _gpus(unit.fleet(1)), "impossible", None, None, reason)
+        fleet = unit.fleet(1)
+        return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
 
 
 def search(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Sizing:
@@ -261,9 +274,7 @@ class Runner:
         self.simulated += len(work)
         started = time.monotonic()
         left = list(work)
-        while left and (
-            self._workers == 1 or len(left) == 1 or self._alone_s + time.monotonic() - started < ALONE_S
-        ):
+        while left and (self._workers == 1 or len(left) == 1 or self._alone_s + time.monotonic() - started < ALONE_S):
             scenario, case, folder = left.pop(0)
             simulate(scenario, case, folder, self._catalog)
         self._alone_s += time.monotonic() - started
@@ -299,6 +310,10 @@ def _gpus(fleet: Fleet) -> int:
     return sum(sizes)
 
 
+def _kinds(fleet: Fleet) -> str:
+    return " and ".join(dict.fromkeys(pool.gpu for pool in fleet.pools if pool.gpu))
+
+
 def _rank(one: Tried) -> tuple[int, float, str]:
-    order: dict[Status, int] = {"meets": 0, "not simulated": 1, "misses": 2, "impossible": 3}
+    order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "impossible": 3}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name

@@ -85,13 +85,16 @@ class Floor:
 
     def __init__(self, pool: PoolPlan, demand: Demand) -> None:
         self.pool, self.demand = pool, demand
-        self._leap = lambda **batch: pool.steptime.leap(Batch(**batch)).first_s
         longest = pool.batching.max_model_len or float("inf")
         self._served = demand.prompts + demand.outputs <= longest
         self._shares = demand.may_share and bool(getattr(pool.batching, "enable_prefix_caching", False))
         one_s = self._leap(decode_seqs=1, sampled_seqs=1)
         far_s = self._leap(decode_seqs=1, sampled_seqs=1, kv_tokens=FAR_TOKENS)
         self._step_s, self._context_s = one_s, (far_s - one_s) / FAR_TOKENS
+
+    def _leap(self, **batch: int) -> float:
+        """Duration of one step [s]."""
+        return self.pool.steptime.leap(Batch(**batch)).first_s
 
     def refusal(self, slo: Slo) -> str:
         """Why no load however small meets *slo*; empty if one may."""
@@ -105,7 +108,8 @@ class Floor:
         }
         least = slo.attainment - SAMPLING_MARGIN
         if self._served.mean() < least:
-            return f"{1 - self._served.mean():.0%} of the requests are longer than its {self.pool.batching.max_model_len} tokens"
+            longest = self.pool.batching.max_model_len
+            return f"{1 - self._served.mean():.0%} of the requests are longer than its {longest} tokens"
         shares = {
             name: float((self._served & (values <= limit)).mean())
             for name, (values, limit) in limits.items()
@@ -170,15 +174,13 @@ class Floor:
         seats = _grid(batching.max_num_seqs or 1)
         chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
         steps = [(d, p) for d in seats for p in chunks if d or p]
-        times = [
-            self._leap(decode_seqs=d, prefill_tokens=p, prefill_seqs=int(p > 0), sampled_seqs=d) for d, p in steps
-        ]
+        times = [self._leap(decode_seqs=d, prefill_tokens=p, prefill_seqs=int(p > 0), sampled_seqs=d) for d, p in steps]
         rows = [(d, p, kv_tokens) for d, p in steps]
         gain = (-outputs, -prompts, -held if kv_tokens else 0.0)
         # in milliseconds and per thousand tokens, so that the solver sees numbers near one
         scale = np.array([1.0, 1e3, max(1.0, float(kv_tokens))])
         found = linprog(np.array(gain) / scale, np.array(rows) / scale, 1e3 * np.array(times), method="highs")
-        return -float(found.fun) / 1e3 if found.status == 0 else 0.0
+        return -float(found.fun or 0.0) / 1e3 if found.status == 0 else 0.0
 
 
 def _grid(most: int) -> list[int]:

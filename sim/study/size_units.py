@@ -62,15 +62,14 @@ def units(scenario: Scenario, size: Size) -> Iterator[Unit]:
             words += [quantization] if quantization else []
             words += [f"in {pipeline} stages"] if pipeline > 1 else []
             words += [f"in {server}"] if server and len(servers) > 1 else []
-            words += [_limits(limits)] if len(size.batching) > 1 else []
+            words += _limits(limits) if len(size.batching) > 1 else []
             what = " ".join(words)
             for label, cost in _ways(size, gpu):
                 yield Unit(f"{what}, {label}", pool, cost, what)
 
 
-def _limits(limits: dict[str, Any]) -> str:
-    told = [str(value) if key == "policy" else f"{key} {value}" for key, value in limits.items()]
-    return " ".join(told) or "engine's limits"
+def _limits(limits: dict[str, Any]) -> list[str]:
+    return [str(value) if key == "policy" else f"{key} {value}" for key, value in limits.items() if value != "engine"]
 
 
 def _ways(size: Size, gpu: str) -> Iterator[tuple[str, dict[str, Any]]]:
