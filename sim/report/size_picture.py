@@ -87,7 +87,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
         x_format=percent,
         y_format=usd_mark,
         x_limit=Limit(allowed, f"{percent(allowed)} allowed"),
-        x_ticks=(0.0, 0.25, 0.5, 0.75, 1.0),
+        x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
     )
 
 

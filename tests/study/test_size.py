@@ -16,8 +16,9 @@ from sim.scenario.plan import PoolPlan
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Scenario, Slo
 from sim.steptime import Affine
-from sim.study.size import Runner, Search, search
+from sim.study.size import Search, search
 from sim.study.size_bounds import GRID_MARGIN, Demand, Floor
+from sim.study.size_runner import Runner
 from sim.study.size_units import Prospects, units
 
 SCENARIO = """\
