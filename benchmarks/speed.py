@@ -16,6 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MIB_PER_KIB = 1 / 1024
+COMPARISON = "2 fleets x 10 loads x 5 replications"
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,15 @@ def benches(azure: Path | None) -> list[Bench]:
         outputs(50),
         outputs(500),
         outputs(2000),
+        Bench("comparison", COMPARISON, run("comparison.yaml", report=True), 200_000, 20.0, repeat=1),
+        Bench(
+            "comparison, 1 worker",
+            COMPARISON,
+            (*run("comparison.yaml", report=True), "--workers", "1"),
+            200_000,
+            None,
+            1,
+        ),
     ]
     if azure is not None:
         trace = f"workload.trace.path={azure.resolve()}"

@@ -29,6 +29,7 @@ def _number(value: Any) -> Any:
 
 Count = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 WholeNumber = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+Number = Annotated[float, BeforeValidator(_number)]
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
 NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from sim import yamlio
 from sim.catalog.engine import Engine
 from sim.catalog.gpu import Gpu
+from sim.catalog.grid import Grid
 from sim.catalog.hf_config import model_from_config
 from sim.catalog.kernel import Kernel
 from sim.catalog.link import Link
@@ -31,6 +32,7 @@ _SINGULAR = {
     "servers": "server",
     "links": "link",
     "prices": "price list",
+    "grids": "grid",
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
@@ -118,6 +120,10 @@ class Catalog:
     def link(self, name: str) -> Link:
         """A link between GPUs: data/links."""
         return self._lookup("links", name, Link.model_validate)
+
+    def grid(self, name: str) -> Grid:
+        """An electricity grid: data/grids."""
+        return self._lookup("grids", name, Grid.model_validate)
 
     def prices(self, item: str) -> PriceList | None:
         """The offers for *item*; None where nobody has asked for a price yet (the file would be `price_file(item)`)."""

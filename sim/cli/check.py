@@ -28,6 +28,7 @@ def check(
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json, check_document
+        from sim.report.futures_tables import inputs_told
         from sim.report.plan import overview
         from sim.scenario.describe import describe
         from sim.scenario.load import load
@@ -42,6 +43,7 @@ def check(
     if format == "json":
         typer.echo(as_json(check_document(loaded, plans, len(found))))
     else:
-        show_all(*([loaded.question] if loaded.question else []), *overview(plans, len(found)))
+        asked = [loaded.question] if loaded.question else []
+        show_all(*asked, *overview(plans, len(found)), *inputs_told(loaded))
     if all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

@@ -36,7 +36,9 @@ Format = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
-Kind = Annotated[str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links or prices.")]
+Kind = Annotated[
+    str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices or grids.")
+]
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def price(
         loaded = load_repriced(run, sets or (), catalog)
         folder = usable(out or run.with_name(f"{run.name}-repriced"))
 
-        from sim.report.deliver import price_run
+        from sim.report.deliver import futures_told, price_run
         from sim.report.document import as_json, run_document
         from sim.report.terminal import terminal_differences, terminal_table
         from sim.scenario.sweep import axes
@@ -38,7 +38,8 @@ def price(
 
         cases = price_run(run, loaded, catalog, folder, not no_report, ["gpufleet", *sys.argv[1:]])
     told = (cases, axes(loaded), limits(loaded))
+    notes = [*loaded.workload.notes(), *futures_told(folder)]
     if format == "json":
-        typer.echo(as_json(run_document(loaded, *told, loaded.workload.notes(), str(folder))))
+        typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
     elif not quiet:
-        show_all(terminal_table(*told), *terminal_differences(*told), f"results in {folder}")
+        show_all(terminal_table(*told), *terminal_differences(*told), *futures_told(folder), f"results in {folder}")

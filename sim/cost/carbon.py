@@ -8,10 +8,11 @@ embodied    = gases of making the hardware x hours of use / hours of its life (t
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import floor
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
+from sim.catalog.grid import Grid
 from sim.cost.charge import Stated
 from sim.cost.prices import CostError, Problem
 from sim.records import Interval
@@ -49,13 +50,27 @@ class Embodied(Spec):
 class Carbon(Spec):
     """Intensity of the grid, and the machines' own share."""
 
-    grid_g_per_kwh: FlatOrHourly
-    """g CO2e per kWh of electricity: an average, or 24 values from midnight on."""
+    grid: str | None = None
+    """Id in data/grids, whose mean over a year counts."""
+    grid_g_per_kwh: FlatOrHourly | None = None
+    """In its place, g CO2e per kWh of electricity: an average, or 24 values from midnight on."""
     embodied: Embodied | None = None
     """Left out: only the electricity is counted, and the report says so."""
 
-    def plan(self, gpus: dict[str, int], servers: float, pue: float, starts_at_h: float) -> "CarbonPlan":
-        """For *gpus* by id in *servers*, at a site with *pue*; time 0 is *starts_at_h* o'clock. Raises CostError."""
+    @model_validator(mode="after")
+    def _one_grid(self) -> Self:
+        if (self.grid is None) == (self.grid_g_per_kwh is None):
+            raise ValueError("either grid (gpufleet list grids) or grid_g_per_kwh is needed")
+        return self
+
+    def plan(
+        self, gpus: dict[str, int], servers: float, pue: float, starts_at_h: float, grid: Grid | None = None
+    ) -> "CarbonPlan":
+        """For *gpus* by id in *servers*, at a site with *pue*; time 0 is *starts_at_h* o'clock. Raises CostError.
+
+        *grid* is the one that is named, where one is.
+        """
+        by_hour = self.grid_g_per_kwh or ((grid.g_per_kwh.value,) if grid is not None else ())
         kg_per_h = 0.0
         notes: tuple[str, ...] = ()
         if self.embodied is None:
@@ -66,11 +81,12 @@ class Carbon(Spec):
             if not servers and self.embodied.server_kg:
                 notes += ("Carbon of making the server is left out: the fleet names none.",)
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
-        return CarbonPlan(self.grid_g_per_kwh, pue, kg_per_h, starts_at_h, tuple(self._stated(gpus)), notes)
+        return CarbonPlan(by_hour, pue, kg_per_h, starts_at_h, tuple(self._stated(gpus)), notes, grid)
 
     def _stated(self, gpus: dict[str, int]) -> Iterator[Stated]:
-        mean = sum(self.grid_g_per_kwh) / len(self.grid_g_per_kwh)
-        yield Stated("carbon.grid_g_per_kwh", mean, f"{'' if len(self.grid_g_per_kwh) == 1 else 'mean '}g CO2e/kWh")
+        if (by_hour := self.grid_g_per_kwh) is not None:
+            unit = "g CO2e/kWh" if len(by_hour) == 1 else "mean g CO2e/kWh"
+            yield Stated("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)
         if self.embodied is not None:
             for gpu in gpus:
                 key = f"gpu_kg.{gpu}" if isinstance(self.embodied.gpu_kg, dict) else "gpu_kg"
@@ -100,6 +116,8 @@ class CarbonPlan:
     """The scenario's figures."""
     notes: tuple[str, ...] = ()
     """What a reader must know: sentences for the report."""
+    grid: Grid | None = None
+    """The catalogue's, where one is named."""
 
     def operational_kg(self, intervals: Iterable[Interval]) -> float:
         """kg CO2e of the electricity that *intervals* metered at the servers' plugs."""

@@ -21,6 +21,8 @@ class PoolFacts:
     """Most that one server draws at the wall, all slots filled; None without a server."""
     gpu_tdp_w: float | None = None
     """None where it is not known; no energy is metered then."""
+    scheduled: bool = False
+    """Its replicas are switched on and off: rent then runs from a start to its stop."""
 
     @property
     def gpus(self) -> int:

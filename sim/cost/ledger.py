@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sim.cost.charge import Charge
 from sim.cost.phases import PHASES
 from sim.cost.plan import CostPlan
+from sim.cost.rented_time import RentedTime, stops
 from sim.cost.split import split
 from sim.records import Interval, LedgerRow
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
@@ -37,12 +38,19 @@ class Ledger:
         """
         window_h = (end_s - start_s) / SECONDS_PER_HOUR
         by_pool: dict[str, list[Interval]] = {}
+        every: dict[str, list[Interval]] = {}
         for interval in intervals:
+            every.setdefault(interval.pool, []).append(interval)
             if start_s <= (interval.start_s + interval.end_s) / 2 < end_s:
                 by_pool.setdefault(interval.pool, []).append(interval)
         entries: dict[str, list[_Entry]] = {}
         for charge in plan.charges:
-            entries.setdefault(charge.component, []).extend(_entries(charge, by_pool.get(charge.pool, []), window_h))
+            more = 0.0
+            if isinstance(charge, RentedTime):
+                due = [stop for stop in stops(every.get(charge.pool, [])) if start_s <= stop.at_s < end_s]
+                more = charge.rounded_up(due)
+            metered = by_pool.get(charge.pool, [])
+            entries.setdefault(charge.component, []).extend(_entries(charge, metered, window_h, more))
         rows = [row for component in entries.values() for row in _rows(component)]
         return cls(tuple(rows), start_s, end_s, plan.capex_usd)
 
@@ -90,8 +98,8 @@ class _Entry(NamedTuple):
         return self.quantity * self.charge.price.usd
 
 
-def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float) -> list[_Entry]:
-    """Spread the window's quantity over meter intervals and phases, replicas taken together."""
+def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float, more: float) -> list[_Entry]:
+    """Spread the window's quantity, and *more* of it, over meter intervals and phases, replicas taken together."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in intervals:
         parts = charge.by_phase(interval)
@@ -101,13 +109,14 @@ def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float) -> 
         for index, part in enumerate(parts):
             sums[index] += part
     total = fsum(part for sums in followed.values() for part in sums)
-    quantity = charge.quantity(total, window_h)
+    quantity = charge.quantity(total, window_h) + more
     if total == 0 and quantity != 0:
         raise ValueError(f"pool {charge.pool!r} has no meter reading in the window to book {charge.component} by")
     return [
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())
         for phase, part in zip(PHASES, sums, strict=True)
+        if part or phase != "booting"  # few fleets boot: no empty rows for all the others
     ]
 
 

@@ -4,8 +4,8 @@ from typing import Literal, NamedTuple
 
 from sim.records import Interval
 
-Phase = Literal["prefill", "decode", "recompute", "idle"]
-PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle")
+Phase = Literal["prefill", "decode", "recompute", "idle", "booting"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting")
 
 
 class ByPhase(NamedTuple):
@@ -15,6 +15,8 @@ class ByPhase(NamedTuple):
     decode: float
     recompute: float
     idle: float
+    booting: float = 0.0
+    """Of replicas that have been switched on and do not serve yet."""
 
     def scaled(self, factor: float) -> "ByPhase":
         """Every part times *factor*."""
@@ -33,6 +35,8 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
     """
     decode_s = max(0.0, interval.busy_s - interval.prefill_s - interval.recompute_s)
     idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
+    if interval.state == "booting":
+        return ByPhase(0.0, 0.0, 0.0, 0.0, idle_s)
     return ByPhase(interval.prefill_s, decode_s, interval.recompute_s, idle_s)
 
 
@@ -47,6 +51,8 @@ def wall_j_by_phase(interval: Interval) -> ByPhase:
 
     A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
     """
+    if interval.state == "booting":
+        return ByPhase(0.0, 0.0, 0.0, 0.0, interval.server_energy_j)
     parts = (interval.prefill_energy_j, interval.recompute_energy_j, interval.idle_energy_j)
     prefill_j, recompute_j, idle_j = parts
     return ByPhase(prefill_j, max(0.0, interval.server_energy_j - sum(parts)), recompute_j, idle_j)

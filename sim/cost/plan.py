@@ -17,6 +17,7 @@ from sim.cost.operations import OWNERS, Operations, left_out
 from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
 from sim.cost.purchase import Buy
 from sim.cost.rental import Rent
+from sim.cost.rented_time import Billing
 from sim.cost.site import Site
 
 Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
@@ -125,6 +126,9 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
         yield "Rented instances are shared: only the GPUs in use are paid for."
     if (term := cost.commitment) is not None:
         yield f"{term.gpus} GPUs are committed for {term.months:g} months and paid for throughout, used or not."
+    if cost.billing != Billing():
+        step, least = cost.billing.granularity_s, cost.billing.minimum_s
+        yield f"From a start to its stop time is paid in steps of {step:g} s, at least {least:g} s a start."
     if (spot := cost.spot) is not None:
         yield (
             f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "

@@ -9,10 +9,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.cost.charge import FlatCharge, Stated, UnitPrice
-from sim.cost.hardware import Hardware, boxes_needed
+from sim.cost.charge import Charge, FlatCharge, Stated, UnitPrice
+from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
 from sim.cost.prices import CostError, PriceBook, Priced, Problem, Quotes
 from sim.cost.rental_terms import Commitment, Spot
+from sim.cost.rented_time import Billing, RentedTime
 from sim.spec import Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR
 
@@ -41,8 +42,10 @@ class Rent(Spec):
     """Reserved GPUs, paid whether used or not; left out: everything at the hourly price."""
     spot: Spot | None = None
     """GPUs beyond the commitment are spot capacity; left out: on demand."""
+    billing: Billing = Billing()
+    """How started time is counted where a schedule starts and stops replicas; left out: to the second."""
 
-    def charges(self, fleet: Sequence[Hardware], book: PriceBook) -> list[FlatCharge]:
+    def charges(self, fleet: Sequence[Hardware], book: PriceBook) -> list[Charge]:
         """Rent of *fleet*, a charge per pool. Raises CostError."""
         kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
         if self.price is not None and len(kinds) > 1:
@@ -53,9 +56,12 @@ class Rent(Spec):
         if self.commitment is not None and len(fleet) > 1:
             text = f"a commitment is for one kind of GPU and server; this fleet has {len(fleet)}"
             raise CostError(Problem("cost.commitment", text))
+        if self.commitment is not None and any(pool.scheduled for hardware in fleet for pool in hardware.pools):
+            text = "is paid whether used or not: put the replicas that a schedule switches into a fleet of their own"
+            raise CostError(Problem("cost.commitment", text))
         return [charge for hardware in fleet for charge in self._rent(hardware, book)]
 
-    def _rent(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
+    def _rent(self, hardware: Hardware, book: PriceBook) -> list[Charge]:
         priced = book.rental(hardware.gpu, self.price)
         unit = priced.price.unit
         if unit not in _UNITS:
@@ -68,10 +74,16 @@ class Rent(Spec):
         price = priced.price.per(name, priced.price.usd)
         parts = [*self._reserved(min(rented, committed), committed, price), *self._beyond(rented - committed, price)]
         return [
-            FlatCharge(component, pool.name, pool.server_id, units_per_h, part_price)
+            self._charge(component, pool, units_per_h, part_price)
             for component, units, part_price in parts
             for pool, units_per_h in hardware.shared(units / hours)
         ]
+
+    def _charge(self, component: str, pool: PoolFacts, units_per_h: float, price: UnitPrice) -> Charge:
+        """By the clock, or from start to stop where replicas are switched."""
+        if not pool.scheduled:
+            return FlatCharge(component, pool.name, pool.server_id, units_per_h, price)
+        return RentedTime(component, pool.name, pool.server_id, units_per_h / pool.gpus, price, self.billing)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Committed units in use, and those that are paid for and not used: (component, units, price)."""

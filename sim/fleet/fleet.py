@@ -12,8 +12,10 @@ from sim import rng
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
+from sim.fleet.roster import Roster
 from sim.fleet.source import ClientSource, OpenSource, Source
 from sim.records import FleetLog, Request
+from sim.routing import Router
 from sim.scenario.plan import CasePlan
 
 
@@ -30,7 +32,8 @@ class Fleet:
             )
         ]
         streams = partial(rng.stream, plan.seed, plan.replication)
-        self._router = plan.routing.start(len(self._replicas), streams("routing"))
+        self._held: list[Request] = []
+        """Arrived while no replica served."""
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
@@ -40,6 +43,21 @@ class Fleet:
         else:
             self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, self._send)
         self._log = MeterLog(plan, self._replicas)
+        routing = streams("routing")
+        if plan.scheduled:
+            pools = [replica.pool for replica in self._replicas]
+            roster = Roster(
+                plan,
+                self._env,
+                pools,
+                lambda count: plan.routing.start(count, routing),
+                self._read_now,
+                self._send_held,
+            )
+            self._router: Router = roster
+            self._log.states = roster.states
+        else:
+            self._router = plan.routing.start(len(self._replicas), routing)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -63,6 +81,10 @@ class Fleet:
         touched: dict[int, Replica] = {}
         for request in requests:
             index = self._router.choose()
+            if index < 0:
+                self._outstanding += 1
+                self._held.append(request)
+                continue
             replica = self._replicas[index]
             request.replica = index
             moved = replica.offer(request, now)
@@ -75,6 +97,16 @@ class Fleet:
                 touched[index] = replica
         for replica in touched.values():
             replica.replan(now)
+
+    def _send_held(self) -> None:
+        """A replica has begun to serve."""
+        held, self._held = self._held, []
+        self._outstanding -= len(held)
+        if held:
+            self._send(held, self._env.now)
+
+    def _read_now(self) -> None:
+        self._log.read(self._env.now)
 
     def _on_finished(self, replica: Replica, requests: list[Request]) -> None:
         self._outstanding -= len(requests)

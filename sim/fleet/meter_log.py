@@ -15,6 +15,8 @@ class MeterLog:
     def __init__(self, plan: CasePlan, replicas: list[Replica]) -> None:
         self._plan = plan
         self._replicas = replicas
+        self.states: list[str] | None = None
+        """State of every replica where a schedule changes them; None: all serve."""
         self._last_s = 0.0
         self._last = [Meters() for _ in replicas]
         self._intervals: list[Interval] = []
@@ -68,11 +70,14 @@ class MeterLog:
         horizon_s = self._plan.horizon_s
         duration_s = end_s - start_s
         gpus = gpus_per_engine(pool)
+        state = "serving" if self.states is None else self.states[replica.index]
+        if state == "serving" and horizon_s is not None and end_s > horizon_s:
+            state = "draining"
         interval = Interval(
             pool=pool.name,
             server=pool.server,
             replica=replica.index,
-            state="serving" if horizon_s is None or end_s <= horizon_s else "draining",
+            state=state,
             start_s=start_s,
             end_s=end_s,
             gpu_s=gpus * duration_s,
@@ -85,7 +90,9 @@ class MeterLog:
             recomputed_tokens=used.recomputed_tokens,
         )
         if pool.power is not None:
-            _add_energy(interval, pool, pool.power, used)
+            interval.peak_w = gpus / pool.gpus_per_replica * pool.power.peak_w
+            if state != "off":
+                _add_energy(interval, pool, pool.power, used)
         return interval
 
 
@@ -95,7 +102,6 @@ def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Mete
     duration_s = interval.end_s - interval.start_s
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
-    interval.peak_w = share * power.peak_w
     interval.prefill_energy_j = share * _wall_j(power, used.prefill_s, used.prefill_load_s)
     interval.recompute_energy_j = share * _wall_j(power, used.recompute_s, used.recompute_load_s)
     interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used.busy_s), 0.0)

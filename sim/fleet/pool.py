@@ -26,13 +26,17 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 def replica_engines(pool: PoolPlan) -> list[Engine]:
     """The engines of *pool*. Data-parallel ranks that need not step together are replicas of their own."""
-    independent_ranks = 1 if pool.lockstep else pool.data_parallel_size
-    return [_engine(pool) for _ in range(pool.replicas * independent_ranks)]
+    return [_engine(pool) for _ in range(pool.replicas * engines_per_replica(pool))]
+
+
+def engines_per_replica(pool: PoolPlan) -> int:
+    """Engines that one replica of *pool* consists of."""
+    return 1 if pool.lockstep else pool.data_parallel_size
 
 
 def gpus_per_engine(pool: PoolPlan) -> float:
     """GPUs that one engine of *pool* keeps busy."""
-    return pool.gpus_per_replica / (1 if pool.lockstep else pool.data_parallel_size)
+    return pool.gpus_per_replica / engines_per_replica(pool)
 
 
 def _engine(pool: PoolPlan) -> Engine:

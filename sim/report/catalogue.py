@@ -69,6 +69,10 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
         "default purchase": lambda prices: prices.default_purchase or "",
         "what": lambda prices: ", ".join(sorted({offer.what for offer in prices.offers.values()})),
     },
+    "grids": {
+        "name": lambda grid: grid.name,
+        "g CO2e/kWh": lambda grid: _scaled(grid.g_per_kwh),
+    },
 }
 """By kind: heading -> what stands under it."""
 
@@ -84,6 +88,7 @@ def entry(catalog: Catalog, kind: str, name: str) -> Spec:
         "servers": catalog.server,
         "links": catalog.link,
         "prices": lambda item: _price_list(catalog, item),
+        "grids": catalog.grid,
     }
     return lookups[kind_of(kind)](name)
 

@@ -12,11 +12,15 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
+from sim.report.futures import sentences
 from sim.report.progress import Progress
+from sim.report.summary import summarize
 from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
+from sim.study.execute import Executor
+from sim.study.futures import futures_of
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -25,16 +29,24 @@ MANIFEST = "manifest.json"
 
 
 def run_scenario(
-    scenario: Scenario, catalog: Catalog, out: Path, workers: int, report: bool, quiet: bool, command: Sequence[str]
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    report: bool,
+    quiet: bool,
+    command: Sequence[str],
+    executor: Executor | None = None,
 ) -> list[StoredCase]:
-    """Simulates all cases of *scenario* and leaves tables and, with *report*, pictures in *out*.
+    """Simulates all cases of *scenario*, on *workers* processes or the *executor*, and leaves tables and, with
+    *report*, pictures in *out*.
 
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
     started = time.time()
     told = _begin(scenario, out, command, started)
     with Progress(quiet) as progress:
-        cases = run_points(scenario, catalog, out, workers, progress)
+        cases = run_points(scenario, catalog, out, workers, progress, executor)
     _finish(scenario, catalog, out, cases, report, told, started)
     return cases
 
@@ -76,6 +88,10 @@ def _finish(
     started: float,
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
+    futures = futures_of(scenario, catalog, cases)
+    answers: list[str] = []
+    if futures is not None:
+        answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -89,11 +105,13 @@ def _finish(
             scenario.requests,
             with_pictures=report,
             year=year_plan(scenario),
-            notes=precision_notes(scenario, cases),
+            notes=[*precision_notes(scenario, cases), *answers],
+            futures=futures,
         )
         keep_scenario(aside, scenario)
         wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
-        write_manifest(aside, told | wall | statistics_told(scenario, cases))
+        drawn = {"futures": answers} if answers else {}
+        write_manifest(aside, told | wall | drawn | statistics_told(scenario, cases))
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -114,6 +132,12 @@ def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
 def write_manifest(folder: Path, told: dict[str, Any]) -> None:
     """manifest.json: how the files beside it came to be."""
     (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def futures_told(folder: Path) -> list[str]:
+    """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
+    told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
+    return told
 
 
 def program_version() -> str:

@@ -30,6 +30,7 @@ def render(
     slo: Mapping[str, Any],
     year: Mapping[str, Any] | None = None,
     compared: Sequence[Block] = (),
+    futures: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -63,6 +64,7 @@ def render(
         compared=compared,
         compared_note=NOTE,
         year=year,
+        futures=futures,
         phases=phase_table(sweep),
         build=build(plans),
         assumptions=assumptions(plans, slo, axes, points),

@@ -194,6 +194,7 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
 
 
 PHASES = {
+    "booting": "starting replicas",
     "prefill": "prompts",
     "decode": "decoding",
     "recompute": "computing again (preemption waste)",

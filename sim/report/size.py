@@ -18,7 +18,7 @@ from sim.study.size import Sizing, Tried, search
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
-NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile")
+NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile", "futures")
 """Keys that ask about other fleets or other loads."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""

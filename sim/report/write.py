@@ -6,6 +6,8 @@ from typing import Any
 
 from sim.report.cases import FinishedCase, has_money
 from sim.report.curves import write_curves
+from sim.report.futures_section import futures_section
+from sim.report.futures_tables import write_futures
 from sim.report.html import render
 from sim.report.paired import blocks, differences, write_paired
 from sim.report.panels import panels_of
@@ -16,6 +18,7 @@ from sim.report.text import first_sentence
 from sim.report.verdict import verdict
 from sim.report.year import write_year, year_rows, year_table
 from sim.scenario.year import YearPlan
+from sim.study.futures import FutureStudy
 from sim.yamlio import dump
 
 
@@ -31,11 +34,12 @@ def write_report(
     with_pictures: bool,
     year: YearPlan | None = None,
     notes: Sequence[str] = (),
+    futures: FutureStudy | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.describe); *slo* the limits in seconds and
-    `attainment`; *year* the hours of year.csv; *notes* what else qualifies the verdict.
+    `attainment`; *year* the hours of year.csv; *notes* what else qualifies the verdict; *futures* what was drawn.
     Every file but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
@@ -51,6 +55,8 @@ def write_report(
         tariffs = {str(plan["fleet"]): plan.get("usd_per_kwh_by_hour") for plan in resolved}
         rows = year_rows(points, axes, year, tariffs)
         write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
+    if futures is not None:
+        write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
         panels = panels_of(points, axes, slo)
@@ -63,7 +69,18 @@ def write_report(
             answer.headline,
         )
         table = year_table(rows, axes, year) if year is not None else None
+        section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
-            points, panels, answer, resolved, scenario_name, question, axes, slo, table, blocks(compared, axes)
+            points,
+            panels,
+            answer,
+            resolved,
+            scenario_name,
+            question,
+            axes,
+            slo,
+            table,
+            blocks(compared, axes),
+            section,
         )
         (out / "report.html").write_text(page, encoding="utf-8")

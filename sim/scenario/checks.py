@@ -40,12 +40,14 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
     found = list(_unknown(data, (), everywhere))
     found += _unknown(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
+    found += _unknown(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
         held: Place = ("workload", "lengths", side)
         found += _unknown(value_at(data, held), held, {"table": length_table})
     for i, fleet in _mappings(data, "fleets"):
         place: Place = ("fleets", i)
         found += _unknown(fleet, place, everywhere)
+        found += _unknown(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
         found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in _mappings(fleet, "pools"):
             found += _unknown(pool, (*place, "pools", j), in_pools)
@@ -137,6 +139,14 @@ def scenario_complaints(scenario: Scenario) -> Found:
     found += _breakeven_complaints(scenario)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
+    if scheduled and scenario.load_profile is not None:
+        text = (
+            "weights steady loads, and a schedule follows the day: simulate whole days of arrivals: {process: profile}"
+        )
+        found.append(Complaint(("load_profile",), text))
+    if scheduled and scenario.horizon_s is None:
+        found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
@@ -264,6 +274,8 @@ def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Cata
         resolve_fleet(scenario, fleet, catalog)
     except ArithmeticError:
         yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
+    except UnknownId:
+        return  # id_complaints names it
     except CostError as error:
         for path, text in error.problems:
             steps: Place = tuple(path.split("."))

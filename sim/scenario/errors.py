@@ -221,6 +221,17 @@ def _is_mark(spec: type[BaseModel], step: str | int) -> bool:
     return step == spec.__name__ or any(step in get_args(literal) for literal in literals)
 
 
+def known_keys(spec: type[BaseModel], place: Place) -> list[str] | None:
+    """Keys that a mapping at *place* of a *spec* may have, none where only a plain value may stand; None: any key."""
+    kinds: list[Any] = [spec]
+    for step in place:
+        kinds = _children(_members(kinds), step)
+    members = _members(kinds)
+    if not members or any(get_origin(kind) is dict for kind in members):
+        return None
+    return [name for kind in _specs(members) for name in kind.model_fields]
+
+
 def _tags(kinds: list[Any], key: str) -> list[str]:
     return [str(tag) for spec in _specs(kinds) for tag in get_args(spec.model_fields[key].annotation)]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.scenario.distribution import FAMILIES
 from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.yamlio import Document, YamlError, parse, read
 
@@ -129,8 +130,11 @@ def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _other_kind(below: dict[Any, Any], over: dict[Any, Any]) -> bool:
-    """Whether the two say different kinds of thing: another process, or a trace in place of arrivals."""
+    """Whether the two say different kinds of thing: another process, distribution, or a trace in place of arrivals."""
     if any(kind in over and over[kind] != below.get(kind, over[kind]) for kind in KINDS):
+        return True
+    families = [[name for name in FAMILIES if name in data] for data in (below, over)]
+    if families[0] != families[1] and (families[1] or set(over) != {"note"}):
         return True
     return ("trace" in over and "arrivals" in below) or ("arrivals" in over and "trace" in below)
 

@@ -1,6 +1,6 @@
 """From a scenario file to a Scenario, or to all its mistakes at once."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, co
 from sim.scenario.layers import Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import points, sweep_complaints
+from sim.scenario.uncertain import futures_complaints, take_out
 from sim.scenario.year import profile_complaints
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
@@ -34,17 +35,22 @@ def load(
 
     *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
     the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
+    Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
+    `futures.inputs`.
 
     Raises ScenarioErrors with every mistake found.
     """
     layers = read_layers(path, _options(sets, seed, replications))
     _default_names(layers, Path(path))
     _absolute_paths(layers)
+    taken = take_out(layers)
     found: list[Complaint | InputError] = [*sweep_complaints(layers.data)]
     if found:
         layers.data["sweep"] = None
-    _options_win_over_sweep(layers)
+    _options_win_over_sweep(layers, taken.inputs)
     found += [*_at_the_points(layers.data, catalog), *(() if found else profile_complaints(layers.data))]
+    found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
+    found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return Scenario.model_validate(_filled_from_sweep(layers.data))
@@ -126,10 +132,12 @@ def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
     return []
 
 
-def _options_win_over_sweep(layers: Layers) -> None:
-    """A value set on the command line holds at every point: its axis shrinks to that value."""
+def _options_win_over_sweep(layers: Layers, drawn: Collection[Place]) -> None:
+    """A value set on the command line holds at every point: its axis shrinks to that value, unless it is *drawn*."""
     sweep = layers.data.get("sweep")
     for place, _ in layers.options:
+        if place in drawn:
+            continue
         if isinstance(sweep, dict):
             for axis in sweep:
                 if place_of(layers.data, axis) == place:

@@ -12,6 +12,7 @@ from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import Batch, Leap
 from sim.routing import Routing
+from sim.scenario.schedule import Schedule
 from sim.scenario.schema import Slo
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Workload
@@ -64,6 +65,8 @@ class PoolPlan:
     """API-server time before a request's first token that does not hold the engine."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
+    schedule: Schedule | None = None
+    """When the replicas run; None: always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,17 @@ class CasePlan:
     infeasible: str = ""
     """Why this fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())
+
+    @property
+    def second_of_day(self) -> float:
+        """Seconds after midnight at simulated time 0; midnight without a clock."""
+        at = self.starts_at
+        return 0.0 if at is None else 3600.0 * at.hour + 60.0 * at.minute + at.second
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether replicas are switched on and off."""
+        return any(pool.schedule is not None for pool in self.pools)
 
     def next_reading_s(self, after_s: float) -> float:
         """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""

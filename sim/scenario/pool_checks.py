@@ -18,6 +18,10 @@ def pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
+    schedule = pool.spec.schedule
+    if schedule is not None and schedule.most != pool.spec.replicas:
+        text = f"must be {schedule.most}, the most that the schedule wants, not {pool.spec.replicas}"
+        yield Complaint((*place, "replicas"), text)
 
 
 def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:

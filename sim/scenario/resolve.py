@@ -1,6 +1,6 @@
 """From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.batching import Scheduler, Slots
 from sim.catalog.catalog import Catalog
-from sim.cost import CarbonPlan, CostPlan, PoolFacts, resolve_costs
+from sim.cost import CarbonPlan, CostPlan, PoolFacts
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
@@ -20,6 +20,7 @@ from sim.scenario.facts import cost_facts, pool_facts
 from sim.scenario.plan import CasePlan, Fact, PoolPlan
 from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.scenario.sweep import Case, at_point
+from sim.scenario.terms import Machines, Terms
 from sim.steptime import Roofline
 from sim.workload import Workload
 
@@ -33,7 +34,8 @@ class FleetPlan:
     pools: tuple[PoolPlan, ...]
     costs: CostPlan | None
     carbon: CarbonPlan | None
-    servers: int
+    machines: Machines
+    pue: float
     infeasible: str
     facts: tuple[Fact, ...]
 
@@ -64,8 +66,8 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
         carbon=built.carbon,
-        servers=built.servers,
-        pue=_pue(at, fleet),
+        servers=ceil(built.machines.servers),
+        pue=built.pue,
         infeasible=built.infeasible,
         facts=built.facts,
     )
@@ -83,40 +85,33 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         _pool_plan(pool, name, memory, share, scenario.measured_at, catalog)
         for pool, name, memory, share in zip(bound, names, fits, servers, strict=True)
     )
-    costs = _costs(scenario, fleet, bound, pools, catalog)
+    machines = Machines(
+        pools=tuple(_hardware(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
+        servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
+    )
+    terms = Terms.of(scenario, fleet)
+    costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
         fact for i, pool in enumerate(bound) for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog)
     ]
     return FleetPlan(
         pools=pools,
         costs=costs,
-        carbon=_carbon(scenario, fleet, pools, servers),
-        servers=ceil(sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True))),
+        carbon=carbon,
+        machines=machines,
+        pue=terms.facility_factor,
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"
             for name, reason in zip(names, reasons, strict=True)
             if reason
         ),
-        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs)),
+        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
 
 
-def _pue(scenario: Scenario, fleet: Fleet) -> float:
-    site = fleet.site or scenario.site
-    return site.facility_factor if site else 1.0
-
-
-def _carbon(scenario: Scenario, fleet: Fleet, pools: Sequence[PoolPlan], shares: Sequence[float]) -> CarbonPlan | None:
-    carbon = fleet.carbon or scenario.carbon
-    if carbon is None:
-        return None
-    gpus: dict[str, int] = {}
-    for pool in pools:
-        gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus_per_replica * pool.replicas
-    servers = sum(share * pool.replicas for share, pool in zip(shares, pools, strict=True))
-    starts_at = scenario.starts_at
-    starts_at_h = 0.0 if starts_at is None else starts_at.hour + starts_at.minute / 60 + starts_at.second / 3600
-    return carbon.plan(gpus, servers, _pue(scenario, fleet), starts_at_h)
+def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
+    if carbon is not None and carbon.grid is not None:
+        yield Fact(f"carbon.grid.{carbon.grid.id}.g_per_kwh", carbon.grid.g_per_kwh)
 
 
 def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
@@ -213,6 +208,7 @@ def _pool_plan(
         request_overhead_s=overhead_s,
         memory=memory,
         power=_power(pool, servers, catalog),
+        schedule=pool.spec.schedule,
     )
 
 
@@ -244,17 +240,6 @@ def _power(pool: BoundPool, servers: float, catalog: Catalog) -> PoolPower | Non
     return pool_power(pool.power, pool.gpu, power_coefficients(catalog), pool.layout.gpus, pool.server, servers)
 
 
-def _costs(
-    scenario: Scenario, fleet: Fleet, bound: Sequence[BoundPool], plans: Sequence[PoolPlan], catalog: Catalog
-) -> CostPlan | None:
-    if fleet.cost is None:
-        return None
-    site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
-    facts = [_hardware(pool, plan) for pool, plan in zip(bound, plans, strict=True)]
-    operations, api = fleet.operations or scenario.operations, fleet.api or scenario.api
-    return resolve_costs(fleet.cost, site, finance, facts, catalog.prices, scenario.starts_at, operations, api)
-
-
 def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
     return PoolFacts(
         plan.name,
@@ -264,6 +249,7 @@ def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
+        scheduled=plan.schedule is not None,
     )
 
 

@@ -10,8 +10,10 @@ from sim.cost import Api, Carbon, Cost, Finance, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
+from sim.scenario.distribution import Futures
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
+from sim.scenario.schedule import Schedule
 from sim.scenario.size import Size
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
@@ -72,6 +74,8 @@ class Pool(Choices):
     """Ranks of one replica, each with its own requests."""
     enable_expert_parallel: bool = False
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
+    schedule: Schedule | None = None
+    """When the replicas run, by the time of day; left out: always."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
@@ -168,6 +172,9 @@ class Scenario(Choices):
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
     size: Size | None = None
     """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
+    futures: Futures | None = None
+    """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
+    the load between simulated loads."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

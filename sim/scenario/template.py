@@ -11,6 +11,8 @@ from typing import Any
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
 
+PRICES = "sim.cost"
+"""Where all numbers are prices and terms, which may be distributions."""
 SCHEMA_FILE = "gpufleet.schema.json"
 
 _TEMPLATE = """\
@@ -82,13 +84,15 @@ operations:                   # what else is paid; each line is charged only if 
   # egress: {{usd_per_gb: 0.05, bytes_per_output_token: 200}}
 api: {{input: 0.18, output: 0.18}}   # dollars per million tokens elsewhere, or <item>/<offer>; cached_discount: 0.5
 carbon:                       # kg CO2e of the electricity, and of making the machines
-  grid_g_per_kwh: 400         # or 24 values from midnight on
+  grid: usa                   # gpufleet list grids; or grid_g_per_kwh: 400, or 24 values from midnight on
   # embodied: {{gpu_kg: 164, server_kg: 5700, life_years: 4}}   # EcoLogits has these figures for H100
 
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
 load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.csv; or 24 rates, one an hour of the day
+# futures: {{draws: 2000}}      # any price, any term and the load may be {{triangular: [low, mode, high], note: why}},
+#   {{uniform: [low, high]}}, {{normal: [mean, sd]}} or {{lognormal: [mean, cv]}} in place of a number
 # requests_cost: true         # each request's part of the bill
 # months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
 # plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
@@ -109,12 +113,28 @@ def schema_text() -> str:
         for field, text in (_documentation(specs[name]) if name in specs else {}).items():
             if field in part.get("properties", {}):
                 part["properties"][field].setdefault("description", text)
+        for field, value in part.get("properties", {}).items():
+            if field == "rate_rps" or (name in specs and specs[name].__module__.startswith(PRICES)):
+                part["properties"][field] = _drawable(value)
     schema["required"] = []
     schema["properties"]["base"] = {
         "type": "string",
         "description": "Another scenario that this one changes: mappings merge, lists replace, null takes a key away.",
     }
     return json.dumps(schema, indent=1) + "\n"
+
+
+def _drawable(part: Any) -> Any:
+    """The schema *part* with a distribution allowed wherever it has a number."""
+    if isinstance(part, list):
+        return [_drawable(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "number":
+        texts = {key: part[key] for key in ("title", "description", "default") if key in part}
+        number = {key: value for key, value in part.items() if key not in texts}
+        return {"anyOf": [number, {"$ref": "#/$defs/Uncertain"}], **texts}
+    return {key: _drawable(value) for key, value in part.items()}
 
 
 def _below(spec: type[Spec]) -> Iterator[type[Spec]]:

@@ -1,7 +1,7 @@
 """Runs cases on the local cores and yields each as it is stored."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,10 @@ from sim.study.store import save_case
 
 ALONE_S = 1.5
 """Work goes on in this process for so long before others are started: starting them takes about as long."""
+
+
+Executor = Callable[[Scenario, Sequence[tuple[Case, Path]], Catalog], Iterator[Path]]
+"""Runs cases somewhere and yields each one's folder once it is stored there."""
 
 
 def simulate(scenario: Scenario, case: Case, folder: Path, catalog: Catalog) -> Path:

@@ -9,7 +9,7 @@ from sim.scenario.describe import describe
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.execute import execute
+from sim.study.execute import Executor, execute
 from sim.study.precision import key_of, next_cases
 from sim.study.store import StoredCase, digest, discard_unfinished, load_case
 
@@ -18,15 +18,25 @@ Progress = Callable[[int, int, int], None]
 """Told (finished cases, all cases, of the finished ones those found on disk)."""
 
 
-def run_points(scenario: Scenario, catalog: Catalog, out: Path, workers: int, progress: Progress) -> list[StoredCase]:
+def run_points(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    progress: Progress,
+    executor: Executor | None = None,
+) -> list[StoredCase]:
     """Every case of *scenario*, in order, each stored under `out/points/<digest>` as soon as it is finished.
+
+    They run on *workers* local processes, or wherever the *executor* runs them.
 
     Interrupted, it leaves what was finished; called again, it goes on from there.
     """
-    stored = _run(scenario, cases(scenario), catalog, out, workers, progress)
+    somewhere = executor or partial(execute, workers=workers)
+    stored = _run(scenario, cases(scenario), catalog, out, somewhere, progress)
     while further := next_cases(scenario, stored):
         before = len(stored)
-        stored += _run(scenario, further, catalog, out, workers, partial(_after, progress, before))
+        stored += _run(scenario, further, catalog, out, somewhere, partial(_after, progress, before))
     order = {key: place for place, key in enumerate(dict.fromkeys(key_of(case)[:2] for case in stored))}
     return sorted(stored, key=lambda case: (order[key_of(case)[:2]], case.replication))
 
@@ -37,7 +47,7 @@ def _after(progress: Progress, before: int, done: int, total: int, found: int) -
 
 
 def _run(
-    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, workers: int, progress: Progress
+    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, executor: Executor, progress: Progress
 ) -> list[StoredCase]:
     """The *wanted* cases, from disk or simulated."""
     folders = [out / POINTS / digest(scenario, case, catalog) for case in wanted]
@@ -47,7 +57,7 @@ def _run(
     found = len(wanted) - len(work)
     progress(found, len(wanted), found)
     try:
-        for done, _ in enumerate(execute(scenario, work, catalog, workers), start=found + 1):
+        for done, _ in enumerate(executor(scenario, work, catalog), start=found + 1):
             progress(done, len(wanted), found)
     finally:
         discard_unfinished(out / POINTS)

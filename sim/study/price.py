@@ -24,7 +24,7 @@ from sim.study.store import SHARES, StoredCase, digest, load_case, save_repriced
 from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
-MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven")
+MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet, too."""
 OF_A_BILL = (
     *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd"),

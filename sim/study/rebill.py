@@ -6,6 +6,7 @@ plan's prices times these sums: a millisecond, against seconds for a simulation 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 from sim.catalog.catalog import Catalog
@@ -106,13 +107,14 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         rows = [Interval(**row) for row in stored.usage().to_pylist()]
         start_s, end_s = window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows)
-        inside = [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
+        inside = [row for row in rows if plan.scheduled or start_s <= (row.start_s + row.end_s) / 2 < end_s]
         return cls(case, tuple(condensed(inside, plan)), start_s, end_s)
 
     def bill(self, scenario: Scenario, catalog: Catalog) -> Bill:
         """Under *scenario*, whose sweep point is this case's own."""
         plan = resolve(scenario, self.case, catalog)
         assert plan.costs is not None  # `of` has seen to it, and no override takes it away
+        inside = [one for one in self.intervals if self.start_s <= (one.start_s + one.end_s) / 2 < self.end_s]
         ledger = Ledger.of(self.intervals, plan.costs, self.start_s, self.end_s)
         return Bill(
             fleet=self.case.fleet,
@@ -122,9 +124,9 @@ class _Metered:
             capex_usd=ledger.capex_usd,
             component_usd_per_h=ledger.component_usd_per_h(),
             capital_components=frozenset(charge.component for charge in plan.costs.charges if charge.capex_usd),
-            prompt_tokens=sum(interval.prompt_tokens for interval in self.intervals),
-            cached_tokens=sum(interval.cached_tokens for interval in self.intervals),
-            output_tokens=sum(interval.output_tokens for interval in self.intervals),
+            prompt_tokens=sum(interval.prompt_tokens for interval in inside),
+            cached_tokens=sum(interval.cached_tokens for interval in inside),
+            output_tokens=sum(interval.output_tokens for interval in inside),
             costs=plan.costs,
         )
 
@@ -141,11 +143,18 @@ def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
 
     Meters are read at the full hours where it has, so that no interval lies in two of them.
     """
+    if plan.scheduled:
+        return list(intervals)  # rent follows each start and stop
+    return added_up(intervals, plan.starts_at)
+
+
+def added_up(intervals: Iterable[Interval], starts_at: datetime | None) -> list[Interval]:
+    """*intervals* added up by replica and state, and by hour of a clock that *starts_at* time 0."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
         hour = 0
-        if plan.starts_at is not None:
-            into_hour_s = plan.starts_at.minute * 60 + plan.starts_at.second
+        if starts_at is not None:
+            into_hour_s = starts_at.minute * 60 + starts_at.second
             hour = int(((interval.start_s + interval.end_s) / 2 + into_hour_s) // SECONDS_PER_HOUR)
         key = (*(getattr(interval, name) for name in KEYS), hour)
         known = sums.get(key)

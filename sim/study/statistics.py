@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import inf, isfinite, nan, sqrt
 
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 CONFIDENCE = 0.95
 
@@ -77,3 +77,16 @@ def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread
+
+
+def wilson(hits: int, draws: int) -> tuple[float, float]:
+    """The 95 % interval of a share of which *hits* of *draws* >= 1 independent draws were seen.
+
+    The score interval: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
+    the American Statistical Association 22, 1927. It stays within 0 and 1 and holds near them, too.
+    """
+    z = float(ndtri((1 + CONFIDENCE) / 2))
+    share, more = hits / draws, z * z / draws
+    centre = (share + more / 2) / (1 + more)
+    half = z / (1 + more) * sqrt(share * (1 - share) / draws + more / (4 * draws))
+    return (centre - half if hits else 0.0), (centre + half if hits < draws else 1.0)

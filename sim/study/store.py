@@ -25,7 +25,7 @@ from sim.units import NANO_PER_USD
 CASE_FILE = "case.json"
 NOT_IN_DIGEST = (
     *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
-    *("load_profile", "breakeven", "plan", "size"),
+    *("load_profile", "breakeven", "plan", "futures", "size"),
 )
 SHARES = ("prefill_s", "recompute_s", "decode_s")
 """Seconds that a request took of its replica."""
@@ -175,7 +175,9 @@ def _requests(result: CaseResult | None) -> pa.Table:
         {
             "request": pa.array(range(count), pa.int64()),
             "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
-            "pool": pa.array([pools[r.replica] for r in requests], pa.string()).dictionary_encode(),
+            "pool": pa.array(
+                [pools[r.replica] if r.replica >= 0 else "" for r in requests], pa.string()
+            ).dictionary_encode(),
             "replica": pa.array([r.replica for r in requests], pa.int32()),
             "priority": pa.array([r.priority for r in requests], pa.int64()),
             "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),

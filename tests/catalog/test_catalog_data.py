@@ -22,6 +22,7 @@ LOOKUP = {
     "servers": Catalog.server,
     "links": Catalog.link,
     "prices": Catalog.prices,
+    "grids": Catalog.grid,
 }
 FILES = [(kind, name) for kind in KINDS for name in CATALOG.ids(kind)]
 GPUS = CATALOG.ids("gpus")

@@ -3,7 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
+from sim.catalog.catalog import load_catalog
 from sim.cost import Carbon, CostError
+from sim.records import Interval
 
 
 def carbon(grid=400, **embodied):
@@ -59,3 +61,17 @@ def test_reading_twice_changes_nothing():
 def test_one_intensity_or_twenty_four(grid):
     with pytest.raises(ValidationError):
         Carbon.model_validate({"grid_g_per_kwh": grid})
+
+
+def test_a_grid_of_the_catalogue_is_its_figure():
+    catalog = load_catalog()
+    plan = Carbon(grid="Germany").plan({}, 0, 1.0, 0.0, catalog.grid("Germany"))
+    same = Carbon(grid_g_per_kwh=365.477).plan({}, 0, 1.0, 0.0)
+    hour = Interval("p", "", 0, "serving", 0.0, 3600.0, 3600.0, server_energy_j=3.6e6)
+    assert plan.operational_kg([hour]) == same.operational_kg([hour]) == pytest.approx(0.365477)
+
+
+@pytest.mark.parametrize("fields", [{}, {"grid": "usa", "grid_g_per_kwh": 400}])
+def test_one_grid(fields):
+    with pytest.raises(ValidationError, match="either grid"):
+        Carbon.model_validate(fields)

@@ -141,6 +141,8 @@ def test_one_mistake(tmp_path: Path, catalog: Catalog, old: str, new: str, lines
             "15: @.max_model_len: 999999 tokens exceed the 32768 that qwen2-72b-instruct was made for"]),
         ("server: workstation-4x4090", "batching: {max_num_seqs: 9999}", [
             "15: @.batching.max_num_seqs: max_num_batched_tokens (2048) must not be below max_num_seqs"]),
+        ("horizon_s: 100", "horizon_s: 100\ncarbon: {grid: germny}", [
+            "10: carbon.grid: unknown grid 'germny'; did you mean deu"]),
         ("server: workstation-4x4090", "power: {cap_w: 200}", [
             "15: @.power.cap_w: nobody has measured the card under a cap below 230 W"]),
         ("model: qwen2-72b-instruct\n", "", ["12: @.model: is missing: the step time follows from it"]),

@@ -10,16 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
+from sim.cli import app
 from sim.scenario.load import load
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import cases
+from sim.scenario.sweep import as_data, cases
 from sim.study import cluster
 from sim.study.cluster import ClusterError, execute_on
 from sim.study.execute import simulate
 from sim.study.points import POINTS
 from sim.study.store import digest
+from sim.yamlio import dump
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -106,6 +109,25 @@ def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Mach
     for case, folder in work_of(scenario, tmp_path / "here"):
         simulate(scenario, case, folder, CATALOG)
     assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_the_command_runs_there_and_goes_on_from_what_is_finished(
+    scenario: Scenario, machines: Machines, tmp_path: Path
+) -> None:
+    machines.worker()
+    file = tmp_path / "plain.yaml"
+    file.write_text(dump(as_data(scenario)))
+    command = ["run", str(file), "--no-report", "--set", "sweep={workload.trace.rate_scale: [1, 2]}"]
+    there = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert there.exit_code == 0, there.stderr
+    here = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "here"), "--workers", "1"])
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+    for table in ("summary.csv", "requests.csv", "usage.csv"):
+        assert (tmp_path / "there" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
+    machines.stop()
+    again = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == here.stdout.replace(str(tmp_path / "here"), str(tmp_path / "there"))
 
 
 def test_another_program_on_the_worker_is_refused(

@@ -1,0 +1,54 @@
+"""When a pool's replicas run, by the time of day."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from sim.spec import NonNegative, Spec, WholeNumber
+
+MINUTES_PER_DAY = 24 * 60
+SECONDS_PER_DAY = 86400.0
+
+
+def _minute(value: Any) -> int:
+    """Minutes since midnight. Unquoted, YAML reads 20:00 as 1200, which is the same."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,2}):(\d\d)", value)):
+        hours, minutes = map(int, found.groups())
+        if minutes < 60:
+            value = 60 * hours + minutes
+    if isinstance(value, str) and value.isdecimal():  # what went through JSON as a key is text
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MINUTES_PER_DAY:
+        raise ValueError(f'a time of day is needed, such as "08:30", not {value!r}')
+    return value
+
+
+TimeOfDay = Annotated[int, BeforeValidator(_minute, json_schema_input_type=str)]
+
+
+class Schedule(Spec):
+    """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
+
+    replicas: Annotated[dict[TimeOfDay, WholeNumber], Field(min_length=1)]
+    """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. The day begins with simulated
+    time 0, or with `starts_at`."""
+    starting_s: NonNegative
+    """From switching a replica on to its first request: the machine, the engine, the weights."""
+
+    @property
+    def most(self) -> int:
+        """The most replicas that are wanted at any time."""
+        return max(self.replicas.values())
+
+    def wanted(self, second_of_day: float) -> int:
+        """Replicas wanted at so many seconds after midnight."""
+        times = sorted(self.replicas)
+        reached = [at for at in times if 60 * at <= second_of_day]
+        return self.replicas[reached[-1] if reached else times[-1]]
+
+    def switches_s(self, start_of_day_s: float, until_s: float) -> list[float]:
+        """Simulated times in (0, *until_s*) at which the number may change; midnight was at *start_of_day_s* <= 0."""
+        days = int((until_s - start_of_day_s) // SECONDS_PER_DAY) + 1
+        times = {start_of_day_s + day * SECONDS_PER_DAY + 60 * at for day in range(days) for at in self.replicas}
+        return sorted(at for at in times if 0 < at < until_s)

@@ -1,0 +1,117 @@
+"""The money of one fleet: its own sections where it has them, else the scenario's.
+
+Nothing here needs the catalogue's hardware again: with the same machines, other terms are priced in a tenth of a
+millisecond.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.cost import Api, Carbon, CarbonPlan, Cost, CostPlan, Finance, Operations, PoolFacts, Site, resolve_costs
+from sim.scenario.errors import Place
+from sim.scenario.layers import put
+from sim.scenario.schema import Fleet, Scenario
+
+SECTIONS = ("cost", "site", "finance", "operations", "api", "carbon")
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What of a fleet's plan its bill depends on."""
+
+    pools: tuple[PoolFacts, ...]
+    servers: float
+    """How many are filled; parts of one where they are shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is paid for machines, energy and all else."""
+
+    cost: Cost | None
+    site: Site | None
+    finance: Finance | None
+    operations: Operations | None
+    api: Api | None
+    carbon: Carbon | None
+    starts_at: datetime | None
+    """For prices that depend on the hour."""
+
+    @classmethod
+    def of(cls, scenario: Scenario, fleet: Fleet) -> "Terms":
+        """Those of *fleet*."""
+        return cls(
+            cost=fleet.cost,
+            site=fleet.site or scenario.site,
+            finance=fleet.finance or scenario.finance,
+            operations=fleet.operations or scenario.operations,
+            api=fleet.api or scenario.api,
+            carbon=fleet.carbon or scenario.carbon,
+            starts_at=scenario.starts_at,
+        )
+
+    @property
+    def facility_factor(self) -> float:
+        """Energy of the site over that of the servers; 1 where no site is given."""
+        return self.site.facility_factor if self.site else 1.0
+
+    def costs(self, machines: Machines, catalog: Catalog) -> CostPlan | None:
+        """Charges for *machines*; None without a `cost`. Raises CostError with every price that is missing."""
+        if self.cost is None:
+            return None
+        asked = (self.starts_at, self.operations, self.api)
+        return resolve_costs(self.cost, self.site, self.finance, machines.pools, catalog.prices, *asked)
+
+    def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
+        """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""
+        if self.carbon is None:
+            return None
+        gpus: dict[str, int] = {}
+        for pool in machines.pools:
+            gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus
+        at = self.starts_at
+        starts_at_h = 0.0 if at is None else at.hour + at.minute / 60 + at.second / 3600
+        grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
+        return self.carbon.plan(gpus, machines.servers, self.facility_factor, starts_at_h, grid)
+
+    def data(self) -> dict[str, Any]:
+        """Every section as a file would say it."""
+        sections = {name: getattr(self, name) for name in SECTIONS}
+        return {name: one.model_dump(exclude_unset=True) for name, one in sections.items() if one}
+
+    def with_values(self, data: Mapping[str, Any], values: Mapping[Place, Any]) -> "Terms":
+        """These with *values*, section first: ("site", "pue"); *data* is what `data` gives.
+
+        Raises pydantic.ValidationError where a value is not allowed.
+        """
+        changed: dict[str, Any] = {}
+        for place, value in values.items():
+            section = str(place[0])
+            if section not in changed:
+                changed[section] = _copied(data[section])
+            put(changed[section], place[1:], value)
+        return replace(self, **{name: type(getattr(self, name)).model_validate(one) for name, one in changed.items()})
+
+
+def _copied(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
+    """Where a value at *place* of the scenario stands in the terms of the fleet at *position*; None: nowhere.
+
+    >>> place_in_terms(("fleets", 1, "cost", "quotes", "l4"), 1, Fleet.model_construct(site=None))
+    ('cost', 'quotes', 'l4')
+    >>> place_in_terms(("site", "pue"), 0, Fleet.model_construct(site=None))
+    ('site', 'pue')
+    """
+    if place[0] == "fleets":
+        return place[2:] if place[1] == position and place[2] in SECTIONS else None
+    if place[0] not in SECTIONS or getattr(fleet, str(place[0])) is not None:
+        return None
+    return place
