@@ -6,7 +6,20 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import breakeven, calibrate, capacity, catalogue, check, init, plan, price, run, sensitivity, validate
+from sim.cli import (
+    breakeven,
+    calibrate,
+    capacity,
+    catalogue,
+    check,
+    init,
+    plan,
+    price,
+    run,
+    sensitivity,
+    size,
+    validate,
+)
 from sim.cli.common import BAD_INPUT, OTHER_FAILURE, app
 
 __all__ = [
@@ -22,6 +35,7 @@ __all__ = [
     "price",
     "run",
     "sensitivity",
+    "size",
     "validate",
 ]
 

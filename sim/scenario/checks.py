@@ -19,6 +19,7 @@ from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_cal
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sensitivity_checks import sensitivity_complaints
+from sim.scenario.size_checks import size_complaints, size_id_complaints
 from sim.scenario.statistical import statistical_complaints
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -51,7 +52,18 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in _mappings(fleet, "pools"):
             found += _unknown(pool, (*place, "pools", j), in_pools)
+    found += size_id_complaints(data, catalog)
+    for label, cost in _entries(data, ("size", "costs")):
+        found += _price_complaints(cost, ("size", "costs", label), catalog)
+    for label, _ in _entries(data, ("size", "rents")):
+        for gpu, offer in _entries(data, ("size", "rents", label)):
+            found += _offer_complaints(offer, ("size", "rents", label, gpu), catalog)
     return found
+
+
+def _entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
+    held = value_at(data, place)
+    return list(held.items()) if isinstance(held, dict) else []
 
 
 def _mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -216,6 +228,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     found: list[Complaint] = []
     bound: list[BoundPool] = []
     complete = True
+    found += size_complaints(scenario, catalog)
     for i, fleet in enumerate(scenario.fleets):
         try:
             pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]

@@ -15,6 +15,7 @@ from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
 from sim.scenario.schedule import Schedule
 from sim.scenario.sensitivity import Sensitivity
+from sim.scenario.size import Size
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
@@ -172,6 +173,8 @@ class Scenario(Choices):
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
     sensitivity: Sensitivity | None = None
     """What `gpufleet sensitivity` varies; nothing else reads it."""
+    size: Size | None = None
+    """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
     futures: Futures | None = None
     """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
     the load between simulated loads."""

@@ -13,7 +13,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.sweep import cases
 
 RMB = 0.138
-CLAIMS = ("C01", "C03", "C08", "C16", "C25", "C31")
+CLAIMS = ("C01", "C03", "C08", "C16", "C24", "C25", "C31")
 
 
 @pytest.fixture(scope="module")

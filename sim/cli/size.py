@@ -1,0 +1,54 @@
+"""`gpufleet size`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.common import (
+    OTHER_FAILURE,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    fail,
+    scenario_file,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def size(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-size.")] = None,
+) -> None:
+    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose."""
+    with bad_input_told():
+        from sim.catalog.catalog import load_catalog
+        from sim.report.page import text_table
+        from sim.report.size import MOST_ROWS, deliver_size, ranking, sentences
+        from sim.scenario.load import load
+        from sim.study.size import why_no_size
+
+        path, catalog = scenario_file(scenario), load_catalog()
+        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        folder = usable(out or Path("outputs") / f"{loaded.name}-size")
+        if refusal := why_no_size(loaded):
+            fail(f"{path}: {refusal}")
+        try:
+            found = deliver_size(loaded, catalog, folder, workers or os.cpu_count() or 1)
+        except KeyboardInterrupt:
+            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+    table = ranking(found, loaded, MOST_ROWS)
+    show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
+    if found.winner is not None:
+        show_all(f"the winner alone in {folder}/winner.yaml, for gpufleet run")

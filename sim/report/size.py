@@ -1,0 +1,206 @@
+"""The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.report.deliver import write_manifest
+from sim.report.page import Table, render_page, write_picture
+from sim.report.size_picture import key, panels
+from sim.report.tables import cell
+from sim.report.text import first_sentence, percent, place, plain, seconds, usd
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data
+from sim.study.size import Sizing, Tried, search
+from sim.units import HOURS_PER_MONTH
+from sim.yamlio import dump
+
+NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile", "futures")
+"""Keys that ask about other fleets or other loads."""
+MOST_ROWS = 20
+"""Of the ranking in the terminal; size.csv has them all."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
+
+
+def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Sizing:
+    """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_manifest(out, {"program": "gpufleet", "scenario": scenario.name, "command": "size", "seed": scenario.seed})
+    found = search(scenario, catalog, out, workers)
+    _write_csv(out / "size.csv", size_rows(found, scenario))
+    _write_csv(out / "pareto.csv", pareto_rows(found))
+    _write_winner(out / "winner.yaml", found, scenario)
+    told, drawn = sentences(found, scenario), panels(found, scenario)
+    asked, _ = first_sentence(scenario.question or scenario.name)
+    write_picture(out / "size.png", drawn, asked, told[:1], key(found))
+    tables = [ranking(found, scenario), _impossible(found)]
+    page = render_page(scenario.name, asked, told, drawn, [one for one in tables if one.rows], _notes(scenario))
+    (out / "size.html").write_text(page, encoding="utf-8")
+    return found
+
+
+def _write_winner(path: Path, found: Sizing, scenario: Scenario) -> None:
+    """The scenario with the winner alone, for `gpufleet run`; an earlier search's goes where nothing is found."""
+    if found.winner is None or found.winner.fleet is None:
+        path.unlink(missing_ok=True)
+        return
+    data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
+    data["name"] = f"{scenario.name}-winner"
+    data["fleets"] = [found.winner.fleet.model_dump(mode="json", exclude_unset=True)]
+    path.write_text(dump(data), encoding="utf-8")
+
+
+def sentences(found: Sizing, scenario: Scenario) -> list[str]:
+    """The verdict first, then how it was found."""
+    at = _load(scenario)
+    counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
+    left = sum(one.status == "not simulated" for one in found.tried)
+    refused = sum(one.status == "impossible" for one in found.tried)
+    how = (
+        f"Of {len(found.tried)} fleets {counts['meets'] + counts['misses']} were simulated, of which {counts['meets']}"
+    )
+    how += f" met the service level; {left} cost more at the least, {refused} cannot serve or have no price."
+    if found.winner is None:
+        return [f"No fleet meets the service level{at}.", how]
+    best = found.winner
+    cost = best.usd_per_h or 0.0
+    first = f"{best.name} is the cheapest fleet that meets the service level{at}: {usd(cost * HOURS_PER_MONTH)} a month"
+    rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+    nearest = min(rivals, key=_least, default=None)
+    if nearest is not None:
+        first += f"; with other GPUs the cheapest {_compared(nearest, cost)} ({nearest.name})"
+    return [f"{first}.", how]
+
+
+def _least(one: Tried) -> float:
+    """What it costs, or at least costs [USD/h]."""
+    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
+    return inf if cost is None else cost
+
+
+def _load(scenario: Scenario) -> str:
+    rate = scenario.workload.mean_rate_rps()
+    return f" at {place('rate_rps', float(f'{rate:.3g}'))}" if rate is not None else ""
+
+
+def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
+    """Why *one* lost, in a few words."""
+    best = found.winner.usd_per_h if found.winner is not None else None
+    if one is found.winner:
+        return "the cheapest"
+    if one.status == "impossible":
+        return one.reason
+    if one.status == "misses":
+        return _miss(one, scenario)
+    if not best:
+        return ""
+    return _compared(one, best)
+
+
+def _compared(one: Tried, best_usd_per_h: float) -> str:
+    """Its cost, or the least that it costs, over the best."""
+    ratio = plain(_least(one) / best_usd_per_h, 3)
+    told = "as much" if ratio == "1" else f"{ratio}x"
+    return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
+
+
+def _miss(one: Tried, scenario: Scenario) -> str:
+    metrics, told = one.metrics or {}, []
+    for name, words in LIMITS.items():
+        limit, value = getattr(scenario.slo, name), metrics.get(f"{name}_p95")
+        if limit is not None and value is not None and value > limit:
+            told.append(f"p95 {words} {seconds(value) if isfinite(value) else 'without end'}")
+    attained = metrics.get("slo_attainment")
+    within = f"{percent(attained)} of the requests within the service level" if attained is not None else ""
+    parts = [*(["overloaded"] if one.overloaded else []), *told, within]
+    return ", ".join(part for part in parts if part)
+
+
+def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """size.csv: every candidate and why it lost."""
+    return [
+        {
+            "fleet": one.name,
+            "status": one.status,
+            "why": why(one, found, scenario),
+            "gpu": one.gpu,
+            "gpus": one.gpus,
+            "replicas": one.replicas or None,
+            "usd_per_h": one.usd_per_h,
+            "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
+            "at_least_usd_per_h": one.floor_usd_per_h,
+            **{name: (one.metrics or {}).get(name) for name in METRIC_COLUMNS},
+        }
+        for one in found.tried
+    ]
+
+
+METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+
+def pareto_rows(found: Sizing) -> list[dict[str, Any]]:
+    """pareto.csv: simulated fleets that meet and that no other beats in cost, p95 TTFT and p95 TPOT at once."""
+    met = [(one, _criteria(one)) for one in found.tried if one.status == "meets"]
+    return [
+        {"fleet": one.name, "usd_per_h": mine[0], "ttft_s_p95": mine[1], "tpot_s_p95": mine[2]}
+        for one, mine in met
+        if not any(all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in met)
+    ]
+
+
+def _criteria(one: Tried) -> tuple[float, float, float]:
+    metrics = one.metrics or {}
+    latencies = [metrics.get(name) for name in ("ttft_s_p95", "tpot_s_p95")]
+    first, second = (0.0 if value is None else value for value in latencies)
+    return one.usd_per_h or 0.0, first, second
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(rows[0] if rows else ["fleet"])
+        writer.writerows([cell(value) for value in row.values()] for row in rows)
+
+
+def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
+    """All candidates that could serve, those that met first; *most*: only so many of them."""
+    rows = [
+        [
+            one.name,
+            str(one.gpus),
+            f"{'' if one.usd_per_h is not None else '≥ '}{usd(_least(one) * HOURS_PER_MONTH)}",
+            _shown(one, "ttft_s_p95"),
+            _shown(one, "tpot_s_p95"),
+            why(one, found, scenario),
+        ]
+        for one in found.tried
+        if one.status != "impossible"
+    ]
+    heads = ["", "GPUs", "USD a month", "p95 TTFT", "p95 TPOT", "verdict"]
+    note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
+    return Table("Candidates", note, heads, rows[:most])
+
+
+def _shown(one: Tried, name: str) -> str:
+    value = (one.metrics or {}).get(name)
+    return "" if value is None else seconds(value)
+
+
+def _impossible(found: Sizing) -> Table:
+    rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
+    return Table("Never in question", "", ["", "why"], rows)
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    spare = scenario.size.spare_replicas if scenario.size is not None else 0
+    notes = [
+        "A fleet costs at least what runs with the clock: capital, rent, hosting. Fleets whose least cost is not below "
+        "the winner's cost are not simulated.",
+        "More replicas of the same kind are taken to serve no worse.",
+    ]
+    if spare:
+        notes.append(f"{spare} spare replicas are paid for beyond those that the service level needs.")
+    return notes

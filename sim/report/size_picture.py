@@ -1,0 +1,103 @@
+"""The charts of a sizing: cost of what was simulated against what it attains, and every candidate by its cost."""
+
+from collections.abc import Callable
+
+from sim.report.panels import Curve, Limit, Panel, style
+from sim.report.text import percent, plain, usd_mark
+from sim.scenario.schema import Scenario
+from sim.study.size import Sizing, Tried
+from sim.units import HOURS_PER_MONTH
+
+NO_LINE = "None"
+FAR = 5.0
+"""What lies beyond so many times a limit is left out of the chart."""
+LATENCIES = {"ttft_s": ("time to first token", 1.0, "s"), "tpot_s": ("time per output token", 1e3, "ms")}
+
+
+def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
+    """Three charts of what was simulated, and one of all that could serve."""
+    drawn = [*(_against(found, scenario, name) for name in LATENCIES), _late(found, scenario)]
+    return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
+
+
+def key(found: Sizing) -> list[tuple[str, str, object]]:
+    """(name, colour, dash) of every GPU."""
+    return [(gpu, color, "-") for gpu, (color, _) in _looks(found).items()]
+
+
+def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
+    return style(sorted({one.gpu for one in _priced(found)}))
+
+
+def _priced(found: Sizing) -> list[Tried]:
+    return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
+
+
+def _usd_per_month(one: Tried) -> float:
+    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
+    return (cost or 0.0) * HOURS_PER_MONTH
+
+
+def _curves(
+    found: Sizing, chosen: list[Tried], x: Callable[[Tried], float], tag: Callable[[Tried], str]
+) -> tuple[Curve, ...]:
+    """One set of points per GPU; filled where the service level is met."""
+    curves = []
+    for gpu, (color, marker) in _looks(found).items():
+        members = [one for one in chosen if one.gpu == gpu]
+        if members:
+            good = tuple(one.status == "meets" for one in members)
+            xs, ys = tuple(map(x, members)), tuple(map(_usd_per_month, members))
+            curves.append(Curve("", color, xs, ys, marker, NO_LINE, good=good, tags=tuple(map(tag, members))))
+    return tuple(curves)
+
+
+def _against(found: Sizing, scenario: Scenario, name: str) -> Panel:
+    words, scale, unit = LATENCIES[name]
+    column, limit = f"{name}_p95", getattr(scenario.slo, name)
+
+    def latency(one: Tried) -> float:
+        value = (one.metrics or {}).get(column)
+        return float("inf") if value is None else scale * value
+
+    far = FAR * scale * limit if limit is not None else float("inf")
+    chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
+    return Panel(
+        f"Cost against {words}",
+        "USD a month; filled: meets the service level, hollow: misses it (least cost)",
+        f"p95 {words} [{unit}]",
+        _curves(found, chosen, latency, lambda one: one.name if one is found.winner else ""),
+        y_format=usd_mark,
+        x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
+    )
+
+
+def _late(found: Sizing, scenario: Scenario) -> Panel:
+    """Also shows what is too slow for the other charts."""
+
+    def late(one: Tried) -> float:
+        return 1.0 - ((one.metrics or {}).get("slo_attainment") or 0.0)
+
+    allowed = round(1.0 - scenario.slo.attainment, 9)
+    return Panel(
+        "Cost against requests that come too late",
+        "USD a month; filled: meets the service level, hollow: misses it (least cost)",
+        "share of the requests out of the service level",
+        _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
+        x_format=percent,
+        y_format=usd_mark,
+        x_limit=Limit(allowed, f"{percent(allowed)} allowed"),
+        x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
+    )
+
+
+def _by_cost(found: Sizing) -> Panel:
+    ranked = sorted(_priced(found), key=_usd_per_month)
+    places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
+    return Panel(
+        "Every candidate by its cost",
+        "USD a month; hollow: at least, as it misses or was not simulated",
+        "rank by cost",
+        _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
+        y_format=usd_mark,
+    )

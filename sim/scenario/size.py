@@ -1,0 +1,48 @@
+"""What `gpufleet size` searches, as a scenario says it."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from sim.batching import Batching, OfEngine
+from sim.cost import Cost
+from sim.spec import Count, Spec, WholeNumber
+
+Label = Annotated[str, Field(min_length=1)]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class Size(Spec):
+    """The space of fleets: every GPU in every layout, format, limit and way to pay; the scenario's own fleets, too."""
+
+    gpus: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Ids in data/gpus."""
+    servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
+        default_factory=dict
+    )
+    """GPU -> id in data/servers, or several of them. A GPU left out is priced without a server."""
+    tensor_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
+    """GPUs that share every layer."""
+    pipeline_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    """Stages that hold the layers in turn."""
+    quantizations: tuple[str, ...] = ()
+    """Ids in data/quantizations; left out: the scenario's own."""
+    batching: Annotated[tuple[Batching, ...], Field(min_length=1)] = (OfEngine(),)
+    """Schedulers and limits to try; left out: the engine's own."""
+    costs: dict[Label, Cost] = Field(default_factory=dict)
+    """Label -> a `cost` for every GPU: {bought: {acquisition: buy}}."""
+    rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
+    """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
+    max_replicas: Count = 8
+    """Most replicas that may carry the load."""
+    spare_replicas: WholeNumber = 0
+    """Replicas beyond those that the service level needs; they are paid for and share the load."""
+
+    @model_validator(mode="after")
+    def _something_to_pay(self) -> Self:
+        if not self.costs and not self.rents:
+            raise ValueError("costs or rents is needed: what a fleet costs is the question")
+        return self

@@ -1,0 +1,263 @@
+"""The cheapest fleet that meets the service level: best first over a floor of the cost, simulated until it is proved.
+
+A fleet never costs less than its charges that run with the clock. Fleets are simulated in the order of that floor; one
+that misses makes room for the next larger one of its kind. When the lowest floor left is not below the cheapest fleet
+found, nothing that is left can be cheaper (best-first branch and bound: Lawler and Wood, "Branch-and-Bound Methods: A
+Survey", Operations Research 14, 1966). More replicas of a kind are taken to serve no worse.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+from sim.catalog.catalog import Catalog
+from sim.cost import CostError
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.size import Size
+from sim.study.overload import cases_overloaded
+from sim.study.size_runner import Runner
+from sim.study.size_units import Prospects, Unit, units
+from sim.study.statistics import mean
+from sim.study.store import StoredCase
+
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+SCREEN_MARGIN = 0.03
+"""A first replication that falls short of the attainment by more than this settles it."""
+METRICS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+Status = Literal["meets", "misses", "not simulated", "impossible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One fleet and what is known of it."""
+
+    name: str
+    machine: str
+    """The same for fleets that differ only in number and in how they are paid for."""
+    gpu: str
+    """Catalogue ids of its GPUs."""
+    replicas: int
+    """Those that carry the load, spares left out; 0 where none could."""
+    gpus: int
+    status: Status
+    usd_per_h: float | None
+    """Mean over replications; None where it was not simulated to the end."""
+    floor_usd_per_h: float | None
+    """What it costs at least; None without prices."""
+    reason: str = ""
+    """Why it is impossible."""
+    overloaded: bool = False
+    metrics: dict[str, float | None] | None = None
+    """Means over what was simulated; None for a fleet that was not."""
+    fleet: Fleet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The answer of a search."""
+
+    winner: Tried | None
+    tried: tuple[Tried, ...]
+    """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
+    simulated: int
+    """Cases that this call has simulated; others were found on disk."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Entry:
+    """A fleet that waits for its turn."""
+
+    floor_usd_per_h: float
+    order: int
+    replicas: int
+
+
+def why_no_size(scenario: Scenario) -> str:
+    """What the scenario lacks for a search, with its key; empty if nothing."""
+    if scenario.size is None:
+        return "size: is missing: it names the GPUs, layouts and prices to choose from"
+    if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
+        return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
+    return ""
+
+
+class Search:
+    """One search, from its bounds to its proof."""
+
+    def __init__(self, scenario: Scenario, size: Size, catalog: Catalog, out: Path, workers: int) -> None:
+        self.scenario = scenario.model_copy(update={"sweep": None, "size": None})
+        self.size, self.catalog = size, catalog
+        self._runner = Runner(self.scenario, catalog, out, workers)
+        self._prospects = Prospects(self.scenario, catalog)
+        self._units = list(units(scenario, size))
+        self._heap: list[_Entry] = []
+        self._tried: list[Tried] = []
+        self._best_usd_per_h = inf
+        self._missed: dict[tuple[str, int], Tried] = {}
+        """By machine and replicas: another way to pay for the same machines serves no better."""
+
+    def run(self) -> Sizing:
+        """Simulates what is not on disk yet."""
+        for order, unit in enumerate(self._units):
+            self._consider(order, unit)
+        while batch := self._next_batch():
+            self._try(batch)
+        while self._heap:
+            entry = heapq.heappop(self._heap)
+            if not self._known_to_miss(entry):
+                self._tried.append(self._row(entry, "not simulated"))
+        met = [one for one in self._tried if one.status == "meets"]
+        winner = min(met, key=lambda one: one.usd_per_h or 0.0, default=None)
+        return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated)
+
+    def _consider(self, order: int, unit: Unit) -> None:
+        """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
+        machine = self._prospects.look(unit)
+        reason, least = machine.reason, machine.least_replicas
+        if not reason and least > self.size.max_replicas and unit.own is None:
+            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed"
+        if reason:
+            self._tried.append(self._refused(unit, reason))
+            return
+        try:
+            self._push(order, least)
+        except CostError as error:
+            self._tried.append(self._refused(unit, f"no price: {error}"))
+
+    def _push(self, order: int, replicas: int) -> None:
+        floor = self._prospects.usd_per_h(self._units[order], replicas, self.size.spare_replicas)
+        heapq.heappush(self._heap, _Entry(floor, order, replicas))
+
+    def _next_batch(self) -> list[_Entry]:
+        """The next fleets to simulate; none once nothing left can be cheaper."""
+        batch: list[_Entry] = []
+        machines: set[str] = set()
+        later: list[_Entry] = []
+        while self._heap and len(batch) < TOGETHER and self._heap[0].floor_usd_per_h < self._best_usd_per_h:
+            entry = heapq.heappop(self._heap)
+            machine = self._units[entry.order].machine
+            if self._known_to_miss(entry):
+                continue
+            if machine in machines:
+                later.append(entry)
+            else:
+                machines.add(machine)
+                batch.append(entry)
+        for entry in later:
+            heapq.heappush(self._heap, entry)
+        return batch
+
+    def _known_to_miss(self, entry: _Entry) -> bool:
+        """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
+        missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
+        if missed is not None:
+            self._miss(entry, missed.metrics, missed.overloaded)
+        return missed is not None
+
+    def _try(self, batch: Sequence[_Entry]) -> None:
+        """A first replication of each, all of those that may meet, and the bill with spares."""
+        fleets = {entry: self._units[entry.order].fleet(entry.replicas) for entry in batch}
+        first = self._runner.run([(fleets[entry], 1) for entry in batch])
+        hopeful = [entry for entry, cases in zip(batch, first, strict=True) if self._may_meet(cases)]
+        for entry, cases in zip(batch, first, strict=True):
+            if entry not in hopeful:
+                self._miss(entry, means(cases), cases_overloaded([case.metrics for case in cases]))
+        count = self.scenario.replications
+        met = []
+        for entry, cases in zip(hopeful, self._runner.run([(fleets[one], count) for one in hopeful]), strict=True):
+            if self._meets(cases):
+                met.append((entry, cases))
+            else:
+                self._miss(entry, means(cases), cases_overloaded([case.metrics for case in cases]))
+        spare = self.size.spare_replicas
+        if spare:
+            whole = [(self._units[entry.order].fleet(entry.replicas, spare), count) for entry, _ in met]
+            met = [(entry, cases) for (entry, _), cases in zip(met, self._runner.run(whole), strict=True)]
+        for entry, cases in met:
+            usd_per_h = mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in cases])
+            self._best_usd_per_h = min(self._best_usd_per_h, usd_per_h)
+            self._tried.append(self._row(entry, "meets", usd_per_h, means(cases)))
+
+    def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
+        unit = self._units[entry.order]
+        row = self._row(entry, "misses", None, metrics, overloaded)
+        self._tried.append(row)
+        self._missed[unit.machine, entry.replicas] = row
+        if unit.own is None and entry.replicas < self.size.max_replicas:
+            self._push(entry.order, entry.replicas + 1)
+
+    def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
+        attained = cases[0].metrics.get("slo_attainment")
+        return attained is not None and attained >= self.scenario.slo.attainment - SCREEN_MARGIN
+
+    def _meets(self, cases: Sequence[StoredCase]) -> bool:
+        """As `gpufleet run` says it of a point: the mean attainment suffices and no queue grows without end."""
+        attained = [value for case in cases if (value := case.metrics["slo_attainment"]) is not None]
+        suffices = bool(attained) and mean(attained) >= self.scenario.slo.attainment
+        return suffices and not cases_overloaded([case.metrics for case in cases])
+
+    def _row(
+        self,
+        entry: _Entry,
+        status: Status,
+        usd_per_h: float | None = None,
+        metrics: dict[str, float | None] | None = None,
+        overloaded: bool = False,
+    ) -> Tried:
+        unit = self._units[entry.order]
+        fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
+        return Tried(
+            fleet.name,
+            unit.machine,
+            _kinds(fleet),
+            entry.replicas,
+            _gpus(fleet),
+            status,
+            usd_per_h,
+            entry.floor_usd_per_h,
+            "",
+            overloaded,
+            metrics,
+            fleet,
+        )
+
+    def _refused(self, unit: Unit, reason: str) -> Tried:
+        fleet = unit.fleet(1)
+        return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
+
+
+def search(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Sizing:
+    """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
+    assert scenario.size is not None
+    return Search(scenario, scenario.size, catalog, out, workers).run()
+
+
+def means(cases: Sequence[StoredCase]) -> dict[str, float | None]:
+    """Of the main metrics over *cases*; None where one has none."""
+    found: dict[str, float | None] = {}
+    for name in METRICS:
+        values: list[Any] = [case.metrics.get(name) for case in cases]
+        found[name] = None if any(value is None for value in values) else mean(values)
+    return found
+
+
+def _gpus(fleet: Fleet) -> int:
+    sizes = (
+        pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
+        for pool in fleet.pools
+    )
+    return sum(sizes)
+
+
+def _kinds(fleet: Fleet) -> str:
+    return " and ".join(dict.fromkeys(pool.gpu for pool in fleet.pools if pool.gpu))
+
+
+def _rank(one: Tried) -> tuple[int, float, str]:
+    order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "impossible": 3}
+    return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
