@@ -7,8 +7,8 @@ takes no result along: the scheduler gives its cases to others.
 
 import hashlib
 import io
-import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -86,10 +86,11 @@ def _program() -> str:
 def packed(scenario: Scenario, catalog: Catalog) -> bytes:
     """An archive of all files that *scenario* rests on: the catalogue as `data`, its own as `files/<digest>`."""
     held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz", compresslevel=3) as archive:
-        archive.add(catalog.root, arcname="data")
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+        for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
+            archive.write(file, f"data/{file.relative_to(catalog.root)}")
         for path in dict.fromkeys(_files(as_data(scenario))):
-            archive.add(path, arcname=f"files/{_place(path)}")
+            archive.write(path, f"files/{_place(path)}")
     return held.getvalue()
 
 
@@ -126,8 +127,8 @@ _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
 def _unpacked(digest: str, inputs: bytes) -> Path:
     if digest not in _UNPACKED:
         folder = tempfile.TemporaryDirectory(prefix="gpufleet-inputs-")
-        with tarfile.open(fileobj=io.BytesIO(inputs), mode="r:gz") as archive:
-            archive.extractall(folder.name, filter="data")
+        with zipfile.ZipFile(io.BytesIO(inputs)) as archive:
+            archive.extractall(folder.name)
         _UNPACKED[digest] = folder
     return Path(_UNPACKED[digest].name)
 
@@ -150,9 +151,9 @@ def _relocated(scenario: Scenario, files: Path) -> Scenario:
 def archived(folder: Path) -> bytes:
     """The files of *folder* as one archive."""
     held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w") as archive:
+    with zipfile.ZipFile(held, "w") as archive:
         for path in sorted(folder.iterdir()):
-            archive.add(path, arcname=path.name)
+            archive.write(path, path.name)
     return held.getvalue()
 
 
@@ -160,7 +161,7 @@ def unpack(archive: bytes, folder: Path) -> None:
     """Puts the files of *archive* into *folder*, which appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r") as files:
-        files.extractall(building, filter="data")
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(building)
     building.chmod(0o755)
     building.replace(folder)
