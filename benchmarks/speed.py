@@ -77,7 +77,7 @@ def benches(azure: Path | None) -> list[Bench]:
         outputs(2000),
         Bench("comparison", COMPARISON, run("comparison.yaml", report=True), 200_000, 20.0, repeat=1),
         Bench(
-            "comparison, 1 worker",
+            "comparison on one worker",
             COMPARISON,
             (*run("comparison.yaml", report=True), "--workers", "1"),
             200_000,
