@@ -13,7 +13,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.sweep import cases
 
 RMB = 0.138
-CLAIMS = ("C01", "C03", "C08", "C16", "C24", "C25", "C31")
+CLAIMS = ("C01", "C03", "C08", "C09", "C16", "C24", "C25", "C31")
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +83,15 @@ def test_c25_what_a_gpu_cloud_saves_against_the_dearest(plans_of) -> None:
 def test_c03_the_api_asks_a_fifth_of_a_cent_per_thousand_tokens(plans_of) -> None:
     for plan in plans_of("C03").values():
         assert plan.costs.api.usd(700, 0, 300) == pytest.approx(0.002)
+
+
+def test_six_rtx_4090_do_not_hold_a_70b_at_half_precision(root: Path, catalog: Catalog):
+    # 138 GB of weights; 24 GiB cards at 0.9 hold 23.2 GB less the engine's own
+    [path] = (root / "scenarios" / "claims").glob("C09-*.yaml")
+    pool = "fleets.8x RTX 4090.pools.0"
+    fits = {}
+    for tensor, pipeline in ((2, 3), (2, 4), (8, 1)):
+        sizes = [f"{pool}.tensor_parallel_size={tensor}", f"{pool}.pipeline_parallel_size={pipeline}"]
+        scenario = load(path, sizes, catalog=catalog)
+        fits[tensor * pipeline, tensor] = not resolve(scenario, cases(scenario)[0], catalog).infeasible
+    assert fits == {(6, 2): False, (8, 2): True, (8, 8): True}
