@@ -45,6 +45,10 @@ def breakeven(
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         for position, fleet in enumerate(loaded.fleets):
+            if fleet.has_own_costs:
+                fail(
+                    f"{path}: fleets.{position}.pools: breakeven compares ways to pay for a whole fleet, not for pools"
+                )
             if fleet.cost is None:
                 fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
         try:

@@ -12,6 +12,7 @@ from sim.cost.multi_year import MultiYear
 from sim.cost.operations import Operations
 from sim.cost.phases import PHASES
 from sim.cost.plan import Cost, CostPlan, resolve_costs
+from sim.cost.pools import costs_by_pool
 from sim.cost.prices import CostError, Problem
 from sim.cost.requests import RequestUse, request_costs
 from sim.cost.site import Site
@@ -34,6 +35,7 @@ __all__ = [
     "RequestUse",
     "Site",
     "Tariff",
+    "costs_by_pool",
     "crosses_the_hour",
     "request_costs",
     "resolve_costs",

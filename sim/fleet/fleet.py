@@ -50,14 +50,14 @@ class Fleet:
                 plan,
                 self._env,
                 pools,
-                lambda count: plan.routing.start(count, routing),
+                lambda serving: plan.routing.start(serving, routing),
                 self._read_now,
                 self._send_held,
             )
             self._router: Router = roster
             self._log.states = roster.states
         else:
-            self._router = plan.routing.start(len(self._replicas), routing)
+            self._router = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], routing)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -80,7 +80,7 @@ class Fleet:
         """Routes requests that arrive together; the engines form their steps once all have been offered."""
         touched: dict[int, Replica] = {}
         for request in requests:
-            index = self._router.choose()
+            index = self._router.choose(request)
             if index < 0:
                 self._outstanding += 1
                 self._held.append(request)

@@ -6,6 +6,7 @@ from functools import partial
 import simpy
 
 from sim.fleet.pool import engines_per_replica
+from sim.records import Request
 from sim.routing import Router
 from sim.scenario.plan import CasePlan
 
@@ -26,13 +27,14 @@ class Roster:
         plan: CasePlan,
         env: simpy.Environment,
         pool_of_replica: list[int],
-        start: Callable[[int], Router],
+        start: Callable[[list[str]], Router],
         read_meters: Callable[[], None],
         serves: Callable[[], None],
     ) -> None:
         """*read_meters* closes the running intervals, *serves* is told when a replica begins to."""
         self._plan, self._env, self._start = plan, env, start
         self._read_meters, self._serves = read_meters, serves
+        self._pool = pool_of_replica
         self._members: dict[int, list[list[int]]] = {}
         """Pool -> its replicas, each the engines that it consists of."""
         for position, pool in enumerate(plan.pools):
@@ -48,9 +50,10 @@ class Roster:
             self._arm(position)
         self._restart()
 
-    def choose(self) -> int:
-        """Index of the replica for the next request; -1 while none serves."""
-        return self._serving[self._router.choose()] if self._serving else -1
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 while none that may have it serves."""
+        place = self._router.choose(request) if self._serving else -1
+        return self._serving[place] if place >= 0 else -1
 
     def joined(self, replica: int) -> None:
         """One more request at *replica*."""
@@ -129,7 +132,7 @@ class Roster:
         self._serving = [index for index, state in enumerate(self.states) if state == SERVING]
         self._place = {replica: place for place, replica in enumerate(self._serving)}
         if self._serving:
-            self._router = self._start(len(self._serving))
+            self._router = self._start([self._plan.pools[self._pool[index]].name for index in self._serving])
             for place, replica in enumerate(self._serving):
                 for _ in range(self._outstanding[replica]):
                     self._router.joined(place)

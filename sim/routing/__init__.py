@@ -4,6 +4,8 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
+from sim.records import Request
+from sim.routing.by_length import ByLength
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.routing.power_of_two import PowerOfTwo
 from sim.routing.random_choice import Random
@@ -13,8 +15,8 @@ from sim.routing.round_robin import RoundRobin
 class Router(Protocol):
     """A running policy over replicas 0 .. n-1 of all pools."""
 
-    def choose(self) -> int:
-        """Index of the replica for the next request."""
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 while none may have it."""
         ...
 
     def joined(self, replica: int) -> None:
@@ -26,6 +28,6 @@ class Router(Protocol):
         ...
 
 
-Routing = Annotated[RoundRobin | Random | LeastOutstanding | PowerOfTwo, Field(discriminator="policy")]
+Routing = Annotated[RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength, Field(discriminator="policy")]
 
-__all__ = ["LeastOutstanding", "PowerOfTwo", "Random", "RoundRobin", "Router", "Routing"]
+__all__ = ["ByLength", "LeastOutstanding", "PowerOfTwo", "Random", "RoundRobin", "Router", "Routing"]

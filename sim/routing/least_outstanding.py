@@ -1,9 +1,11 @@
 """Requests go to the replica with the fewest unfinished ones."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from sim.records import Request
 from sim.spec import Spec
 
 
@@ -12,9 +14,9 @@ class LeastOutstanding(Spec):
 
     policy: Literal["least_outstanding"]
 
-    def start(self, replicas: int, rng: np.random.Generator) -> "Buckets":
-        """The running router over *replicas* replicas."""
-        return Buckets(replicas)
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Buckets":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Buckets(len(pools))
 
 
 class Buckets:
@@ -28,8 +30,8 @@ class Buckets:
         self._buckets: list[dict[int, None]] = [dict.fromkeys(range(replicas))]
         self._lowest = 0
 
-    def choose(self) -> int:
-        """Index of the replica for the next request."""
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*."""
         return next(iter(self._buckets[self._lowest]))
 
     def joined(self, replica: int) -> None:

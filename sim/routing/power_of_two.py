@@ -1,9 +1,11 @@
 """Two replicas are drawn at random and the less loaded one gets the request."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from sim.records import Request
 from sim.spec import Spec
 
 
@@ -12,9 +14,9 @@ class PowerOfTwo(Spec):
 
     policy: Literal["power_of_two"]
 
-    def start(self, replicas: int, rng: np.random.Generator) -> "Pairs":
-        """The running router over *replicas* replicas."""
-        return Pairs(replicas, rng)
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Pairs":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Pairs(len(pools), rng)
 
 
 class Pairs:
@@ -27,8 +29,8 @@ class Pairs:
         self._rng = rng
         self._drawn: list[list[int]] = []
 
-    def choose(self) -> int:
-        """Index of the replica for the next request."""
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*."""
         if len(self._count) == 1:
             return 0
         if not self._drawn:

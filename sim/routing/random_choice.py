@@ -1,9 +1,11 @@
 """Requests go to a replica drawn at random."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from sim.records import Request
 from sim.spec import Spec
 
 
@@ -12,9 +14,9 @@ class Random(Spec):
 
     policy: Literal["random"]
 
-    def start(self, replicas: int, rng: np.random.Generator) -> "Draws":
-        """The running router over *replicas* replicas."""
-        return Draws(replicas, rng)
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Draws":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Draws(len(pools), rng)
 
 
 class Draws:
@@ -27,8 +29,8 @@ class Draws:
         self._rng = rng
         self._drawn: list[int] = []
 
-    def choose(self) -> int:
-        """Index of the replica for the next request."""
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*."""
         if not self._drawn:
             self._drawn = self._rng.integers(self._replicas, size=self.BLOCK).tolist()
         return self._drawn.pop()

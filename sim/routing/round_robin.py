@@ -1,9 +1,11 @@
 """Requests go to the replicas in turn."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from sim.records import Request
 from sim.spec import Spec
 
 
@@ -12,9 +14,9 @@ class RoundRobin(Spec):
 
     policy: Literal["round_robin"]
 
-    def start(self, replicas: int, rng: np.random.Generator) -> "Turns":
-        """The running router over *replicas* replicas."""
-        return Turns(replicas)
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Turns":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Turns(len(pools))
 
 
 class Turns:
@@ -24,8 +26,8 @@ class Turns:
         self._replicas = replicas
         self._next = 0
 
-    def choose(self) -> int:
-        """Index of the replica for the next request."""
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*."""
         chosen = self._next
         self._next = (chosen + 1) % self._replicas
         return chosen

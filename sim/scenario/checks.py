@@ -9,14 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from sim.catalog.catalog import Catalog, UnknownId
-from sim.cost import CostError, resolve_costs
+from sim.cost import Cost, CostError, resolve_costs
 from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
-from sim.scenario.resolve import resolve_fleet
+from sim.scenario.resolve import pool_names, resolve_fleet
+from sim.scenario.routing_checks import routing_complaints
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sensitivity_checks import sensitivity_complaints
 from sim.scenario.size_checks import size_complaints, size_id_complaints
@@ -52,6 +53,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in _mappings(fleet, "pools"):
             found += _unknown(pool, (*place, "pools", j), in_pools)
+            found += _price_complaints(pool.get("cost"), (*place, "pools", j, "cost"), catalog)
     found += size_id_complaints(data, catalog)
     for label, cost in _entries(data, ("size", "costs")):
         found += _price_complaints(cost, ("size", "costs", label), catalog)
@@ -240,6 +242,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong = [one for j, pool in enumerate(pools) for one in pool_complaints(pool, ("fleets", i, "pools", j))]
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
+        wrong += routing_complaints(fleet, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     if complete and not found:
@@ -263,12 +266,19 @@ def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
 
 def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:
     """What buying needs, whatever is wrong with the hardware."""
-    if fleet.cost is None:
-        return
-    try:
-        resolve_costs(fleet.cost, fleet.site or scenario.site, fleet.finance or scenario.finance, [], lambda _: None)
-    except CostError as error:
-        yield from (Complaint(("fleets", index, *path.split(".")), text) for path, text in error.problems)
+    held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
+    held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
+    told: set[tuple[str, str]] = set()
+    for holder, cost in held:
+        try:
+            if cost is not None:
+                resolve_costs(cost, fleet.site or scenario.site, fleet.finance or scenario.finance, [], lambda _: None)
+        except CostError as error:
+            for path, text in error.problems:
+                inside = path.split(".")[0] == "cost"
+                if inside or (path, text) not in told:
+                    yield Complaint(("fleets", index, *(holder if inside else ()), *path.split(".")), text)
+                told.add((path, text))
 
 
 def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
@@ -280,7 +290,7 @@ def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Cata
         return  # id_complaints names it
     except CostError as error:
         for path, text in error.problems:
-            steps: Place = tuple(path.split("."))
+            steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
             shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
             stands_at_top = shared and getattr(scenario, str(steps[0])) is not None
             yield Complaint(steps if stands_at_top else ("fleets", index, *steps), text)

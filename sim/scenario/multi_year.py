@@ -17,7 +17,9 @@ def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
         return
     names = [fleet.name for fleet in scenario.fleets]
     for i, fleet in enumerate(scenario.fleets):
-        if fleet.cost is None:
+        if fleet.has_own_costs:
+            yield Complaint(("fleets", i, "pools"), "a plan over years orders whole fleets: give the fleet one cost")
+        elif fleet.cost is None:
             yield Complaint(("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs")
         elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
             yield Complaint(("plan", "discount_rate"), "is missing: no finance section gives one")

@@ -76,7 +76,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
 def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPlan:
     """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
     bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
-    names = _pool_names(bound)
+    names = pool_names(bound)
     servers = _servers_per_replica(bound, fleet)
     settings = [_fit_settings(pool, scenario.workload) for pool in bound]
     fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
@@ -114,7 +114,7 @@ def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
         yield Fact(f"carbon.grid.{carbon.grid.id}.g_per_kwh", carbon.grid.g_per_kwh)
 
 
-def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
+def pool_names(bound: Sequence[BoundPool]) -> list[str]:
     """The given names, else the GPU's id, numbered where several pools would be called the same."""
     wanted = [pool.spec.name or (pool.gpu.id if pool.gpu else "pool") for pool in bound]
     return [
@@ -124,14 +124,18 @@ def _pool_names(bound: Sequence[BoundPool]) -> list[str]:
 
 
 def _servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet) -> list[float]:
-    """Each replica's share of the servers that its pool fills, together with pools of the same server and GPU."""
-    shared = fleet.cost is not None and fleet.cost.share
+    """Each replica's share of the servers that its pool fills, together with pools of the same server, GPU and cost."""
     shares = []
-    for pool in bound:
+    for pool, cost in zip(bound, fleet.costs, strict=True):
         if pool.server is None:
             shares.append(0.0)
             continue
-        together = [other for other in bound if (other.server, other.gpu) == (pool.server, pool.gpu)]
+        shared = cost is not None and cost.share
+        together = [
+            other
+            for other, its in zip(bound, fleet.costs, strict=True)
+            if (other.server, other.gpu, its) == (pool.server, pool.gpu, cost)
+        ]
         gpus = sum(other.layout.gpus * other.spec.replicas for other in together)
         boxes = boxes_needed(gpus, int(pool.server.gpu_slots.value), shared)
         shares.append(boxes * pool.layout.gpus / gpus)

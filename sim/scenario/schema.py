@@ -85,6 +85,8 @@ class Pool(Choices):
     """How long a step takes; left out: a roofline of the model on the GPU."""
     batching: Batching = OfEngine()
     """The scheduler and its limits; without a policy the engine's own."""
+    cost: Cost | None = None
+    """How this pool is paid for, where that is not as the fleet's `cost` says."""
 
 
 class Fleet(Choices):
@@ -96,7 +98,7 @@ class Fleet(Choices):
     routing: Routing = LeastOutstanding(policy="least_outstanding")
     """Which replica, of all pools, gets the next request."""
     cost: Cost | None = None
-    """Left out: no money columns."""
+    """Left out: no money columns, unless each pool has a cost of its own."""
     site: Site | None = None
     """In place of the scenario's."""
     finance: Finance | None = None
@@ -107,6 +109,21 @@ class Fleet(Choices):
     """In place of the scenario's."""
     carbon: Carbon | None = None
     """In place of the scenario's."""
+
+    @property
+    def costs(self) -> tuple[Cost | None, ...]:
+        """How each pool is paid for: as it says itself, else as the fleet says."""
+        return tuple(self.cost if pool.cost is None else pool.cost for pool in self.pools)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether any pool is paid for."""
+        return any(cost is not None for cost in self.costs)
+
+    @property
+    def has_own_costs(self) -> bool:
+        """Whether pools are paid for in ways of their own."""
+        return any(pool.cost is not None for pool in self.pools)
 
 
 class Slo(Spec):

@@ -57,7 +57,7 @@ fleets:                       # the candidates
         server: workstation-2x4090
         # tensor_parallel_size: 2, pipeline_parallel_size, data_parallel_size, enable_expert_parallel
         batching: {{policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, gpu_memory_utilization: 0.9}}
-    routing: {{policy: least_outstanding}}   # round_robin, random, power_of_two
+    routing: {{policy: least_outstanding}}   # round_robin, random, power_of_two, by_length
     cost: {{acquisition: buy, quotes: {{rtx-4090: 1900, workstation-2x4090: 2000}}}}   # no `cost`: no money columns
   - name: 1x L40S rented
     pools: [{{gpu: l40s, batching: {{policy: vllm}}}}]

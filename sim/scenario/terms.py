@@ -4,13 +4,27 @@ Nothing here needs the catalogue's hardware again: with the same machines, other
 millisecond.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.cost import Api, Carbon, CarbonPlan, Cost, CostPlan, Finance, Operations, PoolFacts, Site, resolve_costs
+from sim.cost import (
+    Api,
+    Carbon,
+    CarbonPlan,
+    Cost,
+    CostError,
+    CostPlan,
+    Finance,
+    Operations,
+    PoolFacts,
+    Problem,
+    Site,
+    costs_by_pool,
+    resolve_costs,
+)
 from sim.scenario.errors import Place
 from sim.scenario.layers import put
 from sim.scenario.schema import Fleet, Scenario
@@ -32,6 +46,8 @@ class Terms:
     """What is paid for machines, energy and all else."""
 
     cost: Cost | None
+    own_costs: tuple[Cost | None, ...]
+    """Of the pools; None: as the fleet's."""
     site: Site | None
     finance: Finance | None
     operations: Operations | None
@@ -45,6 +61,7 @@ class Terms:
         """Those of *fleet*."""
         return cls(
             cost=fleet.cost,
+            own_costs=tuple(pool.cost for pool in fleet.pools),
             site=fleet.site or scenario.site,
             finance=fleet.finance or scenario.finance,
             operations=fleet.operations or scenario.operations,
@@ -54,16 +71,29 @@ class Terms:
         )
 
     @property
+    def is_priced(self) -> bool:
+        """Whether anything is paid for."""
+        return self.cost is not None or any(own is not None for own in self.own_costs)
+
+    @property
     def facility_factor(self) -> float:
         """Energy of the site over that of the servers; 1 where no site is given."""
         return self.site.facility_factor if self.site else 1.0
 
     def costs(self, machines: Machines, catalog: Catalog) -> CostPlan | None:
         """Charges for *machines*; None without a `cost`. Raises CostError with every price that is missing."""
-        if self.cost is None:
+        if not self.is_priced:
             return None
-        asked = (self.starts_at, self.operations, self.api)
-        return resolve_costs(self.cost, self.site, self.finance, machines.pools, catalog.prices, *asked)
+
+        def priced(cost: Cost | None, pools: Sequence[PoolFacts]) -> CostPlan:
+            if cost is None:
+                raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
+            asked = (self.starts_at, self.operations, self.api)
+            return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
+
+        if all(own is None for own in self.own_costs):
+            return priced(self.cost, machines.pools)
+        return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced)
 
     def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
         """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""

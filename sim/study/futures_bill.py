@@ -143,7 +143,7 @@ class Biller:
         position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
         fleet, self._catalog = at.fleets[position], catalog
         self.terms, self.machines = Terms.of(at, fleet), resolve_fleet(at, fleet, catalog).machines
-        if self.terms.cost is None:
+        if not self.terms.is_priced:
             raise ValueError(f"fleet {case.fleet} has no cost")
         self.reading = Reading.of(cases, resolve(scenario, case, catalog))
         self.stored = Amounts(

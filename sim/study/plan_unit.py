@@ -13,6 +13,7 @@ from sim.cost.charge import FlatCharge
 from sim.cost.egress import EgressCharge
 from sim.cost.energy import EnergyCharge
 from sim.cost.operations import Operations
+from sim.cost.rental import RENTAL
 from sim.cost.tariff import HOURS, MONTHS
 from sim.units import GB
 
@@ -23,7 +24,6 @@ UP_FRONT = (*BOUGHT, "tax", "deployment")
 AT_THE_END = "decommissioning"
 TENANTS = ("staff", "software")
 """Running costs that rented units have, too."""
-RENTAL = ("rental", "rental_reserved", "rental_unused", "rental_spot", "spot_interruptions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
 MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
-"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet, too."""
+"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
 OF_A_BILL = (
     *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd"),
     *("idle_tax", "preemption_waste", "operational_kg", "embodied_kg"),
@@ -75,7 +75,7 @@ def _refusal(data: dict[str, Any], item: str) -> InputError | None:
 
 def _is_money(place: Place) -> bool:
     if place[0] == "fleets" and len(place) > 2:
-        return place[2] == "cost" or place[2] in MONEY
+        return place[2] == "cost" or place[2] in MONEY or (place[2] == "pools" and place[4:5] == ("cost",))
     return place[0] in MONEY
 
 

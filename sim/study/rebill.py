@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan, Ledger
+from sim.cost.rental import RENTAL
 from sim.records import Interval
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
@@ -52,6 +53,12 @@ class Bill:
     def capital_usd_per_h(self) -> float:
         """The part that recovers purchase money."""
         return sum(usd for name, usd in self.component_usd_per_h.items() if name in self.capital_components)
+
+    @property
+    def hardware_usd_per_h(self) -> float:
+        """What recovers purchase money, and rent."""
+        rent = sum(usd for name, usd in self.component_usd_per_h.items() if name in RENTAL)
+        return self.capital_usd_per_h + rent
 
     @property
     def running_usd_per_month(self) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.layers import place_of, value_at
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sensitivity import Relative, Sensitivity
 from sim.scenario.sensitivity_checks import around
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
@@ -75,7 +75,7 @@ def why_no_sensitivity(scenario: Scenario) -> str:
     """What the scenario lacks, with its key; empty if nothing."""
     metric = (scenario.sensitivity or Sensitivity()).metric
     for position, fleet in enumerate(scenario.fleets if metric == USD else ()):
-        if fleet.cost is None:
+        if not fleet.is_priced:
             return f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question"
     return ""
 
@@ -123,9 +123,8 @@ def _usd(bill: Bill) -> float:
 
 
 def _scaled(bill: Bill, part: float) -> float:
-    """With hardware, or rent, dearer by the fraction *part*."""
-    capital = bill.capital_usd_per_h if bill.capex_usd else bill.usd_per_h
-    return _usd(bill) * (1 + part * capital / bill.usd_per_h) if bill.usd_per_h else _usd(bill)
+    """With hardware and rent dearer by the fraction *part*."""
+    return _usd(bill) * (1 + part * bill.hardware_usd_per_h / bill.usd_per_h) if bill.usd_per_h else _usd(bill)
 
 
 def _mean(bills: Sequence[Bill], value: Callable[[Bill], float]) -> float:
@@ -184,14 +183,20 @@ def _hardware(scenario: Scenario) -> list[Input]:
     """What the machines of each fleet cost, as a share of what they cost now: quotes and catalogue prices alike."""
     return [
         Input(
-            f"{'hardware price' if fleet.cost.acquisition == 'buy' else 'rent'} of {fleet.name}",
+            f"{_way(fleet)} of {fleet.name}",
             *("", 1.0, 1 - USUAL, 1 + USUAL),
             unit="of today's",
             fleet=fleet.name,
         )
         for fleet in scenario.fleets
-        if fleet.cost is not None
+        if fleet.is_priced
     ]
+
+
+def _way(fleet: Fleet) -> str:
+    """What its machines are paid by."""
+    ways = {"buy": "hardware price", "rent": "rent"}
+    return " and ".join(dict.fromkeys(ways[cost.acquisition] for cost in fleet.costs if cost is not None))
 
 
 def _usual_paths(scenario: Scenario) -> list[str]:
