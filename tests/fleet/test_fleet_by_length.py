@@ -1,4 +1,4 @@
-"""Prompts by length to pools of their own: the router against a naive one, whole fleets, and pools with costs of their own."""
+"""Prompts by length to pools of their own: the router against a naive one, whole fleets, pools with their own costs."""
 
 from pathlib import Path
 from typing import Any
@@ -139,10 +139,7 @@ def test_requests_wait_while_their_pool_is_switched_off(tmp_path: Path) -> None:
     [
         ([{"up_to_prompt_tokens": 5, "pools": {"a": 1}}], "the last one must have no"),
         ([{"pools": {"a": 1}}, {"pools": {"a": 1}}], "must be there and rise"),
-        (
-            [{"up_to_prompt_tokens": 9, "pools": {"a": 1}}, {"up_to_prompt_tokens": 9, "pools": {"a": 1}}, {"pools": {"a": 1}}],
-            "must be there and rise",
-        ),
+        ([*2 * [{"up_to_prompt_tokens": 9, "pools": {"a": 1}}], {"pools": {"a": 1}}], "must be there and rise"),
         ([{"pools": {"a": 0}}], "greater than 0"),
         ([{"pools": {}}], "at least 1"),
     ],
