@@ -11,23 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
-from sim.study.overload import cases_overloaded
 from sim.study.size_runner import Runner
+from sim.study.size_trials import Trials
 from sim.study.size_units import Prospects, Unit, units
-from sim.study.statistics import mean
-from sim.study.store import StoredCase
 
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
-SCREEN_MARGIN = 0.03
-"""A first replication that falls short of the attainment by more than this settles it."""
-METRICS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
 
 Status = Literal["meets", "misses", "not simulated", "impossible"]
 
@@ -93,6 +88,7 @@ class Search:
         self.scenario = scenario.model_copy(update={"sweep": None, "size": None})
         self.size, self.catalog = size, catalog
         self._runner = Runner(self.scenario, catalog, out, workers)
+        self._trials = Trials(self.scenario, self._runner)
         self._prospects = Prospects(self.scenario, catalog)
         self._units = list(units(scenario, size))
         self._heap: list[_Entry] = []
@@ -160,28 +156,21 @@ class Search:
         return missed is not None
 
     def _try(self, batch: Sequence[_Entry]) -> None:
-        """A first replication of each, all of those that may meet, and the bill with spares."""
-        fleets = {entry: self._units[entry.order].fleet(entry.replicas) for entry in batch}
-        first = self._runner.run([(fleets[entry], 1) for entry in batch])
-        hopeful = [entry for entry, cases in zip(batch, first, strict=True) if self._may_meet(cases)]
-        for entry, cases in zip(batch, first, strict=True):
-            if entry not in hopeful:
-                self._miss(entry, means(cases), cases_overloaded([case.metrics for case in cases]))
-        count = self.scenario.replications
+        """Simulates the fleets, and those that meet with their spares, which are on the bill."""
         met = []
-        for entry, cases in zip(hopeful, self._runner.run([(fleets[one], count) for one in hopeful]), strict=True):
-            if self._meets(cases):
-                met.append((entry, cases))
+        fleets = [self._units[entry.order].fleet(entry.replicas) for entry in batch]
+        for entry, outcome in zip(batch, self._trials.of(fleets), strict=True):
+            if outcome.meets:
+                met.append((entry, outcome))
             else:
-                self._miss(entry, means(cases), cases_overloaded([case.metrics for case in cases]))
+                self._miss(entry, outcome.metrics, outcome.overloaded)
         spare = self.size.spare_replicas
         if spare:
-            whole = [(self._units[entry.order].fleet(entry.replicas, spare), count) for entry, _ in met]
-            met = [(entry, cases) for (entry, _), cases in zip(met, self._runner.run(whole), strict=True)]
-        for entry, cases in met:
-            usd_per_h = mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in cases])
-            self._best_usd_per_h = min(self._best_usd_per_h, usd_per_h)
-            self._tried.append(self._row(entry, "meets", usd_per_h, means(cases)))
+            whole = [self._units[entry.order].fleet(entry.replicas, spare) for entry, _ in met]
+            met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
+        for entry, outcome in met:
+            self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
+            self._tried.append(self._row(entry, "meets", outcome.usd_per_h, outcome.metrics))
 
     def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
         unit = self._units[entry.order]
@@ -190,16 +179,6 @@ class Search:
         self._missed[unit.machine, entry.replicas] = row
         if unit.own is None and entry.replicas < self.size.max_replicas:
             self._push(entry.order, entry.replicas + 1)
-
-    def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
-        attained = cases[0].metrics.get("slo_attainment")
-        return attained is not None and attained >= self.scenario.slo.attainment - SCREEN_MARGIN
-
-    def _meets(self, cases: Sequence[StoredCase]) -> bool:
-        """As `gpufleet run` says it of a point: the mean attainment suffices and no queue grows without end."""
-        attained = [value for case in cases if (value := case.metrics["slo_attainment"]) is not None]
-        suffices = bool(attained) and mean(attained) >= self.scenario.slo.attainment
-        return suffices and not cases_overloaded([case.metrics for case in cases])
 
     def _row(
         self,
@@ -235,15 +214,6 @@ def search(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Siz
     """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
     assert scenario.size is not None
     return Search(scenario, scenario.size, catalog, out, workers).run()
-
-
-def means(cases: Sequence[StoredCase]) -> dict[str, float | None]:
-    """Of the main metrics over *cases*; None where one has none."""
-    found: dict[str, float | None] = {}
-    for name in METRICS:
-        values: list[Any] = [case.metrics.get(name) for case in cases]
-        found[name] = None if any(value is None for value in values) else mean(values)
-    return found
 
 
 def _gpus(fleet: Fleet) -> int:

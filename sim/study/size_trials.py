@@ -1,0 +1,70 @@
+"""Whether fleets meet the service level: one replication first, all of those that may."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.scenario.schema import Fleet, Scenario
+from sim.study.overload import cases_overloaded
+from sim.study.size_runner import Runner
+from sim.study.statistics import mean
+from sim.study.store import StoredCase
+
+SCREEN_MARGIN = 0.03
+"""A first replication that falls short of the attainment by more than this settles it."""
+METRICS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One fleet, simulated as far as it took."""
+
+    cases: tuple[StoredCase, ...]
+    meets: bool
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether its queue grows without end."""
+        return cases_overloaded([case.metrics for case in self.cases])
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Means of the main metrics; None where a case has none."""
+        found: dict[str, float | None] = {}
+        for name in METRICS:
+            values = [case.metrics.get(name) for case in self.cases]
+            known = [value for value in values if value is not None]
+            found[name] = mean(known) if len(known) == len(values) else None
+        return found
+
+    @property
+    def usd_per_h(self) -> float:
+        """Mean of what the cases cost."""
+        return mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in self.cases])
+
+
+class Trials:
+    """Trials of fleets under one scenario."""
+
+    def __init__(self, scenario: Scenario, runner: Runner) -> None:
+        self._scenario, self._runner = scenario, runner
+
+    def of(self, fleets: Sequence[Fleet]) -> list[Outcome]:
+        """Each of *fleets*, in order."""
+        first = self._runner.run([(fleet, 1) for fleet in fleets])
+        hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
+        every = self._runner.run([(fleets[place], self._scenario.replications) for place in hopeful])
+        whole = dict(zip(hopeful, every, strict=True))
+        return [
+            Outcome(tuple(whole[place]), self.meets(whole[place])) if place in whole else Outcome(tuple(cases), False)
+            for place, cases in enumerate(first)
+        ]
+
+    def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
+        attained = cases[0].metrics.get("slo_attainment")
+        return attained is not None and attained >= self._scenario.slo.attainment - SCREEN_MARGIN
+
+    def meets(self, cases: Sequence[StoredCase]) -> bool:
+        """As `gpufleet run` says it of a point: the mean attainment suffices and no queue grows without end."""
+        attained = [value for case in cases if (value := case.metrics["slo_attainment"]) is not None]
+        suffices = bool(attained) and mean(attained) >= self._scenario.slo.attainment
+        return suffices and not cases_overloaded([case.metrics for case in cases])
