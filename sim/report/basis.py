@@ -6,6 +6,7 @@ from typing import Any
 from sim.catalog.value import WEAK_KINDS
 from sim.report.cases import Point
 from sim.report.figures import axis_cells
+from sim.report.routing import routing_told
 from sim.report.summary import slo_limits
 from sim.report.text import axis_label, percent, plain
 
@@ -84,7 +85,7 @@ def assumptions(
     rows.append(("Simulated time", _each(plans, _window)))
     rows.append(("Replications", _replications(points)))
     rows.append(("Seed", _each(plans, lambda plan: number(plan.get("seed")))))
-    rows.append(("Routing", _each(plans, lambda plan: (plan.get("routing") or {}).get("policy", "").replace("_", " "))))
+    rows.append(("Routing", _each(plans, lambda plan: routing_told(plan.get("routing") or {}))))
     rows += [("Note", note) for note in notes(plans)]
     return [(name, text) for name, text in rows if text]
 

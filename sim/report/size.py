@@ -1,7 +1,7 @@
 """The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,11 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.deliver import write_manifest
 from sim.report.page import Table, render_page, write_picture
+from sim.report.routing import routing_told
 from sim.report.size_picture import key, panels
 from sim.report.tables import cell
 from sim.report.text import first_sentence, percent, place, plain, seconds, usd
+from sim.routing import ByLength
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
 from sim.study.size import Sizing, Tried, search
@@ -63,8 +65,9 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         f"Of {len(found.tried)} fleets {counts['meets'] + counts['misses']} were simulated, of which {counts['meets']}"
     )
     how += f" met the service level; {left} cost more at the least, {refused} cannot serve or have no price."
+    mixed = list(_mixed_told(found))
     if found.winner is None:
-        return [f"No fleet meets the service level{at}.", how]
+        return [f"No fleet meets the service level{at}.", how, *mixed]
     best = found.winner
     cost = best.usd_per_h or 0.0
     first = f"{best.name} is the cheapest fleet that meets the service level{at}: {usd(cost * HOURS_PER_MONTH)} a month"
@@ -72,7 +75,23 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     nearest = min(rivals, key=_least, default=None)
     if nearest is not None:
         first += f"; with other GPUs the cheapest {_compared(nearest, cost)} ({nearest.name})"
-    return [f"{first}.", how]
+    return [f"{first}.", how, *mixed]
+
+
+def _mixed_told(found: Sizing) -> Iterator[str]:
+    """What came of fleets of several kinds, and how the winner's router works if it is one."""
+    mixed, best = found.mixed, found.winner
+    if mixed is None:
+        return
+    if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
+        yield f"Its router works {routing_told(best.fleet.routing.model_dump(exclude_none=True))}."
+    tried = f"{len(mixed.trials)} simulations of mixed fleets"
+    if not mixed.proved:
+        yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
+    elif mixed.trials:
+        yield f"After {tried} none is left that could be cheaper."
+    else:
+        yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
 
 
 def _least(one: Tried) -> float:
@@ -202,5 +221,10 @@ def _notes(scenario: Scenario) -> list[str]:
         "More replicas of the same kind are taken to serve no worse.",
     ]
     if spare:
-        notes.append(f"{spare} spare replicas are paid for beyond those that the service level needs.")
+        notes.append(f"{spare} spare replicas in each pool are paid for beyond those that the service level needs.")
+    if scenario.size is not None and scenario.size.mixed is not None:
+        notes.append(
+            "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
+            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses."
+        )
     return notes

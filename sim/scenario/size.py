@@ -15,6 +15,15 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+class Mixed(Spec):
+    """Fleets of several kinds of replicas, each for prompts of some lengths."""
+
+    length_classes: Annotated[Count, Field(ge=2)] = 4
+    """Classes of prompt lengths, each with about as many prompt tokens as the others."""
+    most_kinds: Annotated[Count, Field(ge=2)] = 2
+    """Most kinds of replicas, or ways to pay for them, in one fleet."""
+
+
 class Size(Spec):
     """The space of fleets: every GPU in every layout, format, limit and way to pay; the scenario's own fleets, too."""
 
@@ -39,7 +48,9 @@ class Size(Spec):
     max_replicas: Count = 8
     """Most replicas that may carry the load."""
     spare_replicas: WholeNumber = 0
-    """Replicas beyond those that the service level needs; they are paid for and share the load."""
+    """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
+    mixed: Mixed | None = None
+    """Look for fleets of several kinds, too; left out: one kind a fleet."""
 
     @model_validator(mode="after")
     def _something_to_pay(self) -> Self:

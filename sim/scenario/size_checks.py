@@ -53,6 +53,10 @@ def size_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]
     for label in size.rents:
         if label in size.costs:
             yield Complaint(("size", "rents", label), f"the label {label!r} stands in costs, too")
+    workload = scenario.workload
+    if size.mixed is not None and workload.trace is None and not (workload.stationary and workload.mean_rate_rps()):
+        text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
+        yield Complaint(("size", "mixed"), text)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
     for label, cost in size.costs.items():

@@ -17,6 +17,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
+from sim.study.size_mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size_runner import Runner
 from sim.study.size_trials import Trials
 from sim.study.size_units import Prospects, Unit, units
@@ -61,6 +62,8 @@ class Sizing:
     """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
     simulated: int
     """Cases that this call has simulated; others were found on disk."""
+    mixed: MixedSearch | None = None
+    """What came of fleets of several kinds, where they are asked for."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,7 +88,9 @@ class Search:
     """One search, from its bounds to its proof."""
 
     def __init__(self, scenario: Scenario, size: Size, catalog: Catalog, out: Path, workers: int) -> None:
-        self.scenario = scenario.model_copy(update={"sweep": None, "size": None})
+        # a search of mixed fleets reads of each request how it fared
+        kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
+        self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
         self.size, self.catalog = size, catalog
         self._runner = Runner(self.scenario, catalog, out, workers)
         self._trials = Trials(self.scenario, self._runner)
@@ -103,13 +108,32 @@ class Search:
             self._consider(order, unit)
         while batch := self._next_batch():
             self._try(batch)
+        has_rate = self._prospects.demand.rate_rps is not None
+        mixed = self._mixed() if self.size.mixed is not None and has_rate else None
         while self._heap:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
                 self._tried.append(self._row(entry, "not simulated"))
         met = [one for one in self._tried if one.status == "meets"]
         winner = min(met, key=lambda one: one.usd_per_h or 0.0, default=None)
-        return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated)
+        return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated, mixed)
+
+    def _mixed(self) -> MixedSearch:
+        """Fleets of several kinds that may be cheaper than the best of one kind."""
+        assert self.size.mixed is not None
+        known = (self._units, self._prospects, self._trials, self._best_usd_per_h)
+        found = MixedSearcher(self.size, self.size.mixed, *known).run()
+        for trial in found.best_by_name():
+            self._add_mixed(trial)
+        return found
+
+    def _add_mixed(self, trial: MixedTrial) -> None:
+        fleet, outcome = trial.fleet, trial.outcome
+        status: Status = "meets" if outcome.meets else "misses"
+        usd_per_h = outcome.usd_per_h if outcome.meets else None
+        facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
+        overloaded = not outcome.meets and outcome.overloaded
+        self._tried.append(Tried(*facts, trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet))
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""

@@ -70,6 +70,12 @@ class Demand:
             rate *= scenario.slo.attainment * span_s / (span_s + min(late_s, span_s))
         return cls(rate, *asked, may_share)
 
+    def of_prompts(self, above: float, up_to: float) -> "Demand":
+        """The part of it with prompts of more than *above* and at most *up_to* tokens."""
+        chosen = (self.prompts > above) & (self.prompts <= up_to)
+        rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
+        return Demand(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
+
 
 def _latest_s(slo: Slo, output_tokens: float) -> float:
     """How long after its arrival a request may end and still be good [s]."""
@@ -98,32 +104,40 @@ class Floor:
 
     def refusal(self, slo: Slo) -> str:
         """Why no load however small meets *slo*; empty if one may."""
-        stages, prompts, outputs = self.pool.pipeline_parallel_size, self.demand.prompts, self.demand.outputs
-        ttft_s = self._ttft_s()
-        tpot_s = stages * (self._step_s + self._context_s * prompts)
-        limits = {
-            "to the first token": (ttft_s, slo.ttft_s),
-            "per output token": (np.where(outputs > 1, tpot_s, 0.0), slo.tpot_s),
-            "in all": (ttft_s + (outputs - 1) * tpot_s, slo.e2e_s),
-        }
+        limits = self._alone_s(slo)
         least = slo.attainment - SAMPLING_MARGIN
         if self._served.mean() < least:
             longest = self.pool.batching.max_model_len
             return f"{1 - self._served.mean():.0%} of the requests are longer than its {longest} tokens"
-        shares = {
-            name: float((self._served & (values <= limit)).mean())
-            for name, (values, limit) in limits.items()
-            if limit is not None
-        }
+        shares = {name: float((self._served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
         name = min(shares, key=lambda key: shares[key], default="")
         if not name or shares[name] >= least:
             return ""
         values, limit = limits[name]
         median = float(np.median(values))
         return (
-            f"served alone, {shares[name]:.0%} of the requests take at most {_seconds(limit or 0.0)} {name}; "
+            f"served alone, {shares[name]:.0%} of the requests take at most {_seconds(limit)} {name}; "
             f"the median takes {_seconds(median)}"
         )
+
+    def good_alone(self, slo: Slo) -> float:
+        """Share of the requests that keep to *slo* when each is served alone: more never do."""
+        good = self._served.copy()
+        for values, limit in self._alone_s(slo).values():
+            good &= values <= limit
+        return float(good.mean())
+
+    def _alone_s(self, slo: Slo) -> dict[str, tuple[NDArray[np.float64], float]]:
+        """In words -> the least times of all requests and the limit, for every limit that *slo* has."""
+        prompts, outputs = self.demand.prompts, self.demand.outputs
+        ttft_s = self._ttft_s()
+        tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts)
+        found = {
+            "to the first token": (ttft_s, slo.ttft_s),
+            "per output token": (np.where(outputs > 1, tpot_s, 0.0), slo.tpot_s),
+            "in all": (ttft_s + (outputs - 1) * tpot_s, slo.e2e_s),
+        }
+        return {name: (values, limit) for name, (values, limit) in found.items() if limit is not None}
 
     def _ttft_s(self) -> NDArray[np.float64]:
         """Least time to first token of each request [s]: that of a shorter prompt of the sample, alone."""

@@ -27,6 +27,11 @@ class Outcome:
         return cases_overloaded([case.metrics for case in self.cases])
 
     @property
+    def attained(self) -> float:
+        """Share of the requests within the service level; 0 where none was measured."""
+        return self.metrics["slo_attainment"] or 0.0
+
+    @property
     def metrics(self) -> dict[str, float | None]:
         """Means of the main metrics; None where a case has none."""
         found: dict[str, float | None] = {}
@@ -47,6 +52,7 @@ class Trials:
 
     def __init__(self, scenario: Scenario, runner: Runner) -> None:
         self._scenario, self._runner = scenario, runner
+        self.slo = scenario.slo
 
     def of(self, fleets: Sequence[Fleet]) -> list[Outcome]:
         """Each of *fleets*, in order."""
@@ -61,10 +67,10 @@ class Trials:
 
     def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
         attained = cases[0].metrics.get("slo_attainment")
-        return attained is not None and attained >= self._scenario.slo.attainment - SCREEN_MARGIN
+        return attained is not None and attained >= self.slo.attainment - SCREEN_MARGIN
 
     def meets(self, cases: Sequence[StoredCase]) -> bool:
         """As `gpufleet run` says it of a point: the mean attainment suffices and no queue grows without end."""
         attained = [value for case in cases if (value := case.metrics["slo_attainment"]) is not None]
-        suffices = bool(attained) and mean(attained) >= self._scenario.slo.attainment
+        suffices = bool(attained) and mean(attained) >= self.slo.attainment
         return suffices and not cases_overloaded([case.metrics for case in cases])

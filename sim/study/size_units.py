@@ -33,10 +33,17 @@ class Unit:
         """So many replicas behind one router."""
         if self.own is not None:
             return self.own
-        count = f"{replicas}+{spare}" if spare else str(replicas)
-        name = f"{count}x ({self.name})" if replicas + spare > 1 else self.name
-        data = {"name": name, "pools": [self.pool | {"replicas": replicas + spare}], "cost": self.cost}
+        data = {
+            "name": self.counted(replicas, spare),
+            "pools": [self.pool | {"replicas": replicas + spare}],
+            "cost": self.cost,
+        }
         return Fleet.model_validate(data)
+
+    def counted(self, replicas: int, spare: int = 0) -> str:
+        """The name of so many replicas."""
+        count = f"{replicas}+{spare}" if spare else str(replicas)
+        return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 
 
 def units(scenario: Scenario, size: Size) -> Iterator[Unit]:
@@ -64,7 +71,7 @@ def units(scenario: Scenario, size: Size) -> Iterator[Unit]:
             words += [f"in {server}"] if server and len(servers) > 1 else []
             words += _limits(limits) if len(size.batching) > 1 else []
             what = " ".join(words)
-            for label, cost in _ways(size, gpu):
+            for label, cost in _ways(size, gpu, server):
                 yield Unit(f"{what}, {label}", pool, cost, what)
 
 
@@ -72,9 +79,12 @@ def _limits(limits: dict[str, Any]) -> list[str]:
     return [str(value) if key == "policy" else f"{key} {value}" for key, value in limits.items() if value != "engine"]
 
 
-def _ways(size: Size, gpu: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _ways(size: Size, gpu: str, server: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Label and `cost` of each way to pay, of its quotes those for *gpu* and *server*."""
     for label, cost in size.costs.items():
-        yield label, cost.model_dump(mode="json", exclude_unset=True)
+        data = cost.model_dump(mode="json", exclude_unset=True)
+        quotes = {item: quote for item, quote in data.pop("quotes", {}).items() if item in (gpu, server)}
+        yield label, data | ({"quotes": quotes} if quotes else {})
     for label, offers in size.rents.items():
         offer = {"price": offers[gpu]} if gpu in offers else {}
         yield label, {"acquisition": "rent", **offer}
@@ -96,6 +106,7 @@ class Prospects:
     def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
         self.scenario, self.catalog, self.demand = scenario, catalog, Demand.of(scenario)
         self._machines: dict[str, Machine] = {}
+        self._starts: dict[str, bool] = {}
 
     def look(self, unit: Unit) -> Machine:
         """Whether and with how many replicas *unit* may serve the load."""
@@ -104,13 +115,10 @@ class Prospects:
         return self._machines[unit.machine]
 
     def _machine(self, unit: Unit) -> Machine:
-        fleet = unit.fleet(1).model_copy(update={"cost": None})
+        if refusal := self._refusal(unit):
+            return Machine(refusal, 0)
         try:
-            bound = [bind(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
-            wrong = [one for pool in bound for one in pool_complaints(pool, ())]
-            if wrong:
-                return Machine("; ".join(f"{one.place[-1]}: {one.message}" for one in wrong), 0)
-            plan = resolve_fleet(self.scenario, fleet, self.catalog)
+            plan = self.plan(unit)
         except (ValueError, ArithmeticError) as error:
             return Machine(str(error).splitlines()[0], 0)
         if plan.infeasible or unit.own is not None:
@@ -119,6 +127,26 @@ class Prospects:
         reason = floor.refusal(self.scenario.slo)
         rate = self.demand.rate_rps
         return Machine(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
+
+    def cannot_start(self, unit: Unit) -> bool:
+        """Whether *unit* does not hold the model, or its layout or limits are refused."""
+        if unit.machine not in self._starts:
+            self._starts[unit.machine] = not self._refusal(unit) and not self.plan(unit).infeasible
+        return not self._starts[unit.machine]
+
+    def plan(self, unit: Unit) -> FleetPlan:
+        """One replica, without prices."""
+        return resolve_fleet(self.scenario, unit.fleet(1).model_copy(update={"cost": None}), self.catalog)
+
+    def _refusal(self, unit: Unit) -> str:
+        """What is wrong with its layout or limits; empty if nothing is."""
+        fleet = unit.fleet(1)
+        try:
+            bound = [bind(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
+            wrong = [one for pool in bound for one in pool_complaints(pool, ())]
+        except (ValueError, ArithmeticError) as error:
+            return str(error).splitlines()[0]
+        return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
         """Least that the fleet costs: what runs with the clock. Raises CostError."""

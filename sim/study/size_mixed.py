@@ -1,0 +1,252 @@
+"""The cheapest fleet of several kinds of replicas: an integer program proposes, a simulation disposes.
+
+The program starts from bounds that no replica beats. Each fleet that it proposes is simulated; where pools miss the
+service level, their kind is taken to reach less of its bound, and the program is asked again, until what it proposes
+costs no less than the best fleet known.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import inf
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from sim.cost import CostError
+from sim.scenario.schema import Fleet
+from sim.scenario.size import Mixed, Size
+from sim.study.size_bounds import SAMPLING_MARGIN, Demand, Floor
+from sim.study.size_mix import Counts, Kinds, Mix, cheapest_mix
+from sim.study.size_trials import Outcome, Trials
+from sim.study.size_units import Prospects, Unit
+from sim.study.store import StoredCase
+
+MOST_TRIALS = 60
+"""Fleets that are simulated; beyond them the answer says that the search was cut off."""
+STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
+"""A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedTrial:
+    """One mixed fleet and what became of it."""
+
+    fleet: Fleet
+    replicas: int
+    """Spares left out."""
+    floor_usd_per_h: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class MixedSearch:
+    """What was tried, and how it ended."""
+
+    trials: tuple[MixedTrial, ...]
+    least_usd_per_h: float
+    """No fleet that is left costs less; infinite where none is left."""
+    proved: bool
+    """False where the search was cut off."""
+
+    def best_by_name(self) -> list[MixedTrial]:
+        """The trials, of fleets that differ in nothing but their router the one that attained the most."""
+        found: dict[str, MixedTrial] = {}
+        for trial in self.trials:
+            known = found.get(trial.fleet.name)
+            if known is None or trial.outcome.attained >= known.outcome.attained:
+                found[trial.fleet.name] = trial
+        return list(found.values())
+
+
+def length_classes(demand: Demand, count: int) -> list[int]:
+    """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
+
+    >>> demand = Demand(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
+    >>> length_classes(demand, 2)
+    [4]
+    """
+    ordered = np.sort(demand.prompts)
+    filled = np.cumsum(ordered) / ordered.sum()
+    places = [int(np.searchsorted(filled, part / count)) for part in range(1, count)]
+    borders = sorted({int(ordered[place]) for place in places})
+    return [border for border in borders if border < ordered[-1]]
+
+
+class MixedSearcher:
+    """One search among *units*, whose bounds *prospects* knows."""
+
+    def __init__(
+        self,
+        size: Size,
+        mixed: Mixed,
+        units: Sequence[Unit],
+        prospects: Prospects,
+        trials: Trials,
+        best_usd_per_h: float,
+    ) -> None:
+        self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
+        self._best_usd_per_h = best_usd_per_h
+        demand = prospects.demand
+        self._borders = length_classes(demand, mixed.length_classes)
+        edges = [-inf, *self._borders, inf]
+        self._classes = [demand.of_prompts(low, high) for low, high in pairwise(edges)]
+        self._units, self._kinds = self._known(units)
+        self._reached: dict[tuple[int, int], float] = {}
+
+    def run(self) -> MixedSearch:
+        """Simulates what is not on disk yet."""
+        tried: list[MixedTrial] = []
+        forbidden: list[Counts] = []
+        least_good = self._trials.slo.attainment - SAMPLING_MARGIN
+        while len(self._units) > 1 and len(self._classes) > 1:
+            mix = cheapest_mix(self._kinds, self._reached, least_good, self._mixed.most_kinds, forbidden)
+            if mix is None:
+                return MixedSearch(tuple(tried), inf, True)
+            if mix.usd_per_h >= self._best_usd_per_h:
+                return MixedSearch(tuple(tried), mix.usd_per_h, True)
+            if len(tried) == MOST_TRIALS:
+                return MixedSearch(tuple(tried), mix.usd_per_h, False)
+            if not mix.split.any(axis=0).all():  # one kind does it all, and such fleets are known
+                forbidden.append(mix.counts)
+                continue
+            trial = self._try(mix)
+            tried.append(trial)
+            if trial.outcome.meets:
+                self._best_usd_per_h = min(self._best_usd_per_h, trial.outcome.usd_per_h)
+                forbidden.append(mix.counts)
+            else:
+                self._learn(mix, trial.outcome.cases)
+        return MixedSearch(tuple(tried), inf, True)
+
+    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], Kinds]:
+        """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
+        costs: dict[int, tuple[float, ...]] = {}
+        for place, unit in enumerate(units):
+            if unit.own is None and not self._prospects.cannot_start(unit):
+                costs[place] = tuple(self._costs(unit))
+        held = [place for place in costs if costs[place] and not _dominated(place, units, costs)]
+        rates = {}
+        for place in held:
+            machine = units[place].machine
+            if machine not in rates:
+                rates[machine] = self._rates(units[place])
+        chosen = [place for place in held if any(rates[units[place].machine][0])]
+        most_rps = np.array([rates[units[place].machine][0] for place in chosen]).reshape(len(chosen), -1).T
+        good = np.array([rates[units[place].machine][1] for place in chosen]).reshape(len(chosen), -1).T
+        arriving = np.array([one.rate_rps for one in self._classes], dtype=float)
+        families = tuple(_family(units[place]) for place in chosen)
+        known = Kinds(arriving, most_rps, good, tuple(costs[place] for place in chosen), families)
+        return [units[place] for place in chosen], known
+
+    def _costs(self, unit: Unit) -> Iterator[float]:
+        """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
+        for replicas in range(1, self._size.max_replicas + 1):
+            try:
+                usd_per_h = self._prospects.usd_per_h(unit, replicas, self._size.spare_replicas)
+            except CostError:
+                return
+            if usd_per_h >= self._best_usd_per_h:
+                return
+            yield usd_per_h
+
+    def _rates(self, unit: Unit) -> tuple[list[float], list[float]]:
+        """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
+        plan = self._prospects.plan(unit).pools[0]
+        whole = Floor(plan, self._prospects.demand)
+        floors = [Floor(plan, part) for part in self._classes]
+        good = [floor.good_alone(self._trials.slo) for floor in floors]
+        most_rps = [floor.replica_rps() if share > 0 else 0.0 for floor, share in zip(floors, good, strict=True)]
+        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in self._classes]
+        apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
+        # prompts of one class fill steps that decodes of another leave room in
+        help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
+        return [rps * help_factor for rps in most_rps], good
+
+    def _try(self, mix: Mix) -> MixedTrial:
+        (outcome,) = self._trials.of([self.fleet(mix, 0)])
+        whole = self.fleet(mix, self._size.spare_replicas)
+        if outcome.meets and self._size.spare_replicas:
+            (outcome,) = self._trials.of([whole])
+        return MixedTrial(whole, sum(n for _, n in mix.counts), mix.usd_per_h, outcome)
+
+    def fleet(self, mix: Mix, spare: int) -> Fleet:
+        """*mix* as a scenario says it."""
+        names = _names([self._units[u] for u, _ in mix.counts])
+        pools, words = [], []
+        for (u, n), name in zip(mix.counts, names, strict=True):
+            unit = self._units[u]
+            pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
+            words.append(unit.counted(n, spare))
+        limits = [*({"up_to_prompt_tokens": border} for border in self._borders), {}]
+        classes = [
+            limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
+            for limit, row in zip(limits, mix.split, strict=True)
+        ]
+        routing = {"policy": "by_length", "classes": _merged(classes)}
+        return Fleet.model_validate({"name": " + ".join(words), "pools": pools, "routing": routing})
+
+    def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
+        """Lowers what the kinds reach whose pools have missed; with no more replicas than here they reach no more."""
+        attained = [_attained(cases, name) for name in _names([self._units[u] for u, _ in mix.counts])]
+        good = self._kinds.good[:, [u for u, _ in mix.counts]]
+        sent = self._kinds.shares[:, None] * mix.split
+        hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
+        short = [
+            max(0.0, min(hope, self._trials.slo.attainment) - has) for hope, has in zip(hoped, attained, strict=True)
+        ]
+        if not any(short):  # each does what it can, and that is not enough
+            short = [max(0.001, hope - has) for hope, has in zip(hoped, attained, strict=True)]
+        for (u, n), lacks, loaded in zip(mix.counts, short, mix.utilisation, strict=True):
+            if lacks:
+                factor = next(factor for most, factor in STEPS if lacks <= most)
+                rates = self._kinds.most_rps
+                alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, u])]
+                for v, fewer in product(alike, range(1, n + 1)):
+                    self._reached[v, fewer] = min(self._reached.get((v, fewer), 1.0), factor * loaded)
+
+
+def _attained(cases: Sequence[StoredCase], pool: str) -> float:
+    """Share of the measured requests of *pool* that were good; 1 where it had none."""
+    good = count = 0
+    for case in cases:
+        table = case.requests()
+        chosen = pc.and_(pc.equal(table["pool"], pool), pc.equal(table["measured"], 1))
+        met: Any = table.filter(chosen)["slo_met"]
+        good, count = good + int(pc.sum(met).as_py() or 0), count + len(met)
+    return good / count if count else 1.0
+
+
+def _dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
+    """Whether another way to pay for the same machine never costs more; of equal ones the first is kept."""
+    mine = costs[place]
+    for other, its in costs.items():
+        if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
+            continue
+        if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
+            return True
+    return False
+
+
+def _family(unit: Unit) -> str:
+    """Units that differ in nothing but their server or their limits: one fleet has no need of two."""
+    kept = {key: value for key, value in unit.pool.items() if key not in ("server", "batching")}
+    return repr((kept, unit.cost))
+
+
+def _names(units: Sequence[Unit]) -> list[str]:
+    """The GPU, or what tells two of one GPU apart."""
+    wanted = [str(unit.pool["gpu"]) for unit in units]
+    return [name if wanted.count(name) == 1 else unit.name for name, unit in zip(wanted, units, strict=True)]
+
+
+def _merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbours that go to the same pools in the same shares as one class."""
+    found: list[dict[str, Any]] = []
+    for one in classes:
+        if found and found[-1]["pools"] == one["pools"]:
+            found[-1] = one
+        else:
+            found.append(one)
+    return found
