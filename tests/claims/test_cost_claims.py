@@ -11,6 +11,7 @@ from sim.scenario.load import load
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
 from sim.scenario.sweep import cases
+from sim.study.size import search
 
 RMB = 0.138
 CLAIMS = ("C01", "C03", "C08", "C09", "C16", "C24", "C25", "C31")
@@ -95,3 +96,16 @@ def test_six_rtx_4090_do_not_hold_a_70b_at_half_precision(root: Path, catalog: C
         scenario = load(path, sizes, catalog=catalog)
         fits[tensor * pipeline, tensor] = not resolve(scenario, cases(scenario)[0], catalog).infeasible
     assert fits == {(6, 2): False, (8, 2): True, (8, 8): True}
+
+
+@pytest.mark.parametrize(("rate_rps", "cards", "ratio"), [(0.5, "1x a100-80gb-pcie", 1.22), (1.5, "2x A100", 1.28)])
+def test_c08_the_cheapest_fleet_for_the_70b(
+    root: Path, tmp_path: Path, catalog: Catalog, rate_rps: float, cards: str, ratio: float
+) -> None:
+    [path] = (root / "scenarios" / "claims").glob("C08-*.yaml")
+    fewer = ["replications=1", "horizon_s=500", f"workload.arrivals.rate_rps={rate_rps}"]
+    found = search(load(path, fewer, catalog=catalog), catalog, tmp_path, 1)
+    assert found.winner is not None
+    assert found.winner.name.startswith(cards)
+    with_4090 = [one.usd_per_h for one in found.tried if "rtx-4090" in one.gpu and one.usd_per_h is not None]
+    assert min(with_4090) / (found.winner.usd_per_h or 0) == pytest.approx(ratio, abs=0.04)
