@@ -199,7 +199,9 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
     if drawn:
         write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
-    page = render_page(scenario.name, asked, told, drawn, _tables(answer), _notes(answer))
+    page = render_page(
+        scenario.name, asked, told, drawn, _tables(answer), _notes(answer), key=key(answer) if drawn else ()
+    )
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 
 

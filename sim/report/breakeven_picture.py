@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from sim.report.page import Mark
 from sim.report.panels import DASHES, Curve, Limit, Panel, style
 from sim.report.text import axis_label, percent, usd_mark
 from sim.study.breakeven import Month
@@ -20,10 +21,10 @@ def panels(answer: Answer) -> list[Panel]:
     return [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
 
 
-def key(answer: Answer) -> list[tuple[str, str, object]]:
-    """(name, colour, dash) of every line."""
+def key(answer: Answer) -> list[Mark]:
+    """Colour and dash of every line."""
     looks = _looks(answer)
-    return [(name, looks[name][0], looks[name][2]) for name in answer.months]
+    return [Mark(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
 
 
 def _looks(answer: Answer) -> dict[str, tuple[str, str, object]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table as Grid
 
@@ -12,12 +12,14 @@ from sim.report.curves import (
     KEY_STEP,
     MARGIN,
     PANEL_IN,
+    Entry,
     draw_key,
     figure_of,
     laid_out,
     plot,
     settings,
     svg,
+    svg_of,
     wrapped,
 )
 from sim.report.draw import HEAD, INK, SOFT
@@ -26,21 +28,32 @@ from sim.report.panels import Panel
 TEMPLATE = "page.html.j2"
 
 
+class Mark(NamedTuple):
+    """One entry of the key of a picture: a marker, a line, or both."""
+
+    name: str
+    color: str
+    marker: str = ""
+    dash: Any = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a page; cells are text already, numbers from the second column on stand right."""
+    """One table of a page; cells are text already. From the second column on they stand right, as numbers do."""
 
     title: str
     note: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
+    worded: tuple[int, ...] = ()
+    """Columns of words, which stand left."""
 
 
 def text_table(table: Table) -> Grid:
     """*table* for a terminal."""
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, head in enumerate(table.heads):
-        grid.add_column(head, justify="right" if index else "left")
+        grid.add_column(head, justify="right" if index and index not in table.worded else "left")
     for row in table.rows:
         grid.add_row(*row)
     return grid
@@ -54,6 +67,7 @@ def render_page(
     tables: Sequence[Table],
     notes: Sequence[str],
     drawings: Sequence[tuple[str, str]] = (),
+    key: Sequence[Mark] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes. *drawings* (title, svg) stand behind the panels."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -67,12 +81,25 @@ def render_page(
     )
     charts = [*((panel.title, svg(panel)) for panel in panels), *drawings]
     return environment.get_template(TEMPLATE).render(
-        name=name, question=question, answers=answers, charts=charts, tables=tables, notes=notes
+        name=name, question=question, answers=answers, charts=charts, tables=tables, notes=notes, key=_key(key)
     )
 
 
-Mark = tuple[str, str, Any]
-"""A line of the key: name, colour, dash."""
+def _key(marks: Sequence[Mark]) -> str:
+    """The key as a drawing; empty without *marks*."""
+    if not marks:
+        return ""
+    width = 2 * PANEL_IN[0]
+    entries = _entries(marks, width)
+    height = KEY_STEP * (entries[-1].line + 1)
+    with settings():
+        figure = figure_of(width, height)
+        draw_key(figure, entries, height - KEY_STEP / 2)
+        return svg_of(figure)
+
+
+def _entries(marks: Sequence[Mark], width: float) -> list[Entry]:
+    return laid_out([(mark.name, mark.marker, mark.dash, mark.color, True) for mark in marks], width)
 
 
 def write_picture(
@@ -84,7 +111,7 @@ def write_picture(
     width = columns * PANEL_IN[0]
     lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
     lines += [(text, HEAD, SOFT, 0.2) for answer in answers for text in wrapped(answer, HEAD, width)]
-    entries = laid_out([(name, "", dash, color, True) for name, color, dash in key], width)
+    entries = _entries(key, width)
     keys = KEY_STEP * (entries[-1].line + 1) if entries else 0.0
     height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + keys
     with settings():

@@ -39,7 +39,8 @@ def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workers: int) 
     asked, _ = first_sentence(scenario.question or scenario.name)
     write_picture(out / "size.png", drawn, asked, told[:1], key(found))
     tables = [ranking(found, scenario), _impossible(found)]
-    page = render_page(scenario.name, asked, told, drawn, [one for one in tables if one.rows], _notes(scenario))
+    shown = [one for one in tables if one.rows]
+    page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
     (out / "size.html").write_text(page, encoding="utf-8")
     return found
 
@@ -64,7 +65,8 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     how = (
         f"Of {len(found.tried)} fleets {counts['meets'] + counts['misses']} were simulated, of which {counts['meets']}"
     )
-    how += f" met the service level; {left} cost more at the least, {refused} cannot serve or have no price."
+    how += f" met the service level; {left} cost more at the least"
+    how += f", {refused} cannot serve or have no price." if refused else "."
     mixed = list(_mixed_told(found))
     if found.winner is None:
         return [f"No fleet meets the service level{at}.", how, *mixed]
@@ -200,7 +202,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
     ]
     heads = ["", "GPUs", "USD a month", "p95 TTFT", "p95 TPOT", "verdict"]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
-    return Table("Candidates", note, heads, rows[:most])
+    return Table("Candidates", note, heads, rows[:most], worded=(len(heads) - 1,))
 
 
 def _shown(one: Tried, name: str) -> str:
@@ -210,7 +212,7 @@ def _shown(one: Tried, name: str) -> str:
 
 def _impossible(found: Sizing) -> Table:
     rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
-    return Table("Never in question", "", ["", "why"], rows)
+    return Table("Never in question", "", ["", "why"], rows, worded=(1,))
 
 
 def _notes(scenario: Scenario) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sim.report.page import Mark
 from sim.report.panels import Curve, Limit, Panel, style
 from sim.report.text import percent, plain, usd_mark
 from sim.scenario.schema import Scenario
@@ -20,9 +21,9 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
     return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
 
 
-def key(found: Sizing) -> list[tuple[str, str, object]]:
-    """(name, colour, dash) of every GPU."""
-    return [(gpu, color, "-") for gpu, (color, _) in _looks(found).items()]
+def key(found: Sizing) -> list[Mark]:
+    """Colour and marker of every GPU, and of every mix."""
+    return [Mark(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
 
 
 def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
