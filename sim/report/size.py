@@ -10,7 +10,7 @@ from sim.catalog.catalog import Catalog
 from sim.report.deliver import write_manifest
 from sim.report.page import Table, render_page, write_picture
 from sim.report.routing import routing_told
-from sim.report.size_picture import key, panels
+from sim.report.size_picture import front, key, panels
 from sim.report.tables import cell
 from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
@@ -24,6 +24,7 @@ NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile", "future
 """Keys that ask about other fleets or other loads."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
+LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
@@ -38,7 +39,7 @@ def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workers: int) 
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked, _ = first_sentence(scenario.question or scenario.name)
     write_picture(out / "size.png", drawn, asked, told[:1], key(found))
-    tables = [ranking(found, scenario), _impossible(found)]
+    tables = [_front_table(found), ranking(found, scenario), _impossible(found)]
     shown = [one for one in tables if one.rows]
     page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
     (out / "size.html").write_text(page, encoding="utf-8")
@@ -163,20 +164,11 @@ METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gp
 
 
 def pareto_rows(found: Sizing) -> list[dict[str, Any]]:
-    """pareto.csv: simulated fleets that meet and that no other beats in cost, p95 TTFT and p95 TPOT at once."""
-    met = [(one, _criteria(one)) for one in found.tried if one.status == "meets"]
+    """pareto.csv: the front of cost, p95 TTFT and p95 TPOT."""
     return [
-        {"fleet": one.name, "usd_per_h": mine[0], "ttft_s_p95": mine[1], "tpot_s_p95": mine[2]}
-        for one, mine in met
-        if not any(all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in met)
+        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in LATENCIES}}
+        for one in front(found, LATENCIES)
     ]
-
-
-def _criteria(one: Tried) -> tuple[float, float, float]:
-    metrics = one.metrics or {}
-    latencies = [metrics.get(name) for name in ("ttft_s_p95", "tpot_s_p95")]
-    first, second = (0.0 if value is None else value for value in latencies)
-    return one.usd_per_h or 0.0, first, second
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -208,6 +200,24 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
 def _shown(one: Tried, name: str) -> str:
     value = (one.metrics or {}).get(name)
     return "" if value is None else seconds(value)
+
+
+def _front_table(found: Sizing) -> Table:
+    best = found.winner.usd_per_h if found.winner is not None else None
+    members = front(found, LATENCIES)
+    rows = [
+        [
+            one.name,
+            f"{usd(_least(one) * HOURS_PER_MONTH)}",
+            _shown(one, LATENCIES[0]),
+            _shown(one, LATENCIES[1]),
+            _compared(one, best) if best and one is not found.winner else "the cheapest",
+        ]
+        for one in members
+    ]
+    note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
+    heads = ["", "USD a month", "p95 TTFT", "p95 TPOT", ""]
+    return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 
 def _impossible(found: Sizing) -> Table:

@@ -1,7 +1,8 @@
 """The charts of a sizing: cost of what was simulated against what it attains, and every candidate by its cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sim.report.draw import SOFT
 from sim.report.page import Mark
 from sim.report.panels import Curve, Limit, Panel, style
 from sim.report.text import percent, plain, usd_mark
@@ -10,7 +11,7 @@ from sim.study.size import Sizing, Tried
 from sim.units import HOURS_PER_MONTH
 
 NO_LINE = "None"
-FAR = 5.0
+FAR = 2.5
 """What lies beyond so many times a limit is left out of the chart."""
 LATENCIES = {"ttft_s": ("time to first token", 1.0, "s"), "tpot_s": ("time per output token", 1e3, "ms")}
 
@@ -24,6 +25,21 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
 def key(found: Sizing) -> list[Mark]:
     """Colour and marker of every GPU, and of every mix."""
     return [Mark(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
+
+
+def front(found: Sizing, names: Sequence[str]) -> list[Tried]:
+    """By cost: fleets that meet and that no other beats in cost and all the metrics *names* at once."""
+    met = [(one, _criteria(one, names)) for one in found.tried if one.status == "meets"]
+    return [
+        one
+        for one, mine in met
+        if not any(all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in met)
+    ]
+
+
+def _criteria(one: Tried, names: Sequence[str]) -> tuple[float, ...]:
+    values = ((one.metrics or {}).get(name) for name in names)
+    return one.usd_per_h or 0.0, *(0.0 if value is None else value for value in values)
 
 
 def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
@@ -63,11 +79,13 @@ def _against(found: Sizing, scenario: Scenario, name: str) -> Panel:
 
     far = FAR * scale * limit if limit is not None else float("inf")
     chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
+    members = front(found, [column])
+    line = Curve("", SOFT, tuple(map(latency, members)), tuple(map(_usd_per_month, members)))
     return Panel(
         f"Cost against {words}",
-        "USD a month; filled: meets the service level, hollow: misses it (least cost)",
+        "USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front",
         f"p95 {words} [{unit}]",
-        _curves(found, chosen, latency, lambda one: one.name if one is found.winner else ""),
+        (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, lambda one: "")),
         y_format=usd_mark,
         x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
     )

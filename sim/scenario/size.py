@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.batching import Batching, OfEngine
 from sim.cost import Cost
-from sim.spec import Count, Spec, WholeNumber
+from sim.spec import Count, Number, Spec, WholeNumber
 
 Label = Annotated[str, Field(min_length=1)]
 
@@ -49,6 +49,8 @@ class Size(Spec):
     """Most replicas that may carry the load."""
     spare_replicas: WholeNumber = 0
     """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
+    front_up_to: Annotated[Number, Field(ge=1)] = 1.25
+    """Fleets that cost at least less than so many times the cheapest are simulated, too: what less latency costs."""
     mixed: Mixed | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
 

@@ -101,6 +101,8 @@ class Search:
         self._best_usd_per_h = inf
         self._missed: dict[tuple[str, int], Tried] = {}
         """By machine and replicas: another way to pay for the same machines serves no better."""
+        self._met: dict[tuple[str, int], _Entry] = {}
+        """Likewise, under the way to pay that was the first to be tried."""
 
     def run(self) -> Sizing:
         """Simulates what is not on disk yet."""
@@ -110,6 +112,7 @@ class Search:
             self._try(batch)
         has_rate = self._prospects.demand.rate_rps is not None
         mixed = self._mixed() if self.size.mixed is not None and has_rate else None
+        self._extend_front()
         while self._heap:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
@@ -117,6 +120,21 @@ class Search:
         met = [one for one in self._tried if one.status == "meets"]
         winner = min(met, key=lambda one: one.usd_per_h or 0.0, default=None)
         return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated, mixed)
+
+    def _extend_front(self) -> None:
+        """Simulates dearer fleets that may be faster: what less latency costs."""
+        for entry in list(self._met.values()):
+            self._push_next(entry)
+        while batch := self._next_batch(self.size.front_up_to):
+            before = set(self._met)
+            self._try(batch)
+            for key in self._met.keys() - before:
+                self._push_next(self._met[key])
+
+    def _push_next(self, entry: _Entry) -> None:
+        """One replica more."""
+        if self._units[entry.order].own is None and entry.replicas < self.size.max_replicas:
+            self._push(entry.order, entry.replicas + 1)
 
     def _mixed(self) -> MixedSearch:
         """Fleets of several kinds that may be cheaper than the best of one kind."""
@@ -131,6 +149,7 @@ class Search:
         fleet, outcome = trial.fleet, trial.outcome
         status: Status = "meets" if outcome.meets else "misses"
         usd_per_h = outcome.usd_per_h if outcome.meets else None
+        self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None else usd_per_h)
         facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
         self._tried.append(Tried(*facts, trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet))
@@ -153,15 +172,18 @@ class Search:
         floor = self._prospects.usd_per_h(self._units[order], replicas, self.size.spare_replicas)
         heapq.heappush(self._heap, _Entry(floor, order, replicas))
 
-    def _next_batch(self) -> list[_Entry]:
-        """The next fleets to simulate; none once nothing left can be cheaper."""
+    def _next_batch(self, factor: float = 1.0) -> list[_Entry]:
+        """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
         batch: list[_Entry] = []
         machines: set[str] = set()
         later: list[_Entry] = []
-        while self._heap and len(batch) < TOGETHER and self._heap[0].floor_usd_per_h < self._best_usd_per_h:
+        while self._heap and len(batch) < TOGETHER and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
             if self._known_to_miss(entry):
+                continue
+            if (machine, entry.replicas) in self._met and entry.floor_usd_per_h >= self._best_usd_per_h:
+                self._tried.append(self._row(entry, "not simulated"))
                 continue
             if machine in machines:
                 later.append(entry)
@@ -194,6 +216,7 @@ class Search:
             met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
         for entry, outcome in met:
             self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
+            self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
             self._tried.append(self._row(entry, "meets", outcome.usd_per_h, outcome.metrics))
 
     def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
@@ -201,8 +224,7 @@ class Search:
         row = self._row(entry, "misses", None, metrics, overloaded)
         self._tried.append(row)
         self._missed[unit.machine, entry.replicas] = row
-        if unit.own is None and entry.replicas < self.size.max_replicas:
-            self._push(entry.order, entry.replicas + 1)
+        self._push_next(entry)
 
     def _row(
         self,

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from sim.batching import Vllm
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
+from sim.report.size import LATENCIES, front
 from sim.scenario.load import load
 from sim.scenario.plan import PoolPlan
 from sim.scenario.resolve import resolve_fleet
@@ -43,6 +44,7 @@ size:
   gpus: [l4, rtx-4090, l40s]
   tensor_parallel_sizes: [1, 2]
   max_replicas: 3
+  front_up_to: 1.6
   quantizations: [none, fp8]
   costs:
     rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}
@@ -61,7 +63,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     found = search(scenario, catalog, tmp_path / "out", 1)
     looking = Search(scenario, scenario.size, catalog, tmp_path / "out", 1)
     runner, prospects = Runner(looking.scenario, catalog, tmp_path / "out", 1), Prospects(looking.scenario, catalog)
-    costs, tries = {}, 0
+    costs, latencies, tries = {}, {}, 0
     for unit in units(scenario, scenario.size):
         known = prospects.look(unit)
         if "rtx-4090" in unit.name and unit.name.endswith("rented"):
@@ -78,11 +80,18 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
             assert not known.reason, fleet.name
             assert known.least_replicas <= replicas, fleet.name
             costs[fleet.name] = np.mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in cases])
+            latencies[fleet.name] = [np.mean([case.metrics[name] for case in cases]) for name in LATENCIES]
             least = prospects.usd_per_h(unit, replicas, 0)
             assert least <= costs[fleet.name] * (1 + 1e-6)  # a ledger rounds to nano-USD
     assert len(costs) > 10
     assert found.winner is not None
     assert found.winner.usd_per_h == pytest.approx(min(costs.values()))
+    # nor is any faster for up to so much more money
+    members = [(one.usd_per_h, *((one.metrics or {})[name] for name in LATENCIES)) for one in front(found, LATENCIES)]
+    near = [(costs[name], *latencies[name]) for name in costs if costs[name] < 1.6 * found.winner.usd_per_h]
+    assert len(near) > len([one for one in near if one[0] == min(costs.values())])
+    for mine in near:
+        assert any(all(a <= b * (1 + 1e-9) for a, b in zip(its, mine, strict=True)) for its in members)
     # it did not take the simulation of everything
     assert sum(one.metrics is not None for one in found.tried) < tries / 2
     assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
