@@ -123,6 +123,11 @@ class PoolPower:
             return self.nameplate_w
         return (self.gpus_per_replica * self.gpu.limit_w + self.base_w) / self.psu_efficiency
 
+    @property
+    def least_w(self) -> float:
+        """What the replica draws at the wall with no work [W]."""
+        return self.server_energy_j(1.0, self.gpu_energy_j(1.0, 0.0))
+
     def gpu_energy_j(self, duration_s: float, load_s: float) -> float:
         """Energy of the replica's GPUs, from the replica's loaded time (of one GPU, all alike) [J]."""
         return self.gpus_per_replica * self.gpu.energy_j(duration_s, load_s)

@@ -228,8 +228,8 @@ def _impossible(found: Sizing) -> Table:
 def _notes(scenario: Scenario) -> list[str]:
     spare = scenario.size.spare_replicas if scenario.size is not None else 0
     notes = [
-        "A fleet costs at least what runs with the clock: capital, rent, hosting. Fleets whose least cost is not below "
-        "the winner's cost are not simulated.",
+        "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. Fleets whose least cost "
+        "is far above the winner's cost (front_up_to) are not simulated.",
         "More replicas of the same kind are taken to serve no worse.",
     ]
     if spare:

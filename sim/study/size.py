@@ -1,9 +1,10 @@
 """The cheapest fleet that meets the service level: best first over a floor of the cost, simulated until it is proved.
 
-A fleet never costs less than its charges that run with the clock. Fleets are simulated in the order of that floor; one
-that misses makes room for the next larger one of its kind. When the lowest floor left is not below the cheapest fleet
-found, nothing that is left can be cheaper (best-first branch and bound: Lawler and Wood, "Branch-and-Bound Methods: A
-Survey", Operations Research 14, 1966). More replicas of a kind are taken to serve no worse.
+A fleet never costs less than its charges that run with the clock and its idle power. Fleets are simulated in the order
+of that floor; one that misses makes room for the next larger one of its kind. When the lowest floor left is not below
+the cheapest fleet found, nothing that is left can be cheaper (best-first branch and bound: Lawler and Wood,
+"Branch-and-Bound Methods: A Survey", Operations Research 14, 1966). More replicas of a kind are taken to serve no
+worse.
 """
 
 import heapq

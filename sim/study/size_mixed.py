@@ -179,13 +179,16 @@ class MixedSearcher:
             unit = self._units[u]
             pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
             words.append(unit.counted(n, spare))
+        data = {"name": " + ".join(words), "pools": pools}
+        rates = self._kinds.most_rps[:, [u for u, _ in mix.counts]]
+        if (rates == rates[:, :1]).all():  # the same machines, paid for in different ways
+            return Fleet.model_validate(data)
         limits = [*({"up_to_prompt_tokens": border} for border in self._borders), {}]
         classes = [
             limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
             for limit, row in zip(limits, mix.split, strict=True)
         ]
-        routing = {"policy": "by_length", "classes": _merged(classes)}
-        return Fleet.model_validate({"name": " + ".join(words), "pools": pools, "routing": routing})
+        return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": _merged(classes)}})
 
     def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
         """Lowers what the kinds reach whose pools have missed; with no more replicas than here they reach no more."""
@@ -219,11 +222,13 @@ def _attained(cases: Sequence[StoredCase], pool: str) -> float:
 
 
 def _dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
-    """Whether another way to pay for the same machine never costs more; of equal ones the first is kept."""
+    """Whether another way to buy, or to rent, the same machine never costs more; of equal ones the first is kept."""
     mine = costs[place]
     for other, its in costs.items():
         if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
             continue
+        if units[other].cost["acquisition"] != units[place].cost["acquisition"]:
+            continue  # most of the electricity is not in these costs, and only an owner pays it
         if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
             return True
     return False

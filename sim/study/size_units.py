@@ -9,6 +9,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.cost import CostError, Problem
 from sim.cost.charge import FlatCharge
+from sim.cost.energy import EnergyCharge
 from sim.scenario.bind import bind
 from sim.scenario.pool_checks import pool_complaints
 from sim.scenario.resolve import FleetPlan, resolve_fleet
@@ -150,11 +151,26 @@ class Prospects:
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
         """Least that the fleet costs: what runs with the clock. Raises CostError."""
-        return flat_usd_per_h(resolve_fleet(self.scenario, unit.fleet(replicas, spare), self.catalog), unit.name)
+        return least_usd_per_h(resolve_fleet(self.scenario, unit.fleet(replicas, spare), self.catalog), unit.name)
 
 
-def flat_usd_per_h(plan: FleetPlan, name: str) -> float:
-    """Charges that no load changes [USD/h]. Raises CostError for a fleet without a `cost` section."""
+def least_usd_per_h(plan: FleetPlan, name: str) -> float:
+    """Charges that no load changes, and electricity without any work at its lowest price [USD/h].
+
+    Raises CostError for a fleet without a `cost` section.
+    """
     if plan.costs is None:
         raise CostError(Problem("cost", f"{name} has no cost section"))
-    return sum(one.units_per_h * one.price.usd for one in plan.costs.charges if isinstance(one, FlatCharge))
+    flat = sum(one.units_per_h * one.price.usd for one in plan.costs.charges if isinstance(one, FlatCharge))
+    energy: dict[tuple[str, str], float] = {}
+    for one in plan.costs.charges:
+        if isinstance(one, EnergyCharge):
+            key, usd_per_kwh = (one.pool, one.component), one.pue * one.price.usd
+            energy[key] = min(energy.get(key, usd_per_kwh), usd_per_kwh)
+    # replicas on a schedule are off at times
+    least_kw = {
+        pool.name: pool.replicas * pool.power.least_w / 1e3
+        for pool in plan.pools
+        if pool.power is not None and pool.schedule is None
+    }
+    return flat + sum(least_kw.get(pool, 0.0) * usd_per_kwh for (pool, _), usd_per_kwh in energy.items())

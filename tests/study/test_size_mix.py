@@ -188,3 +188,43 @@ def test_bad_input(tmp_path: Path, old: str, new: str, line: str) -> None:
     with pytest.raises(ScenarioErrors) as error:
         scenario_of(tmp_path, SCENARIO.replace(old, new))
     assert line in str(error.value)
+
+
+BOXES = """\
+name: b
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 25}
+  lengths:
+    prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
+    output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
+horizon_s: 60
+warmup_s: 20
+slo: {ttft_s: 1, tpot_s: 0.04}
+max_model_len: 4096
+fleets:
+  - name: own
+    pools: [{gpu: h100-80gb-sxm}]
+    cost: {acquisition: rent, quotes: {h100-80gb-sxm: 4.0}}
+size:
+  gpus: [rtx-4090]
+  servers: {rtx-4090: workstation-2x4090}
+  tensor_parallel_sizes: [1]
+  mixed: {}
+  costs:
+    bought: {acquisition: buy, quotes: {rtx-4090: 1000, workstation-2x4090: 9000}}
+    rented: {acquisition: rent, quotes: {rtx-4090: 0.25}}
+site: {electricity_usd_per_kwh: 0.1, pue: 1.2, hosting: none}
+finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction: 0.2}
+"""
+
+
+def test_one_card_is_rented_beside_a_full_box(tmp_path: Path) -> None:
+    found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", 1)
+    for one in found.tried:
+        if one.usd_per_h is not None:
+            assert (one.floor_usd_per_h or 0) < one.usd_per_h * (1 + 1e-6)
+    assert found.winner is not None
+    assert found.winner.fleet is not None
+    pools = {pool.cost.acquisition: pool.replicas for pool in found.winner.fleet.pools if pool.cost is not None}
+    assert pools == {"buy": 2, "rent": 1}
