@@ -1,7 +1,7 @@
 """The CSV and Parquet files: written case by case, so that memory does not grow with the number of points."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import repeat
 from math import isnan
@@ -96,13 +96,13 @@ def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], c
                 writer.writerows(zip(*map(repeat, front), *map(_cells, batch.columns), strict=False))
 
 
-def _cells(column: pa.Array) -> Iterator[Any]:
+def _cells(column: pa.Array) -> Iterable[Any]:
     """The column's values as `cell` shows them; csv writes a float by its repr."""
-    if pa.types.is_floating(column.type):
-        return ("" if value != value or value is None else value for value in column.to_pylist())
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return iter(column.to_pylist())
-    return map(cell, column.to_pylist())
+    values: list[Any] = column.to_pylist()
+    shown = not column.null_count and not pa.types.is_boolean(column.type)
+    if shown and pa.types.is_floating(column.type):
+        shown = not any(map(isnan, values))
+    return values if shown else map(cell, values)
 
 
 def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str]) -> None:
