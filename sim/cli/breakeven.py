@@ -1,13 +1,11 @@
 """`gpufleet breakeven`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Replications,
     ScenarioFile,
     Seed,
@@ -20,6 +18,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -29,6 +28,7 @@ def breakeven(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
+    cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-breakeven.")] = None,
 ) -> None:
     """Rent, buy or API: cost over utilisation and over months, and what tips the verdict."""
@@ -51,10 +51,8 @@ def breakeven(
                 )
             if fleet.cost is None:
                 fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
-        try:
-            answer = deliver_breakeven(loaded, catalog, folder, workers or os.cpu_count() or 1)
-        except KeyboardInterrupt:
-            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+        with workplace(workers, cluster, folder) as there:
+            answer = deliver_breakeven(loaded, catalog, folder, there)
     table = ranking(answer)
     told = [line for line in (*sentences(answer), unmoved(answer)) if line]
     show_all(text_table(table), *told, f"results in {folder}")

@@ -1,6 +1,5 @@
 """`gpufleet capacity`."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,6 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Format,
     NoReport,
     Quiet,
@@ -24,6 +22,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -33,6 +32,7 @@ def capacity(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
+    cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-capacity.")] = None,
     relative: Annotated[float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket.")] = 0.02,
     no_report: NoReport = False,
@@ -54,19 +54,17 @@ def capacity(
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
-        try:
+        with workplace(workers, cluster, folder) as there:
             found = deliver_capacity(
                 scenario=loaded,
                 catalog=catalog,
                 out=folder,
-                workers=workers or os.cpu_count() or 1,
+                workplace=there,
                 relative=relative,
                 report=not no_report,
                 quiet=quiet,
                 command=["gpufleet", *sys.argv[1:]],
             )
-        except KeyboardInterrupt:
-            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
     rows = capacity_rows(found, axis)
     if format == "json":
         typer.echo(as_json(capacity_document(loaded, found, axis, relative, str(folder))))

@@ -1,6 +1,5 @@
 """`gpufleet plan`."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,6 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Replications,
     ScenarioFile,
     Seed,
@@ -21,6 +19,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -30,6 +29,7 @@ def plan(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
+    cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-plan.")] = None,
     relative: Annotated[
         float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a unit's capacity.")
@@ -55,9 +55,7 @@ def plan(
             fail(f"{path}: workload.arrivals: {error}")
         if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
             fail(f"{path}: slo: a unit's capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
-        try:
-            found = deliver_plan(loaded, catalog, folder, workers or os.cpu_count() or 1, relative, sys.argv)
-        except KeyboardInterrupt:
-            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+        with workplace(workers, cluster, folder) as there:
+            found = deliver_plan(loaded, catalog, folder, there, relative, sys.argv)
     answer = verdict(found, loaded.plan)
     show_all(plan_table(found), "", answer.headline, *answer.findings, f"results in {folder}")

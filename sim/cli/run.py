@@ -1,15 +1,12 @@
 """`gpufleet run`."""
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Format,
     NoReport,
     Quiet,
@@ -25,26 +22,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
-
-
-class ClusterFailed(Exception):
-    """The cluster cannot be used; the message says why."""
-
-
-def _executor(address: str) -> Any:
-    """What runs cases on the cluster at *address*, as long as gpufleet[cluster] is installed."""
-    try:
-        from sim.study.cluster import ClusterError, execute_on
-    except ModuleNotFoundError:
-        fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
-
-    def execute(*work: Any) -> Iterator[Path]:
-        try:
-            yield from execute_on(address, *work)
-        except ClusterError as error:
-            raise ClusterFailed(error) from None
-
-    return execute
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -58,10 +36,7 @@ def run(
     no_report: NoReport = False,
     quiet: Quiet = False,
     format: Format = "table",
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A dask scheduler that runs the points: tcp://host:8786."),
-    ] = None,
+    cluster: Address = None,
 ) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     with bad_input_told():
@@ -79,22 +54,16 @@ def run(
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
-        try:
+        with workplace(workers, cluster, folder) as there:
             cases = run_scenario(
                 scenario=loaded,
                 catalog=catalog,
                 out=folder,
-                workers=workers or os.cpu_count() or 1,
+                workplace=there,
                 report=not no_report,
                 quiet=quiet,
                 command=["gpufleet", *sys.argv[1:]],
-                executor=_executor(cluster) if cluster else None,
             )
-        except ClusterFailed as error:
-            fail(f"--cluster: {error}")
-        except KeyboardInterrupt:
-            kept = "interrupted; finished points are kept, and the same command goes on from them"
-            fail(f"{folder}: {kept}", OTHER_FAILURE)
     told = (cases, axes(loaded), limits(loaded))
     notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]
     if format == "json":

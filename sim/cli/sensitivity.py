@@ -1,13 +1,11 @@
 """`gpufleet sensitivity`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Replications,
     ScenarioFile,
     Seed,
@@ -20,6 +18,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -29,6 +28,7 @@ def sensitivity(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
+    cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-sensitivity.")] = None,
 ) -> None:
     """Which inputs move the cost of each fleet and their difference, and what the difference is made of."""
@@ -44,10 +44,8 @@ def sensitivity(
         folder = usable(out or Path("outputs") / f"{loaded.name}-sensitivity")
         if refusal := why_no_sensitivity(loaded):
             fail(f"{path}: {refusal}")
-        try:
-            answer = deliver_sensitivity(loaded, catalog, folder, workers or os.cpu_count() or 1)
-        except KeyboardInterrupt:
-            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+        with workplace(workers, cluster, folder) as there:
+            answer = deliver_sensitivity(loaded, catalog, folder, there)
     for table in tables(answer):
         show_all(text_table(table), "")
     show_all(

@@ -1,13 +1,11 @@
 """`gpufleet size`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sim.cli.common import (
-    OTHER_FAILURE,
     Replications,
     ScenarioFile,
     Seed,
@@ -20,6 +18,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.workplace import Address, workplace
 
 
 @app.command()
@@ -29,6 +28,7 @@ def size(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
+    cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-size.")] = None,
 ) -> None:
     """The cheapest fleet that meets the service level at the scenario's load, and why the others lose."""
@@ -44,10 +44,8 @@ def size(
         folder = usable(out or Path("outputs") / f"{loaded.name}-size")
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
-        try:
-            found = deliver_size(loaded, catalog, folder, workers or os.cpu_count() or 1)
-        except KeyboardInterrupt:
-            fail(f"{folder}: interrupted; finished points are kept, and the same command uses them", OTHER_FAILURE)
+        with workplace(workers, cluster, folder) as there:
+            found = deliver_size(loaded, catalog, folder, there)
     table = ranking(found, loaded, MOST_ROWS)
     show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
     if found.winner is not None:

@@ -17,6 +17,7 @@ from sim.scenario.schema import Scenario
 from sim.study.breakeven import Ledgers, crossing, payback_months
 from sim.study.capacity import capacities
 from sim.study.decision import Answer, decide
+from sim.study.execute import Workplace
 from sim.study.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
 
@@ -24,15 +25,15 @@ WIDTH_OF_CAPACITY = 0.02
 """The capacities that utilisation is relative to are found to within this fraction."""
 
 
-def deliver_breakeven(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Answer:
+def deliver_breakeven(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Answer:
     """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
     out.mkdir(parents=True, exist_ok=True)
     write_manifest(
         out, {"program": "gpufleet", "scenario": scenario.name, "command": "breakeven", "seed": scenario.seed}
     )
     plain_scenario = scenario.model_copy(update={"sweep": None})
-    found = list(capacities(plain_scenario, catalog, out, workers, WIDTH_OF_CAPACITY))
-    answer = decide(scenario, Ledgers(scenario, catalog, out, workers, found), found)
+    found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY))
+    answer = decide(scenario, Ledgers(scenario, catalog, out, workplace, found), found)
     _write(out, answer, scenario)
     return answer
 

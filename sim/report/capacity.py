@@ -19,6 +19,7 @@ from sim.report.tables import cell
 from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
 from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.execute import Workplace
 from sim.study.statistics import mean, ratio
 from sim.study.store import StoredCase
 
@@ -33,7 +34,7 @@ def deliver_capacity(
     scenario: Scenario,
     catalog: Catalog,
     out: Path,
-    workers: int,
+    workplace: Workplace,
     relative: float,
     report: bool = True,
     quiet: bool = True,
@@ -49,7 +50,7 @@ def deliver_capacity(
     write_manifest(out, told | {"status": "unfinished"})
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
-        found = list(capacities(scenario, catalog, out, workers, relative, progress))
+        found = list(capacities(scenario, catalog, out, workplace, relative, progress))
     rows = capacity_rows(found, axis)
     write_capacity(out / "capacity.csv", rows)
     write_search(out / "search.csv", found, axis)

@@ -19,7 +19,7 @@ from sim.report.write import write_report
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
-from sim.study.execute import Executor
+from sim.study.execute import Workplace
 from sim.study.futures import futures_of
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
@@ -32,13 +32,12 @@ def run_scenario(
     scenario: Scenario,
     catalog: Catalog,
     out: Path,
-    workers: int,
+    workplace: Workplace,
     report: bool,
     quiet: bool,
     command: Sequence[str],
-    executor: Executor | None = None,
 ) -> list[StoredCase]:
-    """Simulates all cases of *scenario*, on *workers* processes or the *executor*, and leaves tables and, with
+    """Simulates all cases of *scenario*, and leaves tables and, with
     *report*, pictures in *out*.
 
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
@@ -46,7 +45,7 @@ def run_scenario(
     started = time.time()
     told = _begin(scenario, out, command, started)
     with Progress(quiet) as progress:
-        cases = run_points(scenario, catalog, out, workers, progress, executor)
+        cases = run_points(scenario, catalog, out, workplace, progress)
     _finish(scenario, catalog, out, cases, report, told, started)
     return cases
 

@@ -16,6 +16,7 @@ from sim.report.plan_verdict import verdict
 from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
 from sim.study.capacity import LoadAxis
+from sim.study.execute import Workplace
 from sim.study.plan import Outlook, outlooks
 from sim.study.points import POINTS, limits, resolved_plans
 from sim.study.price import keep_scenario
@@ -23,7 +24,7 @@ from sim.study.store import discard_unfinished
 
 
 def deliver_plan(
-    scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float, command: Sequence[str]
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, relative: float, command: Sequence[str]
 ) -> list[Outlook]:
     """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`."""
     started = time.time()
@@ -39,7 +40,7 @@ def deliver_plan(
     if not (out / MANIFEST).exists():
         write_manifest(out, told | {"status": "unfinished"})
     try:
-        found = outlooks(scenario, catalog, out, workers, relative)
+        found = outlooks(scenario, catalog, out, workplace, relative)
     finally:
         discard_unfinished(out / POINTS)
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))

@@ -16,6 +16,7 @@ from sim.report.text import first_sentence, listing, percent, plain, seconds, us
 from sim.report.tornado import Bar
 from sim.scenario.schema import Scenario
 from sim.scenario.sensitivity import Sensitivity
+from sim.study.execute import Workplace
 from sim.study.gap import FULL, Explained, Gap, explain
 from sim.study.hybrid import LAYOUT, PRICE
 from sim.study.sensitivity import USD, Input, Swing, Swings, difference, swings
@@ -40,19 +41,19 @@ class Answer:
     """None where there are not two fleets that run."""
 
 
-def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Answer:
+def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Answer:
     """Simulates what is missing, and leaves tables, pictures and page in *out*."""
     out.mkdir(parents=True, exist_ok=True)
     told = {"program": "gpufleet", "scenario": scenario.name, "command": "sensitivity", "seed": scenario.seed}
     write_manifest(out, told)
     plain_scenario = scenario.model_copy(update={"sweep": None})
-    found = swings(plain_scenario, catalog, out, workers)
+    found = swings(plain_scenario, catalog, out, workplace)
     asked = scenario.sensitivity or Sensitivity()
     names = asked.between or tuple(fleet.name for fleet in scenario.fleets[:2])
     between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
     explained = Explained(())
     if between is not None and asked.metric == USD:
-        explained = explain(plain_scenario, catalog, out, workers, *between)
+        explained = explain(plain_scenario, catalog, out, workplace, *between)
     answer = Answer(found, explained, between)
     _write(out, answer, scenario)
     return answer

@@ -16,6 +16,7 @@ from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
+from sim.study.execute import Workplace
 from sim.study.size import Sizing, Tried, search
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
@@ -28,11 +29,11 @@ LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
-def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Sizing:
+def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Sizing:
     """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
     out.mkdir(parents=True, exist_ok=True)
     write_manifest(out, {"program": "gpufleet", "scenario": scenario.name, "command": "size", "seed": scenario.seed})
-    found = search(scenario, catalog, out, workers)
+    found = search(scenario, catalog, out, workplace)
     _write_csv(out / "size.csv", size_rows(found, scenario))
     _write_csv(out / "pareto.csv", pareto_rows(found))
     _write_winner(out / "winner.yaml", found, scenario)

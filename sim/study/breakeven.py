@@ -19,10 +19,10 @@ from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import execute
-from sim.study.points import POINTS
+from sim.study.execute import Job, Workplace, do_missing
+from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
-from sim.study.store import StoredCase, digest, load_case
+from sim.study.store import StoredCase
 from sim.units import HOURS_PER_MONTH
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -72,7 +72,7 @@ class Ledgers:
     """Costs of all candidates at any load, under any prices, from one set of simulations."""
 
     def __init__(
-        self, scenario: Scenario, catalog: Catalog, out: Path, workers: int, found: Sequence[Capacity]
+        self, scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, found: Sequence[Capacity]
     ) -> None:
         """Simulates what is not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
@@ -84,7 +84,7 @@ class Ledgers:
         }
         self._billing = {
             (name, load): Rebilling(scenario, catalog, cases)
-            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workers, loads).items()
+            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads).items()
         }
         self._loads = loads
 
@@ -168,28 +168,19 @@ def _simulated(
     axis: LoadAxis,
     catalog: Catalog,
     out: Path,
-    workers: int,
+    workplace: Workplace,
     loads: Mapping[str, Sequence[float]],
 ) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet at its loads, taken from *out* where they are finished."""
     plain = scenario.model_copy(update={"sweep": None})
-    found: dict[tuple[str, float], list[tuple[Case, Path]]] = {}
+    found: dict[tuple[str, float], list[Job]] = {}
     for fleet, values in loads.items():
         for load in values:
             value = axis.value(load)
-            for replication in range(scenario.replications):
-                case = Case(fleet, {axis.label: value}, {axis.path: value}, replication)
-                found.setdefault((fleet, load), []).append((case, out / POINTS / digest(plain, case, catalog)))
-    work = [one for cases in found.values() for one in cases if load_case(one[1]) is None]
-    for _ in execute(plain, work, catalog, workers):
-        pass
-    return {key: [(case, _loaded(folder)) for case, folder in cases] for key, cases in found.items()}
-
-
-def _loaded(folder: Path) -> StoredCase:
-    stored = load_case(folder)
-    assert stored is not None  # it has just been simulated or found
-    return stored
+            cases = [Case(fleet, {axis.label: value}, {axis.path: value}, one) for one in range(scenario.replications)]
+            found[fleet, load] = jobs_of(plain, cases, catalog, out)
+    do_missing(workplace, [job for jobs in found.values() for job in jobs])
+    return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,18 @@ load, so within a replication the attainment hardly ever rises with load). The m
 interval are the answer, so the noise of the search and that of the traffic are one and the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Any
-
-from joblib import Parallel, delayed
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
-from sim.study.execute import catalog_of, simulate
-from sim.study.points import POINTS, Progress
+from sim.study.execute import Workplace
+from sim.study.points import POINTS, Progress, jobs_of
 from sim.study.statistics import half_width, mean
-from sim.study.store import StoredCase, digest, load_case
+from sim.study.store import StoredCase, discard_unfinished, load_case
 
 WIDEST = 4096.0
 """The search leaves the scenario's own load by at most this factor either way."""
@@ -106,11 +103,15 @@ def why_no_capacity(scenario: Scenario) -> str:
     return ""
 
 
+Steps = Generator[Case, StoredCase, Found]
+"""A search: asks for a case to be simulated and is sent it finished."""
+
+
 def capacities(
     scenario: Scenario,
     catalog: Catalog,
     out: Path,
-    workers: int,
+    workplace: Workplace,
     relative: float,
     progress: Progress | None = None,
 ) -> Iterator[Capacity]:
@@ -119,45 +120,69 @@ def capacities(
     *progress* is told of the searches, one per fleet and replication.
     """
     axis = LoadAxis.of(scenario)
-    jobs = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
-    parallel = Parallel(n_jobs=min(workers, len(jobs)), batch_size=1, return_as="generator")
-    work = (
-        delayed(search)(scenario, axis, fleet, replication, out, relative, catalog.root) for fleet, replication in jobs
-    )
-    found: list[Found] = []
-    for one in parallel(work):
-        found.append(one)
-        if progress is not None:
-            progress(len(found), len(jobs), 0)
+    wanted = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
+    searches = {key: _search(axis, *key, relative) for key in wanted}
+    found: dict[tuple[str, int], Found] = {}
+    try:
+        for one in _side_by_side(searches.values(), scenario, catalog, out, workplace):
+            found[one.fleet, one.replication] = one
+            if progress is not None:
+                progress(len(found), len(searches), 0)
+    finally:
+        discard_unfinished(out / POINTS)
     for fleet in scenario.fleets:
-        yield _capacity(fleet.name, [one for one in found if one.fleet == fleet.name])
+        yield _capacity(fleet.name, [found[key] for key in wanted if key[0] == fleet.name])
 
 
-def search(
-    scenario: Scenario, axis: LoadAxis, fleet: str, replication: int, out: Path, relative: float, root: Path
-) -> Found:
+def _side_by_side(
+    searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
+) -> Iterator[Found]:
+    """What the *searches* find, in any order: each goes on as soon as the case that it waits for is there."""
+    waiting: dict[Path, Steps] = {}
+
+    def go_on(search: Steps, case: Case) -> Found | None:
+        while True:
+            (job,) = jobs_of(scenario, [case], catalog, out)
+            stored = load_case(job.folder)
+            if stored is None:
+                waiting[job.folder] = search
+                workplace.submit(job)
+                return None
+            try:
+                case = search.send(stored)
+            except StopIteration as end:
+                found: Found = end.value
+                return found
+
+    for search in searches:
+        if (found := go_on(search, next(search))) is not None:
+            yield found
+    while waiting:
+        job = workplace.finished()
+        search = waiting.pop(job.folder)
+        if (found := go_on(search, job.case)) is not None:
+            yield found
+
+
+def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> Steps:
     """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
-    catalog = catalog_of(root)
     tried: dict[float, Tried] = {}
 
-    def attempt(load: float) -> StoredCase:
+    def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
         value = axis.value(load)
-        case = Case(fleet, {axis.label: value}, {axis.path: value}, replication)
-        folder = out / POINTS / digest(scenario, case, catalog)
-        stored = load_case(folder) or load_case(simulate(scenario, case, folder, catalog))
-        assert stored is not None
+        stored = yield Case(fleet, {axis.label: value}, {axis.path: value}, replication)
         if stored.status == "ok":
             attained = stored.metrics["slo_attainment"] or 0.0
             tried[value] = Tried(value, attained, stored.metrics["overloaded"], meets(stored))
         return stored
 
-    best = attempt(axis.start)
+    best = yield from attempt(axis.start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)
-    low, high, kept = _bracket(axis, attempt, best)
+    low, high, kept = yield from _bracket(axis, attempt, best)
     while low and high < axis.start * WIDEST and _apart(axis, low, high, relative):
         middle = sqrt(low * high)
-        case = attempt(middle)
+        case = yield from attempt(middle)
         if meets(case):
             low, kept = middle, case
         else:
@@ -167,19 +192,21 @@ def search(
     return Found(fleet, replication, capacity, kept, len(tried), ordered)
 
 
-def _bracket(axis: LoadAxis, attempt: Any, first: StoredCase) -> tuple[float, float, StoredCase | None]:
+def _bracket(
+    axis: LoadAxis, attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]], first: StoredCase
+) -> Generator[Case, StoredCase, tuple[float, float, StoredCase | None]]:
     """(a load that meets, one that does not, the case at the former); 0 and None where none meets."""
     load = axis.start
     if meets(first):
         kept = first
         while load < axis.start * WIDEST:
-            case = attempt(2 * load)
+            case = yield from attempt(2 * load)
             if not meets(case):
                 return load, 2 * load, kept
             load, kept = 2 * load, case
         return load, load, kept
     while load > axis.start / WIDEST and not (axis.whole and load <= 1):
-        case = attempt(load / 2)
+        case = yield from attempt(load / 2)
         if meets(case):
             return load / 2, load, case
         load /= 2

@@ -9,18 +9,19 @@ import hashlib
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from distributed import Client, as_completed
+from distributed import Client, Future, as_completed
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data
-from sim.study.execute import catalog_of, simulate
+from sim.study.execute import Job, catalog_of
 
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
@@ -32,23 +33,64 @@ class ClusterError(Exception):
     """The cluster cannot be used as it is; the message says why."""
 
 
-def execute_on(address: str, scenario: Scenario, work: Sequence[tuple[Case, Path]], catalog: Catalog) -> Iterator[Path]:
-    """Folders of finished cases, in any order. Raises ClusterError."""
-    if not work:
-        return
-    client = _connected(address)
-    try:
-        inputs = client.submit(_itself, packed(scenario, catalog), pure=False)
-        folders = {
-            client.submit(simulate_there, _program(), inputs, scenario, case, pure=False): folder
-            for case, folder in work
-        }
-        for future, archive in as_completed(list(folders), loop=client.loop, with_results=True):
-            folder = folders.pop(future)
-            unpack(archive, folder)
-            yield folder
-    finally:
-        client.close()
+class Cluster:
+    """The workers of the scheduler at *address*; connected with the first job, until the context ends.
+
+    All methods raise ClusterError.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client: Client | None = None
+        self._coming: Any = None
+        self._jobs: dict[Future[bytes], Job] = {}
+        self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
+        """What is read from files -> the archive that has been sent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = _connected(self._address)
+            self._coming = as_completed([], loop=self._client.loop, with_results=True)
+        return self._client
+
+    def submit(self, job: Job) -> None:
+        """One more job to do."""
+        client = self._connected()
+        inputs = self._sent(client, job.scenario, job.catalog)
+        future = client.submit(simulate_there, _program(), inputs, job.scenario, job.case, pure=False)
+        self._jobs[future] = job
+        self._coming.add(future)
+
+    def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
+        files = (str(catalog.root), *_files(as_data(scenario)))
+        if files not in self._inputs:
+            self._inputs[files] = client.submit(_itself, packed(scenario, catalog), pure=False)
+        return self._inputs[files]
+
+    def finished(self) -> Job:
+        """Waits for one of the submitted jobs, and stores it here."""
+        future, archive = next(self._coming)
+        job = self._jobs.pop(future)
+        unpack(archive, job.folder)
+        return job
+
+    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *function* of each of *items*, in any order."""
+        if not items:
+            return
+        client = self._connected()
+        places = {client.submit(call_there, _program(), function, item, pure=False): i for i, item in enumerate(items)}
+        for future, value in as_completed(list(places), loop=client.loop, with_results=True):
+            yield places[future], value
 
 
 def _connected(address: str) -> Client:
@@ -110,14 +152,26 @@ def _place(path: str) -> str:
     return f"{hashlib.sha256(path.encode()).hexdigest()[:12]}-{Path(path).name}"
 
 
-def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
-    """On a worker: the archive of the folder of *case*. Raises ClusterError where the worker runs another program."""
+def call_there(program: str, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
+    """On a worker: *function* of *item*. Raises ClusterError where the worker runs another program."""
+    _check(program)
+    return function(*item)
+
+
+def _check(program: str) -> None:
     if program != _program():
         raise ClusterError(f"this is gpufleet {program}, a worker has {_program()}: install the same on both")
+
+
+def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
+    """On a worker: the archive of the folder of *case*. Raises ClusterError where the worker runs another program."""
+    _check(program)
     root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
         there = _relocated(scenario, root / "files")
-        return archived(simulate(there, case, Path(folder) / "case", catalog_of(root / "data")))
+        job = Job(there, case, Path(folder) / "case", catalog_of(root / "data"))
+        job.run()
+        return archived(job.folder)
 
 
 _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}

@@ -1,51 +1,80 @@
-"""Runs cases on the local cores and yields each as it is stored."""
+"""Cases as jobs, and the interface of places where they are simulated: `cores.py`, `cluster.py`."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from joblib import Parallel, delayed
+from typing import Any, Protocol
 
 from sim.catalog.catalog import Catalog, load_catalog
 from sim.run import CaseResult, run_case
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.metrics import measure
-from sim.study.store import save_case
-
-ALONE_S = 1.5
-"""Work goes on in this process for so long before others are started: starting them takes about as long."""
+from sim.study.store import StoredCase, load_case, save_case
 
 
-Executor = Callable[[Scenario, Sequence[tuple[Case, Path]], Catalog], Iterator[Path]]
-"""Runs cases somewhere and yields each one's folder once it is stored there."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One case to simulate."""
+
+    scenario: Scenario
+    case: Case
+    folder: Path
+    """Where it is stored."""
+    catalog: Catalog
+
+    def run(self) -> None:
+        """Simulates the case and stores it."""
+        outcome = run_case(self.scenario, self.case, self.catalog)
+        metrics = measure(outcome) if isinstance(outcome, CaseResult) else {}
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none")
+
+    def __reduce__(self) -> Any:
+        # another process reads the catalogue itself, once
+        return _job, (self.scenario, self.case, self.folder, self.catalog.root)
+
+    def stored(self) -> StoredCase:
+        """The finished case."""
+        found = load_case(self.folder)
+        assert found is not None  # whoever asks has seen it finish
+        return found
 
 
-def simulate(scenario: Scenario, case: Case, folder: Path, catalog: Catalog) -> Path:
-    """Runs and stores one case; its folder."""
-    outcome = run_case(scenario, case, catalog)
-    metrics = measure(outcome) if isinstance(outcome, CaseResult) else {}
-    save_case(folder, case, outcome, metrics, scenario.requests != "none")
-    return folder
-
-
-def execute(scenario: Scenario, work: Sequence[tuple[Case, Path]], catalog: Catalog, workers: int) -> Iterator[Path]:
-    """Folders of finished cases, in any order; *workers* processes once there is enough to do."""
-    started = time.monotonic()
-    left = list(work)
-    while left and (workers == 1 or len(left) == 1 or time.monotonic() - started < ALONE_S):
-        yield simulate(scenario, *left.pop(0), catalog)
-    if left:
-        parallel = Parallel(n_jobs=min(workers, len(left)), return_as="generator_unordered", batch_size=1)
-        yield from parallel(delayed(_in_worker)(scenario, case, folder, catalog.root) for case, folder in left)
-
-
-def _in_worker(scenario: Scenario, case: Case, folder: Path, root: Path) -> Path:
-    return simulate(scenario, case, folder, catalog_of(root))
+def _job(scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
+    return Job(scenario, case, folder, catalog_of(root))
 
 
 @cache
 def catalog_of(root: Path) -> Catalog:
     """One catalogue per process: it remembers what it has read."""
     return load_catalog(root)
+
+
+class Workplace(Protocol):
+    """Where jobs are done. What was submitted is finished in any order."""
+
+    def submit(self, job: Job) -> None:
+        """One more job to do."""
+
+    def finished(self) -> Job:
+        """Waits for one of the submitted jobs to be stored; each is returned once."""
+
+    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *function* of each of *items*, in any order."""
+
+
+def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """The *jobs* as they finish, in any order."""
+    count = 0
+    for job in jobs:
+        workplace.submit(job)
+        count += 1
+    for _ in range(count):
+        yield workplace.finished()
+
+
+def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> int:
+    """Simulates those of *jobs* that are not on disk yet; their number."""
+    missing = [job for job in jobs if load_case(job.folder) is None]
+    return sum(1 for _ in simulated(workplace, missing))

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from math import fsum, isfinite
 from pathlib import Path
 
-from joblib import Parallel, delayed
-
 from sim.catalog.catalog import Catalog
 from sim.fleet.warmup import with_warmup
 from sim.scenario.plan import CasePlan, PoolPlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
+from sim.study.execute import Workplace
 from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
 from sim.study.shapley import coalitions, shapley
 from sim.study.store import digest
@@ -65,7 +64,9 @@ class Explained:
     """Why there is none."""
 
 
-def explain(scenario: Scenario, catalog: Catalog, out: Path, workers: int, first: str, second: str) -> Explained:
+def explain(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, first: str, second: str
+) -> Explained:
     """The gap at the scenario's own load and, where requests are drawn, at full load.
 
     Hybrids are kept under `out/hybrids`, so that a second call simulates nothing.
@@ -74,13 +75,13 @@ def explain(scenario: Scenario, catalog: Catalog, out: Path, workers: int, first
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
             return Explained((), f"The gap between {first} and {second} is not taken apart: {name}: {reason}.")
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
-    found = [_gap(scenario, catalog, out / HYBRIDS, workers, (first, second), load) for load in loads]
+    found = [_gap(scenario, catalog, out / HYBRIDS, workplace, (first, second), load) for load in loads]
     missing = "" if all(found) else "At some load a hybrid answers nothing, and the gap cannot be shared."
     return Explained(tuple(gap for gap in found if gap is not None), missing)
 
 
 def _gap(
-    scenario: Scenario, catalog: Catalog, folder: Path, workers: int, names: tuple[str, str], load: str
+    scenario: Scenario, catalog: Catalog, folder: Path, workplace: Workplace, names: tuple[str, str], load: str
 ) -> Gap | None:
     at = scenario.fleets
     fixed = all(is_deterministic(scenario, fleet) for fleet in at if fleet.name in names)
@@ -93,7 +94,7 @@ def _gap(
             clients = max(_seats(plan.pools[0]) for plan in plans)
         key = "".join(digest(scenario, case, catalog) for case in cases) + load
         first, second = (_at_load(plan, clients) for plan in plans)
-        costs.append(_worth(first, second, folder, key, workers))
+        costs.append(_worth(first, second, folder, key, workplace))
     if not all(isfinite(value) for one in costs for value in one.values()):
         return None
     everything, nothing = frozenset(GROUPS), frozenset[str]()
@@ -122,15 +123,15 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
     )
 
 
-def _worth(first: CasePlan, second: CasePlan, folder: Path, key: str, workers: int) -> Costs:
+def _worth(first: CasePlan, second: CasePlan, folder: Path, key: str, workplace: Workplace) -> Costs:
     """v(S) for every S."""
     folder.mkdir(parents=True, exist_ok=True)
     same = alike(first, second)  # exchanging what is the same changes nothing
     chosen = [one for one in coalitions(PHYSICAL) if not one & same]
     paths = [folder / f"{_name(key, one)}.json" for one in chosen]
     work = [(one, path) for one, path in zip(chosen, paths, strict=True) if not path.is_file()]
-    if work:
-        Parallel(n_jobs=min(workers, len(work)))(delayed(_one)(first, second, *one) for one in work)
+    for place, found_usd in workplace.map(_costs, [(first, second, one) for one, _ in work]):
+        _keep(work[place][1], found_usd)
     costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in zip(chosen, paths, strict=True)}
     found: Costs = {}
     for one in coalitions(PHYSICAL):
@@ -142,10 +143,14 @@ def _name(key: str, chosen: frozenset[str]) -> str:
     return hashlib.sha256(f"{key} {sorted(chosen)}".encode()).hexdigest()[:16]
 
 
-def _one(first: CasePlan, second: CasePlan, chosen: frozenset[str], path: Path) -> None:
-    """Simulates one hybrid, bills it at either price, and keeps both costs."""
+def _costs(first: CasePlan, second: CasePlan, chosen: frozenset[str]) -> Sequence[float]:
+    """Simulates one hybrid, and bills it at either price."""
     plan = hybrid(first, second, chosen)
-    costs: Sequence[float] = cost_of(with_warmup(plan) if plan.warmup_auto else plan, (first, second))
+    return cost_of(with_warmup(plan) if plan.warmup_auto else plan, (first, second))
+
+
+def _keep(path: Path, costs: Sequence[float]) -> None:
+    """In a file that appears complete or not at all."""
     aside = path.with_suffix(".part")
     aside.write_text(json.dumps(costs), encoding="utf-8")
     aside.replace(path)

@@ -18,6 +18,7 @@ from sim.scenario.multi_year import bridged_fleet
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.execute import Workplace
 from sim.study.plan_cash import Row, Terms, cash_rows
 from sim.study.plan_loads import mean_tokens, part_loads
 from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
@@ -85,15 +86,15 @@ class Outlook:
         return self.present_usd / present * TOKENS_PER_PRICE if present else None
 
 
-def outlooks(scenario: Scenario, catalog: Catalog, out: Path, workers: int, relative: float) -> list[Outlook]:
+def outlooks(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, relative: float) -> list[Outlook]:
     """The plan of every fleet; capacities to within the fraction *relative*. Cases are kept under `out/points`.
 
     Raises ValueError where the scenario has no `plan` section.
     """
     if scenario.plan is None:
         raise ValueError("the scenario has no plan section")
-    found = list(capacities(scenario, catalog, out, workers, relative))
-    measured = part_loads(scenario, catalog, found, out, workers)
+    found = list(capacities(scenario, catalog, out, workplace, relative))
+    measured = part_loads(scenario, catalog, found, out, workplace)
     tokens, usual = mean_tokens(scenario), LoadAxis.of(scenario).start
     by_name = {one.fleet: one for one in found}
     return [

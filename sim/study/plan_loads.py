@@ -14,10 +14,10 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import execute
+from sim.study.execute import Workplace, do_missing
 from sim.study.plan_unit import Quantities
-from sim.study.points import POINTS
-from sim.study.store import StoredCase, digest, load_case
+from sim.study.points import jobs_of
+from sim.study.store import StoredCase
 
 FRACTIONS = (0.1, 0.4, 0.7)
 """Of a unit's capacity. The cases at capacity itself come from the search, power at no load from the hardware."""
@@ -25,19 +25,17 @@ DRAWN_REQUESTS = 10_000
 
 
 def part_loads(
-    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], out: Path, workers: int
+    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], out: Path, workplace: Workplace
 ) -> dict[str, Quantities]:
     """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
     axis = LoadAxis.of(scenario)
     usable = [one for one in found if 0 < one.mean < float("inf")]
-    work = [(case, out / POINTS / digest(scenario, case, catalog)) for one in usable for case in _cases(one, axis)]
-    missing = [(case, folder) for case, folder in work if load_case(folder) is None]
-    for _ in execute(scenario, missing, catalog, workers):
-        pass
+    jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis)], catalog, out)
+    do_missing(workplace, jobs)
     result = {}
     for one in usable:
-        stored = [(float(case.axes[axis.label]), load_case(folder)) for case, folder in work if case.fleet == one.fleet]
-        stored += [(one.mean, each.at) for each in one.found]
+        loaded = [(float(job.case.axes[axis.label]), job.stored()) for job in jobs if job.case.fleet == one.fleet]
+        stored = [*loaded, *((one.mean, each.at) for each in one.found)]
         plan = resolve(scenario, Case(one.fleet, {}, {}, 0), catalog)
         simulated = [(load, case) for load, case in stored if case is not None]
         result[one.fleet] = quantities(plan, simulated, _rate_per_load(scenario))

@@ -1,6 +1,6 @@
 """All cases of a scenario: what is on disk already is taken from there, the rest is simulated and stored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sim.scenario.describe import describe
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.execute import Executor, execute
+from sim.study.execute import Job, Workplace, simulated
 from sim.study.precision import key_of, next_cases
 from sim.study.store import StoredCase, digest, discard_unfinished, load_case
 
@@ -19,24 +19,16 @@ Progress = Callable[[int, int, int], None]
 
 
 def run_points(
-    scenario: Scenario,
-    catalog: Catalog,
-    out: Path,
-    workers: int,
-    progress: Progress,
-    executor: Executor | None = None,
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
 ) -> list[StoredCase]:
     """Every case of *scenario*, in order, each stored under `out/points/<digest>` as soon as it is finished.
 
-    They run on *workers* local processes, or wherever the *executor* runs them.
-
     Interrupted, it leaves what was finished; called again, it goes on from there.
     """
-    somewhere = executor or partial(execute, workers=workers)
-    stored = _run(scenario, cases(scenario), catalog, out, somewhere, progress)
+    stored = _run(scenario, cases(scenario), catalog, out, workplace, progress)
     while further := next_cases(scenario, stored):
         before = len(stored)
-        stored += _run(scenario, further, catalog, out, somewhere, partial(_after, progress, before))
+        stored += _run(scenario, further, catalog, out, workplace, partial(_after, progress, before))
     order = {key: place for place, key in enumerate(dict.fromkeys(key_of(case)[:2] for case in stored))}
     return sorted(stored, key=lambda case: (order[key_of(case)[:2]], case.replication))
 
@@ -47,22 +39,24 @@ def _after(progress: Progress, before: int, done: int, total: int, found: int) -
 
 
 def _run(
-    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, executor: Executor, progress: Progress
+    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
 ) -> list[StoredCase]:
     """The *wanted* cases, from disk or simulated."""
-    folders = [out / POINTS / digest(scenario, case, catalog) for case in wanted]
-    work: list[tuple[Case, Path]] = [
-        (case, folder) for case, folder in zip(wanted, folders, strict=True) if load_case(folder) is None
-    ]
-    found = len(wanted) - len(work)
-    progress(found, len(wanted), found)
+    jobs = jobs_of(scenario, wanted, catalog, out)
+    left = [job for job in jobs if load_case(job.folder) is None]
+    found = len(jobs) - len(left)
+    progress(found, len(jobs), found)
     try:
-        for done, _ in enumerate(executor(scenario, work, catalog), start=found + 1):
-            progress(done, len(wanted), found)
+        for done, _ in enumerate(simulated(workplace, left), start=found + 1):
+            progress(done, len(jobs), found)
     finally:
         discard_unfinished(out / POINTS)
-    stored = [load_case(folder) for folder in folders]
-    return [case for case in stored if case is not None]
+    return [job.stored() for job in jobs]
+
+
+def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: Path) -> list[Job]:
+    """The *wanted* cases of *scenario* as jobs that store them under `out/points`."""
+    return [Job(scenario, case, out / POINTS / digest(scenario, case, catalog), catalog) for case in wanted]
 
 
 def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:

@@ -17,11 +17,11 @@ from sim.scenario.sensitivity import Relative, Sensitivity
 from sim.scenario.sensitivity_checks import around
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.capacity import LoadAxis
-from sim.study.execute import execute
-from sim.study.points import POINTS
+from sim.study.execute import Job, Workplace, do_missing
+from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.statistics import mean
-from sim.study.store import StoredCase, digest, load_case
+from sim.study.store import StoredCase
 from sim.study.tipping import INPUTS
 
 USUAL = 0.3
@@ -80,7 +80,7 @@ def why_no_sensitivity(scenario: Scenario) -> str:
     return ""
 
 
-def swings(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Swings:
+def swings(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Swings:
     """Simulates what is not yet in *out*/points.
 
     Raises ValueError where the metric is money and a fleet has no `cost`.
@@ -89,7 +89,7 @@ def swings(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Swi
     plain = scenario.model_copy(update={"sweep": None})
     found = [one for one in inputs(plain, catalog) if one.money <= (asked.metric == USD)]
     places = [(one.path, value) for one in found if not one.money for value in (one.low, one.high)]
-    stored = _simulated(plain, catalog, out, workers, [None, *places])
+    stored = _simulated(plain, catalog, out, workplace, [None, *places])
     base = {name: cases for (name, place), cases in stored.items() if place is None}
     running = {name: cases for name, cases in base.items() if all(one.status == "ok" for _, one in cases)}
     billing = {key: Rebilling(plain, catalog, cases) for key, cases in stored.items()} if asked.metric == USD else {}
@@ -143,27 +143,19 @@ Place = tuple[str, float] | None
 
 
 def _simulated(
-    scenario: Scenario, catalog: Catalog, out: Path, workers: int, places: Sequence[Place]
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, places: Sequence[Place]
 ) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet with one input moved, taken from *out* where they are finished."""
-    folders: dict[tuple[str, Place], list[tuple[Case, Path]]] = {}
+    found: dict[tuple[str, Place], list[Job]] = {}
     for place in places:
         overrides = {} if place is None else dict([place])
         at = at_point(scenario, overrides)
         for position, fleet in enumerate(scenario.fleets):
             count = 1 if is_deterministic(at, at.fleets[position]) else scenario.replications
             cases = [Case(fleet.name, overrides, overrides, replication) for replication in range(count)]
-            folders[fleet.name, place] = [(case, out / POINTS / digest(scenario, case, catalog)) for case in cases]
-    work = [one for cases in folders.values() for one in cases if load_case(one[1]) is None]
-    for _ in execute(scenario, work, catalog, workers):
-        pass
-    return {key: [(case, _loaded(folder)) for case, folder in cases] for key, cases in folders.items()}
-
-
-def _loaded(folder: Path) -> StoredCase:
-    stored = load_case(folder)
-    assert stored is not None  # it has just been simulated or found
-    return stored
+            found[fleet.name, place] = jobs_of(scenario, cases, catalog, out)
+    do_missing(workplace, [job for jobs in found.values() for job in jobs])
+    return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 
 def inputs(scenario: Scenario, catalog: Catalog) -> list[Input]:

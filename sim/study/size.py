@@ -18,6 +18,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
+from sim.study.execute import Workplace
 from sim.study.size_mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size_runner import Runner
 from sim.study.size_trials import Trials
@@ -88,12 +89,12 @@ def why_no_size(scenario: Scenario) -> str:
 class Search:
     """One search, from its bounds to its proof."""
 
-    def __init__(self, scenario: Scenario, size: Size, catalog: Catalog, out: Path, workers: int) -> None:
+    def __init__(self, scenario: Scenario, size: Size, catalog: Catalog, out: Path, workplace: Workplace) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
         self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
         self.size, self.catalog = size, catalog
-        self._runner = Runner(self.scenario, catalog, out, workers)
+        self._runner = Runner(self.scenario, catalog, out, workplace)
         self._trials = Trials(self.scenario, self._runner)
         self._prospects = Prospects(self.scenario, catalog)
         self._units = list(units(scenario, size))
@@ -257,10 +258,10 @@ class Search:
         return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
 
 
-def search(scenario: Scenario, catalog: Catalog, out: Path, workers: int) -> Sizing:
+def search(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Sizing:
     """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
     assert scenario.size is not None
-    return Search(scenario, scenario.size, catalog, out, workers).run()
+    return Search(scenario, scenario.size, catalog, out, workplace).run()
 
 
 def _gpus(fleet: Fleet) -> int:

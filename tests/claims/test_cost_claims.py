@@ -11,6 +11,7 @@ from sim.scenario.load import load
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
 from sim.scenario.sweep import cases
+from sim.study.cores import Cores
 from sim.study.size import search
 
 RMB = 0.138
@@ -104,7 +105,7 @@ def test_c08_the_cheapest_fleet_for_the_70b(
 ) -> None:
     [path] = (root / "scenarios" / "claims").glob("C08-*.yaml")
     fewer = ["replications=1", "horizon_s=500", f"workload.arrivals.rate_rps={rate_rps}"]
-    found = search(load(path, fewer, catalog=catalog), catalog, tmp_path, 1)
+    found = search(load(path, fewer, catalog=catalog), catalog, tmp_path, Cores(1))
     assert found.winner is not None
     assert found.winner.name.startswith(cards)
     with_4090 = [one.usd_per_h for one in found.tried if "rtx-4090" in one.gpu and one.usd_per_h is not None]

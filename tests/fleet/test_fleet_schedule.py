@@ -16,6 +16,7 @@ from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.schedule import Schedule
 from sim.scenario.sweep import cases
+from sim.study.cores import Cores
 from sim.study.points import run_points
 from sim.study.rebill import Rebilling
 
@@ -156,7 +157,7 @@ def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
 
 def test_bills_in_memory_follow_starts_and_stops(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, step=3600, warmup=2700)
-    stored = run_points(scenario, CATALOG, tmp_path / "out", 1, lambda *_: None)
+    stored = run_points(scenario, CATALOG, tmp_path / "out", Cores(1), lambda *_: None)
     rebilling = Rebilling(scenario, CATALOG, list(zip(cases(scenario), stored, strict=True)))
     bill = rebilling.bills()[0]
     assert bill.usd_per_h * bill.window_h == pytest.approx(stored[0].metrics["cost_usd"], rel=1e-9)

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from sim.catalog.catalog import load_catalog
 from sim.scenario.load import load
 from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.cores import Cores
 from sim.yamlio import dump
 
 STEP_S, TOKENS = 1e-3, 500
@@ -40,7 +41,7 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
 
 
 def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
-    (capacity,) = capacities(loaded, load_catalog(), out, 2, relative)
+    (capacity,) = capacities(loaded, load_catalog(), out, Cores(2), relative)
     return capacity
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from sim.catalog.catalog import load_catalog
 from sim.scenario.load import load
 from sim.study.capacity import capacities, meets
+from sim.study.cores import Cores
 from sim.study.points import run_points
 from sim.study.statistics import half_width, mean
 from sim.yamlio import dump
@@ -47,13 +48,15 @@ SCENARIO = {
 def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(dump(SCENARIO))
     catalog = load_catalog()
-    (found,) = capacities(load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "search", 1, RELATIVE)
+    (found,) = capacities(load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "search", Cores(1), RELATIVE)
     assert found.half_width is not None
     assert all(one.tried for one in found.found)
 
     grid = np.geomspace(0.75 * found.mean, 1.3 * found.mean, 28).round(4).tolist()
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"sweep": {"workload.arrivals.rate_rps": grid}}))
-    cases = run_points(load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", 1, lambda *_: None)
+    cases = run_points(
+        load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", Cores(1), lambda *_: None
+    )
     best = []
     for replication in range(6):
         mine = [case for case in cases if case.replication == replication]

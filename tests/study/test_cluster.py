@@ -18,10 +18,10 @@ from sim.scenario.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
 from sim.study import cluster
-from sim.study.cluster import ClusterError, execute_on
-from sim.study.execute import simulate
-from sim.study.points import POINTS
-from sim.study.store import digest
+from sim.study.cluster import Cluster, ClusterError
+from sim.study.cores import Cores
+from sim.study.execute import Job, simulated
+from sim.study.points import POINTS, jobs_of
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
@@ -93,21 +93,22 @@ def contents(points: Path) -> dict[str, bytes]:
     return {str(path.relative_to(points)): path.read_bytes() for path in sorted(points.rglob("*")) if path.is_file()}
 
 
-def work_of(scenario: Scenario, out: Path):
-    return [(case, out / POINTS / digest(scenario, case, CATALOG)) for case in cases(scenario)]
+def jobs(scenario: Scenario, out: Path) -> list[Job]:
+    return jobs_of(scenario, cases(scenario), CATALOG, out)
 
 
 def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
     workers = [machines.worker(), machines.worker()]
-    work = work_of(scenario, tmp_path / "there")
+    work = jobs(scenario, tmp_path / "there")
     seen = []
-    for folder in execute_on(machines.address, scenario, work, CATALOG):
-        seen.append(folder)
-        if len(seen) == 4:
-            workers[0].send_signal(signal.SIGKILL)
-    assert sorted(seen) == sorted(folder for _, folder in work)
-    for case, folder in work_of(scenario, tmp_path / "here"):
-        simulate(scenario, case, folder, CATALOG)
+    with Cluster(machines.address) as place:
+        for job in simulated(place, work):
+            seen.append(job.folder)
+            if len(seen) == 4:
+                workers[0].send_signal(signal.SIGKILL)
+    assert sorted(seen) == sorted(job.folder for job in work)
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
     assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
 
 
@@ -136,15 +137,88 @@ def test_another_program_on_the_worker_is_refused(
     machines.worker()
     monkeypatch.setattr(cluster, "_program", lambda: "gpufleet of yesterday")
     with pytest.raises(ClusterError, match=r"yesterday.*install the same on both"):
-        list(execute_on(machines.address, scenario, work_of(scenario, tmp_path)[:1], CATALOG))
+        list(simulated(Cluster(machines.address), jobs(scenario, tmp_path)[:1]))
     assert not (tmp_path / POINTS).exists()
 
 
 def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = work_of(scenario, tmp_path)[:1]
+    work = jobs(scenario, tmp_path)[:1]
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
     monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
     with pytest.raises(ClusterError, match="no worker has joined"):
-        list(execute_on(machines.address, scenario, work, CATALOG))
+        list(simulated(Cluster(machines.address), work))
     with pytest.raises(ClusterError, match="no scheduler answers at"):
-        list(execute_on("tcp://127.0.0.1:9", scenario, work, CATALOG))
+        list(simulated(Cluster("tcp://127.0.0.1:9"), work))
+
+
+STUDIES = """\
+name: studies
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 6}
+  lengths:
+    prompt: {distribution: lognormal, mean: 300, cv: 1.0, max: 2000}
+    output: {distribution: lognormal, mean: 60, cv: 0.8, max: 300}
+horizon_s: 40
+replications: 2
+slo: {ttft_s: 1, tpot_s: 0.05}
+max_model_len: 4096
+fleets:
+  - name: a
+    pools: [{gpu: rtx-4090}]
+    cost: {acquisition: rent, quotes: {rtx-4090: 0.5}}
+  - name: b
+    pools: [{gpu: l40s}]
+    cost: {acquisition: rent, quotes: {l40s: 0.9}}
+size:
+  gpus: [rtx-4090, l40s]
+  tensor_parallel_sizes: [1]
+  max_replicas: 3
+  costs: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}}
+sensitivity: {metric: ttft_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
+"""
+ASKED = {
+    "capacity": (["--no-report", "--relative", "0.2"], ["capacity.csv", "search.csv"]),
+    "size": (["--set", "workload.arrivals.rate_rps=25"], ["size.csv", "pareto.csv", "winner.yaml"]),
+    "sensitivity": ([], ["sensitivity.csv"]),
+    "breakeven": ([], ["breakeven.csv", "months.csv"]),
+}
+
+
+@pytest.fixture(scope="module")
+def shared_machines(tmp_path_factory) -> Iterator[Machines]:
+    found = Machines(tmp_path_factory.mktemp("machines"))
+    for _ in range(2):
+        found.worker()
+    yield found
+    found.stop()
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_the_other_commands_say_the_same(shared_machines: Machines, tmp_path: Path, command: str) -> None:
+    (tmp_path / "s.yaml").write_text(STUDIES)
+    options, tables = ASKED[command]
+    for out, where in (("there", ["--cluster", shared_machines.address]), ("here", ["--workers", "2"])):
+        asked = [command, str(tmp_path / "s.yaml"), *options, "--out", str(tmp_path / out), *where]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.stderr
+    for table in tables:
+        assert (tmp_path / "there" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_values_come_back_with_their_places(shared_machines: Machines) -> None:
+    items = [(i, 2) for i in range(9)]
+    for workplace in (Cluster(shared_machines.address), Cores(1), Cores(2)):
+        with workplace as place:
+            assert dict(place.map(pow, items)) == {i: i**2 for i in range(9)}
+            with pytest.raises(ZeroDivisionError):
+                list(place.map(divmod, [(1, 0)]))
+
+
+def test_this_process_and_another_do_each_job_once(scenario: Scenario, tmp_path: Path) -> None:
+    work = jobs(scenario, tmp_path)
+    with Cores(2) as cores:
+        done = [job.folder for job in simulated(cores, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert len(set(done)) == len(done)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sim.catalog.catalog import load_catalog
 from sim.scenario.load import load
 from sim.scenario.sweep import cases
+from sim.study.cores import Cores
 from sim.study.points import run_points
 from sim.study.rebill import Rebilling
 
@@ -48,7 +49,7 @@ def billing(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bills")
     (folder / "s.yaml").write_text(SCENARIO % request.param)
     scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    stored = run_points(scenario, CATALOG, folder / "out", 1, lambda *_: None)
+    stored = run_points(scenario, CATALOG, folder / "out", Cores(1), lambda *_: None)
     return Rebilling(scenario, CATALOG, list(zip(cases(scenario), stored, strict=True))), stored
 
 

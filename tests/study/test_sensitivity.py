@@ -14,6 +14,7 @@ from sim.scenario.load import load
 from sim.scenario.resolve import resolve
 from sim.scenario.sweep import Case
 from sim.study import gap as gap_of_fleets
+from sim.study.cores import Cores
 from sim.study.gap import explain
 from sim.study.hybrid import GROUPS, LINK, PHYSICAL, PRICE, cost_of, hybrid
 from sim.study.sensitivity import swings
@@ -73,7 +74,7 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     text = (
         f"{SCENARIO}sensitivity: {{inputs: {{finance.life_years: [2, 8], site.electricity_usd_per_kwh: [0.1, 0.4]}}}}\n"
     )
-    found = swings(loaded(tmp_path, text), load_catalog(), tmp_path, 1)
+    found = swings(loaded(tmp_path, text), load_catalog(), tmp_path, Cores(1))
     life, power = found.swings
     now = found.base["two"]
     tokens_per_h = 7000 / (8760 * 4) / (now - life.high["two"]) / 2  # in millions: half of the capital is saved
@@ -89,7 +90,7 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
 def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
     two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
-    base = swings(scenario, catalog, tmp_path, 1).base
+    base = swings(scenario, catalog, tmp_path, Cores(1)).base
     assert cost_of(hybrid(two, one, set(PHYSICAL)), (two, one))[0] == pytest.approx(base["two"], rel=1e-12)
     assert cost_of(hybrid(two, one, set()), (two, one))[1] == pytest.approx(base["one"], rel=1e-12)
     assert hybrid(two, one, {LINK}).pools[0].steptime.inputs.link == two.pools[0].steptime.inputs.link
@@ -97,8 +98,8 @@ def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
 
 def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
-    base = swings(scenario, catalog, tmp_path, 1).base
-    own, full = explain(scenario, catalog, tmp_path, 1, "two", "one").gaps
+    base = swings(scenario, catalog, tmp_path, Cores(1)).base
+    own, full = explain(scenario, catalog, tmp_path, Cores(1), "two", "one").gaps
     assert tuple(own.parts) == GROUPS
     assert own.usd == pytest.approx(base["two"] - base["one"], rel=1e-12)
     for gap in (own, full):
@@ -107,7 +108,7 @@ def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
 
 
 def test_the_same_fleet_twice_leaves_nothing_to_explain(tmp_path: Path) -> None:
-    gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, 1, "one", "one").gaps
+    gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, Cores(1), "one", "one").gaps
     assert [part for gap in gaps for part in gap.parts.values()] == [0.0] * 2 * len(GROUPS)
 
 
@@ -117,7 +118,7 @@ def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
         "{acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}",
         "{acquisition: rent, quotes: {a100-80gb-pcie: 3}}",
     )
-    (own, full) = explain(loaded(tmp_path, text), load_catalog(), tmp_path, 1, "two", "one").gaps
+    (own, full) = explain(loaded(tmp_path, text), load_catalog(), tmp_path, Cores(1), "two", "one").gaps
     for gap in (own, full):
         assert gap.parts[PRICE] == gap.usd == pytest.approx(gap.second_usd)
         assert not any(part for group, part in gap.parts.items() if group != PRICE)

@@ -17,6 +17,7 @@ from sim.scenario.plan import PoolPlan
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Scenario, Slo
 from sim.steptime import Affine
+from sim.study.cores import Cores
 from sim.study.size import Search, search
 from sim.study.size_bounds import GRID_MARGIN, Demand, Floor
 from sim.study.size_runner import Runner
@@ -60,9 +61,12 @@ def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
 def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     scenario, catalog = scenario_of(tmp_path), load_catalog()
     assert scenario.size is not None
-    found = search(scenario, catalog, tmp_path / "out", 1)
-    looking = Search(scenario, scenario.size, catalog, tmp_path / "out", 1)
-    runner, prospects = Runner(looking.scenario, catalog, tmp_path / "out", 1), Prospects(looking.scenario, catalog)
+    found = search(scenario, catalog, tmp_path / "out", Cores(1))
+    looking = Search(scenario, scenario.size, catalog, tmp_path / "out", Cores(1))
+    runner, prospects = (
+        Runner(looking.scenario, catalog, tmp_path / "out", Cores(1)),
+        Prospects(looking.scenario, catalog),
+    )
     costs, latencies, tries = {}, {}, 0
     for unit in units(scenario, scenario.size):
         known = prospects.look(unit)
@@ -96,7 +100,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     assert sum(one.metrics is not None for one in found.tried) < tries / 2
     assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
     assert any("no rental price for 'l4'" in one.reason for one in found.tried)
-    assert search(scenario, catalog, tmp_path / "out", 2) == type(found)(found.winner, found.tried, 0)
+    assert search(scenario, catalog, tmp_path / "out", Cores(2)) == type(found)(found.winner, found.tried, 0)
 
 
 def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
@@ -109,7 +113,7 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
         if unit.name.endswith("spot") and "l4 " not in unit.name:
             fleet = unit.fleet(1)
             floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], Demand.of(plain))
-            ((case,),) = Runner(plain, catalog, tmp_path / "out", 1).run([(fleet, 1)])
+            ((case,),) = Runner(plain, catalog, tmp_path / "out", Cores(1)).run([(fleet, 1)])
             shares.append(case.metrics["requests"] / case.metrics["window_h"] / 3600 / floor.replica_rps())
     assert max(shares) <= 1
     assert min(shares) > 0.4
@@ -185,10 +189,10 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
 def test_spares_are_paid_for(tmp_path: Path) -> None:
     text = SCENARIO.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("[1, 2]", "[1]")
     text = text.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", 1)
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
     assert found.winner is not None
     plain = scenario_of(tmp_path, text.replace("spare_replicas: 1", "spare_replicas: 0"))
-    without = search(plain, load_catalog(), tmp_path / "out", 1)
+    without = search(plain, load_catalog(), tmp_path / "out", Cores(1))
     assert without.winner is not None
     assert found.winner.replicas == without.winner.replicas
     assert found.winner.gpus == without.winner.gpus + 1

@@ -18,6 +18,7 @@ from sim.routing import ByLength
 from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.schema import Fleet, Scenario
+from sim.study.cores import Cores
 from sim.study.size import Search, search
 from sim.study.size_mix import Kinds, cheapest_mix
 
@@ -120,7 +121,7 @@ def cut_at(border: int, short: dict[str, object], long: dict[str, object]) -> Fl
 def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(tmp_path: Path) -> None:
     scenario, catalog = scenario_of(tmp_path), load_catalog()
     assert scenario.size is not None
-    found = search(scenario, catalog, tmp_path / "out", 1)
+    found = search(scenario, catalog, tmp_path / "out", Cores(1))
     winner = found.winner
     assert winner is not None
     assert found.mixed is not None
@@ -128,12 +129,12 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(tmp_path: Path) -> None:
     assert winner.fleet is not None
     assert isinstance(winner.fleet.routing, ByLength)
     unmixed = scenario.size.model_copy(update={"mixed": None})
-    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, tmp_path / "out", 1)
+    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, tmp_path / "out", Cores(1))
     assert plain.winner is not None
     assert plain.mixed is None
     assert winner.usd_per_h < plain.winner.usd_per_h
     prices = {"l4": 0.45, "rtx-4090": 0.5, "l40s": 0.9}
-    looking, meeting = Search(scenario, scenario.size, catalog, tmp_path / "out", 1), []
+    looking, meeting = Search(scenario, scenario.size, catalog, tmp_path / "out", Cores(1)), []
     cheaper = [
         (a, n, b, m)
         for (a, b), n, m in product(product(prices, repeat=2), (1, 2, 3), (1, 2, 3))
@@ -167,7 +168,7 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(tmp_path: Path) ->
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", 1)
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
     mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
     for one in mixed:
@@ -220,7 +221,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 
 
 def test_one_card_is_rented_beside_a_full_box(tmp_path: Path) -> None:
-    found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", 1)
+    found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", Cores(1))
     for one in found.tried:
         if one.usd_per_h is not None:
             assert (one.floor_usd_per_h or 0) < one.usd_per_h * (1 + 1e-6)

@@ -10,6 +10,7 @@ from sim.report.summary import summarize
 from sim.scenario.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point, cases
+from sim.study.cores import Cores
 from sim.study.futures import API, CARBON, MILLION, MONTH, FutureStudy, cheapest, futures_of
 from sim.study.points import limits, run_points
 from sim.study.rebill import Rebilling
@@ -75,14 +76,14 @@ class Run:
         self.path = folder / "futures.yaml"
         self.path.write_text(dump(SCENARIO))
         self.out = folder / "out"
-        self.stored = run_points(self.scenario(), self.catalog, self.out, 1, lambda *_: None)
+        self.stored = run_points(self.scenario(), self.catalog, self.out, Cores(1), lambda *_: None)
 
     def scenario(self, *sets: str) -> Scenario:
         return load(self.path, sets, catalog=self.catalog)
 
     def study(self, *sets: str, stored: list[StoredCase] | None = None) -> FutureStudy:
         scenario = self.scenario(*sets)
-        cases = stored or run_points(scenario, self.catalog, self.out, 1, lambda *_: None)
+        cases = stored or run_points(scenario, self.catalog, self.out, Cores(1), lambda *_: None)
         study = futures_of(scenario, self.catalog, cases)
         assert study is not None
         return study
@@ -146,13 +147,13 @@ def test_carbon_of_a_future_is_that_of_its_plan(run: Run) -> None:
     study = run.study("carbon.grid_g_per_kwh=[{uniform: [200, 600]}]", "site.pue={uniform: [1.1, 1.6]}")
     scenario = run.scenario("carbon.grid_g_per_kwh=[400]")
     grid, pue = (study.drawn[place] for place in (("carbon", "grid_g_per_kwh", 0), ("site", "pue")))
-    plain = run_points(scenario, run.catalog, run.out, 1, lambda *_: None)
+    plain = run_points(scenario, run.catalog, run.out, Cores(1), lambda *_: None)
     kg_per_million = plain[0].metrics["operational_kg_co2e"] / plain[0].metrics["output_tokens"] * 1e6
     assert study.outcomes[0].draws[CARBON] == pytest.approx(kg_per_million * grid / 400 * pue / 1.4)
 
 
 def _stored(run: Run, scenario: Scenario) -> list[StoredCase]:
-    return run_points(scenario, run.catalog, run.out, 1, lambda *_: None)
+    return run_points(scenario, run.catalog, run.out, Cores(1), lambda *_: None)
 
 
 def test_all_fleets_meet_the_same_draws(run: Run) -> None:

@@ -10,6 +10,7 @@ from sim.catalog.catalog import load_catalog
 from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.schema import Scenario
+from sim.study.cores import Cores
 from sim.study.points import run_points
 from sim.study.precision import held_to
 from sim.study.statistics import half_width, mean, paired_difference
@@ -42,7 +43,7 @@ def scenario(folder: Path, *sets: str, **more: Any) -> Scenario:
 
 
 def run(loaded: Scenario, out: Path, workers: int = 1) -> list[StoredCase]:
-    return run_points(loaded, load_catalog(), out, workers, lambda *_: None)
+    return run_points(loaded, load_catalog(), out, Cores(workers), lambda *_: None)
 
 
 def replications(cases: list[StoredCase]) -> dict[tuple[str, float], int]:

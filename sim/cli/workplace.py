@@ -1,0 +1,48 @@
+"""Where a command has its points simulated: on this machine's cores, or by a cluster."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sim.cli.common import OTHER_FAILURE, fail
+
+if TYPE_CHECKING:
+    from sim.study.execute import Workplace
+
+Address = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="A dask scheduler that runs the points: tcp://host:8786."),
+]
+
+
+@contextmanager
+def workplace(workers: int | None, cluster: str | None, out: Path) -> "Iterator[Workplace]":
+    """The cluster at the address *cluster*, else so many *workers* here; an interrupt is told with the folder *out*."""
+    try:
+        with _cores(workers) if cluster is None else _cluster(cluster) as found:
+            yield found
+    except KeyboardInterrupt:
+        fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
+
+
+def _cores(workers: int | None) -> "AbstractContextManager[Workplace]":
+    from sim.study.cores import Cores
+
+    return Cores(workers or os.cpu_count() or 1)
+
+
+@contextmanager
+def _cluster(address: str) -> "Iterator[Workplace]":
+    try:
+        from sim.study.cluster import Cluster, ClusterError
+    except ModuleNotFoundError:
+        fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
+    try:
+        with Cluster(address) as machines:
+            yield machines
+    except ClusterError as error:
+        fail(f"--cluster: {error}")
