@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
+    Format,
+    Quiet,
     Replications,
     ScenarioFile,
     Seed,
@@ -30,12 +32,15 @@ def sensitivity(
     workers: Workers = None,
     cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-sensitivity.")] = None,
+    quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Which inputs move the cost of each fleet and their difference, and what the difference is made of."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.document import as_json
         from sim.report.page import text_table
-        from sim.report.sensitivity import deliver_sensitivity, sentences, tables
+        from sim.report.sensitivity import deliver_sensitivity, sensitivity_document, sentences, tables
         from sim.scenario.load import load
         from sim.study.sensitivity import why_no_sensitivity
 
@@ -45,7 +50,11 @@ def sensitivity(
         if refusal := why_no_sensitivity(loaded):
             fail(f"{path}: {refusal}")
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_sensitivity(loaded, catalog, folder, there)
+            answer = deliver_sensitivity(loaded, catalog, folder, there, quiet)
+    if format == "json":
+        typer.echo(as_json(sensitivity_document(loaded, answer, str(folder))))
+    if quiet or format == "json":
+        return
     for table in tables(answer):
         show_all(text_table(table), "")
     show_all(

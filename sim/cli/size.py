@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
+    Format,
+    Quiet,
     Replications,
     ScenarioFile,
     Seed,
@@ -30,12 +32,15 @@ def size(
     workers: Workers = None,
     cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-size.")] = None,
+    quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """The cheapest fleet that meets the service level at the scenario's load, and why the others lose."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.document import as_json
         from sim.report.page import text_table
-        from sim.report.size import MOST_ROWS, deliver_size, ranking, sentences
+        from sim.report.size import MOST_ROWS, deliver_size, ranking, sentences, size_document
         from sim.scenario.load import load
         from sim.study.size import why_no_size
 
@@ -45,7 +50,11 @@ def size(
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
         with workplace(workers, cluster, folder) as there:
-            found = deliver_size(loaded, catalog, folder, there)
+            found = deliver_size(loaded, catalog, folder, there, quiet)
+    if format == "json":
+        typer.echo(as_json(size_document(found, loaded, str(folder))))
+    if quiet or format == "json":
+        return
     table = ranking(found, loaded, MOST_ROWS)
     show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
     if found.winner is not None:

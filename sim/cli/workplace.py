@@ -4,14 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sim.cli.common import OTHER_FAILURE, fail
-
-if TYPE_CHECKING:
-    from sim.study.execute import Workplace
 
 Address = Annotated[
     str | None,
@@ -20,7 +17,7 @@ Address = Annotated[
 
 
 @contextmanager
-def workplace(workers: int | None, cluster: str | None, out: Path) -> "Iterator[Workplace]":
+def workplace(workers: int | None, cluster: str | None, out: Path) -> Iterator[Any]:
     """The cluster at the address *cluster*, else so many *workers* here; an interrupt is told with the folder *out*."""
     try:
         with _cores(workers) if cluster is None else _cluster(cluster) as found:
@@ -29,14 +26,14 @@ def workplace(workers: int | None, cluster: str | None, out: Path) -> "Iterator[
         fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
 
 
-def _cores(workers: int | None) -> "AbstractContextManager[Workplace]":
+def _cores(workers: int | None) -> AbstractContextManager[Any]:
     from sim.study.cores import Cores
 
     return Cores(workers or os.cpu_count() or 1)
 
 
 @contextmanager
-def _cluster(address: str) -> "Iterator[Workplace]":
+def _cluster(address: str) -> Iterator[Any]:
     try:
         from sim.study.cluster import Cluster, ClusterError
     except ModuleNotFoundError:

@@ -2,26 +2,34 @@
 
 import sys
 import time
+from math import isfinite
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
+
+from sim.report.text import usd
+from sim.units import HOURS_PER_MONTH
 
 EVERY_S = 10.0
 
 
-class Progress:
-    """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
+class _Live:
+    """A bar, or a line now and then, for as long as a `with` block lasts; nothing where it is to be quiet."""
 
-    def __init__(self, quiet: bool, doing: str = "simulating", unit: str = "cases") -> None:
-        self._quiet, self._unit = quiet, unit
+    def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
+        self._quiet = quiet
         console = Console(stderr=True)
-        columns = (
-            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-            *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
-        )
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
         self._task = self._bar.add_task(doing, total=None)
         self._lines = not quiet and not console.is_terminal
@@ -36,16 +44,49 @@ class Progress:
     ) -> None:
         self._bar.stop()
 
+    def _line_is_due(self) -> bool:
+        now_s = time.monotonic()
+        if not self._lines or now_s - self._told_s <= EVERY_S:
+            return False
+        self._told_s = now_s
+        return True
+
+
+class Progress(_Live):
+    """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
+
+    def __init__(self, quiet: bool, doing: str = "simulating", unit: str = "cases") -> None:
+        self._unit = unit
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+            *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+        )
+        super().__init__(quiet, doing, *columns)
+
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show it."""
-        now_s = time.monotonic()
         if done == found and found and not self._quiet:
             self._bar.console.print(f"{found} of {total} {self._unit} were finished before; going on from there")
         self._bar.update(self._task, completed=done, total=total)
-        if self._lines and now_s - self._told_s > EVERY_S:
-            self._told_s = now_s
-            left = time_left(done - found, total - done, now_s - self._started_s)
+        if self._line_is_due():
+            left = time_left(done - found, total - done, time.monotonic() - self._started_s)
             sys.stderr.write(f"{done} of {total} {self._unit}{left}\n")
+
+
+class SearchProgress(_Live):
+    """Of a search that ends when nothing cheaper is left: called with (cases simulated, USD per hour so far)."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, "searching", SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+
+    def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
+        """Show it."""
+        told = f"{simulated} cases simulated"
+        if isfinite(cheapest_usd_per_h):
+            told += f", cheapest so far {usd(cheapest_usd_per_h * HOURS_PER_MONTH)} a month"
+        self._bar.update(self._task, description=told)
+        if self._line_is_due():
+            sys.stderr.write(f"{told}\n")
 
 
 def time_left(done: int, to_do: int, elapsed_s: float) -> str:

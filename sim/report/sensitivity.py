@@ -10,6 +10,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.deliver import write_manifest
 from sim.report.page import Table, render_page
+from sim.report.progress import Progress
 from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
 from sim.report.tables import cell
 from sim.report.text import first_sentence, listing, percent, plain, seconds, usd
@@ -41,19 +42,23 @@ class Answer:
     """None where there are not two fleets that run."""
 
 
-def deliver_sensitivity(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Answer:
+def deliver_sensitivity(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, quiet: bool = True
+) -> Answer:
     """Simulates what is missing, and leaves tables, pictures and page in *out*."""
     out.mkdir(parents=True, exist_ok=True)
     told = {"program": "gpufleet", "scenario": scenario.name, "command": "sensitivity", "seed": scenario.seed}
     write_manifest(out, told)
     plain_scenario = scenario.model_copy(update={"sweep": None})
-    found = swings(plain_scenario, catalog, out, workplace)
+    with Progress(quiet) as progress:
+        found = swings(plain_scenario, catalog, out, workplace, progress)
     asked = scenario.sensitivity or Sensitivity()
     names = asked.between or tuple(fleet.name for fleet in scenario.fleets[:2])
     between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
     explained = Explained(())
     if between is not None and asked.metric == USD:
-        explained = explain(plain_scenario, catalog, out, workplace, *between)
+        with Progress(quiet, "taking the gap apart", "hybrids") as progress:
+            explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = Answer(found, explained, between)
     _write(out, answer, scenario)
     return answer
@@ -188,6 +193,23 @@ def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
         for gap in gaps
         for group, part in gap.parts.items()
     ]
+
+
+def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
+    told = sentences(answer)
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "out": out,
+        "metric": answer.found.metric,
+        "between": answer.between,
+        "verdict": {"headline": told[0] if told else "", "findings": told[1:]},
+        "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
+        "swings": swing_rows(answer),
+        "gap": gap_rows(answer.explained.gaps),
+    }
 
 
 def _write(out: Path, answer: Answer, scenario: Scenario) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.deliver import write_manifest
 from sim.report.page import Table, render_page, write_picture
+from sim.report.progress import SearchProgress
 from sim.report.routing import routing_told
 from sim.report.size_picture import front, key, panels
 from sim.report.tables import cell
@@ -29,11 +30,12 @@ LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
-def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Sizing:
+def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, quiet: bool = True) -> Sizing:
     """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
     out.mkdir(parents=True, exist_ok=True)
     write_manifest(out, {"program": "gpufleet", "scenario": scenario.name, "command": "size", "seed": scenario.seed})
-    found = search(scenario, catalog, out, workplace)
+    with SearchProgress(quiet) as progress:
+        found = search(scenario, catalog, out, workplace, progress)
     _write_csv(out / "size.csv", size_rows(found, scenario))
     _write_csv(out / "pareto.csv", pareto_rows(found))
     _write_winner(out / "winner.yaml", found, scenario)
@@ -170,6 +172,21 @@ def pareto_rows(found: Sizing) -> list[dict[str, Any]]:
         {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in LATENCIES}}
         for one in front(found, LATENCIES)
     ]
+
+
+def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
+    rows, told = size_rows(found, scenario), sentences(found, scenario)
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "out": out,
+        "verdict": {"headline": told[0], "findings": told[1:]},
+        "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
+        "candidates": rows,
+        "pareto": pareto_rows(found),
+    }
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import Job, Workplace, do_missing
+from sim.study.execute import Job, Workplace, do_all
 from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.store import StoredCase
@@ -179,7 +179,7 @@ def _simulated(
             value = axis.value(load)
             cases = [Case(fleet, {axis.label: value}, {axis.path: value}, one) for one in range(scenario.replications)]
             found[fleet, load] = jobs_of(plain, cases, catalog, out)
-    do_missing(workplace, [job for jobs in found.values() for job in jobs])
+    do_all(workplace, [job for jobs in found.values() for job in jobs])
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
-from sim.study.execute import Workplace
-from sim.study.points import POINTS, Progress, jobs_of
+from sim.study.execute import Progress, Workplace
+from sim.study.points import POINTS, jobs_of
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, discard_unfinished, load_case
 

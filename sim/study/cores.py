@@ -45,7 +45,7 @@ class Cores:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.stop(at_once=error is not None)
 
     def submit(self, job: Job) -> None:
         """One more job to do."""
@@ -63,8 +63,8 @@ class Cores:
         for _ in items:
             yield self._next()
 
-    def stop(self) -> None:
-        """Ends the other processes, whatever they are doing."""
+    def stop(self, at_once: bool = True) -> None:
+        """Ends the other processes; *at_once* whatever they are doing."""
         self._waiting.clear()
         self._helped = False
         if self._alarm is not None:
@@ -72,7 +72,7 @@ class Cores:
         with self._lock:
             others, self._others = self._others, None
         if others is not None:
-            others.shutdown(wait=True, kill_workers=True)
+            others.shutdown(wait=True, kill_workers=at_once)
 
     def _queue(self, token: Any, call: Callable[[], Any]) -> None:
         self._waiting.append((token, call))
@@ -109,7 +109,21 @@ class Cores:
             return None
 
     def _call_help(self) -> None:
-        self._helped = True
+        """Starts the other processes; each gets its first task once it is there."""
+        with self._lock:
+            if not self._waiting:
+                self._alarm = None
+                return
+            others = self._elsewhere = self._workers - 1
+            self._others = ProcessPoolExecutor(others, timeout=KEPT_S, initializer=_ignore_interrupt)
+            calls = [self._others.submit(_here) for _ in range(others)]
+            self._helped = True
+        for one in calls:
+            one.add_done_callback(self._arrived)
+
+    def _arrived(self, future: "Future[None]") -> None:
+        with self._lock:
+            self._elsewhere -= 1
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -121,9 +135,6 @@ class Cores:
                     return
                 token, call = task
                 self._elsewhere += 1
-                if self._others is None:
-                    others = self._workers - 1
-                    self._others = ProcessPoolExecutor(others, timeout=KEPT_S, initializer=_ignore_interrupt)
                 future = self._others.submit(call)
             future.add_done_callback(partial(self._returned, token))
 
@@ -133,6 +144,10 @@ class Cores:
         error = None if future.cancelled() else future.exception()
         self._done.put((token, None if future.cancelled() or error else future.result(), error))
         self._hand_out()
+
+
+def _here() -> None:
+    """The first thing that another process does: by then it has imported what it needs."""
 
 
 def _ignore_interrupt() -> None:

@@ -51,6 +51,10 @@ def catalog_of(root: Path) -> Catalog:
     return load_catalog(root)
 
 
+Progress = Callable[[int, int, int], None]
+"""Told (finished cases, all cases, of the finished ones those found on disk)."""
+
+
 class Workplace(Protocol):
     """Where jobs are done. What was submitted is finished in any order."""
 
@@ -74,7 +78,15 @@ def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
         yield workplace.finished()
 
 
-def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> int:
-    """Simulates those of *jobs* that are not on disk yet; their number."""
-    missing = [job for job in jobs if load_case(job.folder) is None]
-    return sum(1 for _ in simulated(workplace, missing))
+def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Simulates those of *jobs* that are not on disk yet."""
+    yield from simulated(workplace, [job for job in jobs if load_case(job.folder) is None])
+
+
+def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
+    """Simulates those of *jobs* that are not on disk yet, and tells of all."""
+    left = [job for job in jobs if load_case(job.folder) is None]
+    found = len(jobs) - len(left)
+    progress(found, len(jobs), found)
+    for done, _ in enumerate(simulated(workplace, left), start=found + 1):
+        progress(done, len(jobs), found)

@@ -7,7 +7,7 @@ groups sum to it exactly.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
 from pathlib import Path
@@ -18,7 +18,7 @@ from sim.scenario.plan import CasePlan, PoolPlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
-from sim.study.execute import Workplace
+from sim.study.execute import Progress, Workplace
 from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
 from sim.study.shapley import coalitions, shapley
 from sim.study.store import digest
@@ -30,7 +30,9 @@ FULL_HORIZON_S = 1800.0
 FULL_WARMUP = 0.2
 """Share of it that is not measured: the clients all begin at once."""
 OWN, FULL = "own", "full"
-Costs = dict[frozenset[str], float]
+Chosen = frozenset[str]
+"""The groups that come from the first fleet."""
+Costs = dict[Chosen, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +66,77 @@ class Explained:
     """Why there is none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Game:
+    """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
+
+    clients: int
+    """Who never pause; 0: the scenario's own load."""
+    first: CasePlan
+    second: CasePlan
+    same: Chosen
+    """Groups in which they are alike: exchanging them changes nothing."""
+    paths: dict[Chosen, Path]
+
+
 def explain(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, first: str, second: str
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    first: str,
+    second: str,
+    progress: Progress = lambda *_: None,
 ) -> Explained:
     """The gap at the scenario's own load and, where requests are drawn, at full load.
 
-    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing.
+    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* is told of them.
     """
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
             return Explained((), f"The gap between {first} and {second} is not taken apart: {name}: {reason}.")
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
-    found = [_gap(scenario, catalog, out / HYBRIDS, workplace, (first, second), load) for load in loads]
+    games = {load: list(_games(scenario, catalog, out / HYBRIDS, (first, second), load)) for load in loads}
+    _simulate([game for played in games.values() for game in played], workplace, progress)
+    found = [_gap(load, (first, second), played) for load, played in games.items()]
     missing = "" if all(found) else "At some load a hybrid answers nothing, and the gap cannot be shared."
     return Explained(tuple(gap for gap in found if gap is not None), missing)
 
 
-def _gap(
-    scenario: Scenario, catalog: Catalog, folder: Path, workplace: Workplace, names: tuple[str, str], load: str
-) -> Gap | None:
-    at = scenario.fleets
-    fixed = all(is_deterministic(scenario, fleet) for fleet in at if fleet.name in names)
-    costs: list[Costs] = []
-    clients = 0
+def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str, str], load: str) -> Iterator[Game]:
+    """One for each replication."""
+    fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
         cases = [Case(name, {}, {}, replication) for name in names]
         plans = [resolve(scenario, case, catalog) for case in cases]
-        if load == FULL:
-            clients = max(_seats(plan.pools[0]) for plan in plans)
-        key = "".join(digest(scenario, case, catalog) for case in cases) + load
+        clients = max(_seats(plan.pools[0]) for plan in plans) if load == FULL else 0
         first, second = (_at_load(plan, clients) for plan in plans)
-        costs.append(_worth(first, second, folder, key, workplace))
+        same = alike(first, second)
+        key = "".join(digest(scenario, case, catalog) for case in cases) + load
+        paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
+        yield Game(clients, first, second, same, paths)
+
+
+def _simulate(games: Sequence[Game], workplace: Workplace, progress: Progress) -> None:
+    """The hybrids whose costs are not on disk yet."""
+    known = {path: (game.first, game.second, chosen) for game in games for chosen, path in game.paths.items()}
+    missing = [path for path in known if not path.is_file()]
+    found = len(known) - len(missing)
+    progress(found, len(known), found)
+    for done, (place, costs) in enumerate(workplace.map(_costs, [known[path] for path in missing]), start=found + 1):
+        _keep(missing[place], costs)
+        progress(done, len(known), found)
+
+
+def _gap(load: str, names: tuple[str, str], games: Sequence[Game]) -> Gap | None:
+    """Shared among the groups, means over *games*; None where a hybrid answers nothing."""
+    costs = [_worth(game) for game in games]
     if not all(isfinite(value) for one in costs for value in one.values()):
         return None
     everything, nothing = frozenset(GROUPS), frozenset[str]()
     mean = {chosen: fsum(one[chosen] for one in costs) / len(costs) for chosen in costs[0]}
     parts = {group: float(part) for group, part in shapley(GROUPS, lambda chosen: mean[chosen]).items()}
-    return Gap(load, clients, *names, mean[everything], mean[nothing], parts)
+    return Gap(load, games[-1].clients, *names, mean[everything], mean[nothing], parts)
 
 
 def _seats(pool: PoolPlan) -> int:
@@ -123,19 +159,12 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
     )
 
 
-def _worth(first: CasePlan, second: CasePlan, folder: Path, key: str, workplace: Workplace) -> Costs:
+def _worth(game: Game) -> Costs:
     """v(S) for every S."""
-    folder.mkdir(parents=True, exist_ok=True)
-    same = alike(first, second)  # exchanging what is the same changes nothing
-    chosen = [one for one in coalitions(PHYSICAL) if not one & same]
-    paths = [folder / f"{_name(key, one)}.json" for one in chosen]
-    work = [(one, path) for one, path in zip(chosen, paths, strict=True) if not path.is_file()]
-    for place, found_usd in workplace.map(_costs, [(first, second, one) for one, _ in work]):
-        _keep(work[place][1], found_usd)
-    costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in zip(chosen, paths, strict=True)}
+    costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in game.paths.items()}
     found: Costs = {}
     for one in coalitions(PHYSICAL):
-        found[one | {PRICE}], found[one] = costs[one - same]
+        found[one | {PRICE}], found[one] = costs[one - game.same]
     return found
 
 
@@ -151,6 +180,7 @@ def _costs(first: CasePlan, second: CasePlan, chosen: frozenset[str]) -> Sequenc
 
 def _keep(path: Path, costs: Sequence[float]) -> None:
     """In a file that appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".part")
     aside.write_text(json.dumps(costs), encoding="utf-8")
     aside.replace(path)

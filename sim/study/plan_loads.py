@@ -14,7 +14,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import Workplace, do_missing
+from sim.study.execute import Workplace, do_all
 from sim.study.plan_unit import Quantities
 from sim.study.points import jobs_of
 from sim.study.store import StoredCase
@@ -31,7 +31,7 @@ def part_loads(
     axis = LoadAxis.of(scenario)
     usable = [one for one in found if 0 < one.mean < float("inf")]
     jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis)], catalog, out)
-    do_missing(workplace, jobs)
+    do_all(workplace, jobs)
     result = {}
     for one in usable:
         loaded = [(float(job.case.axes[axis.label]), job.stored()) for job in jobs if job.case.fleet == one.fleet]

@@ -1,6 +1,6 @@
 """All cases of a scenario: what is on disk already is taken from there, the rest is simulated and stored."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,13 +9,11 @@ from sim.scenario.describe import describe
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.execute import Job, Workplace, simulated
+from sim.study.execute import Job, Progress, Workplace, do_all
 from sim.study.precision import key_of, next_cases
-from sim.study.store import StoredCase, digest, discard_unfinished, load_case
+from sim.study.store import StoredCase, digest, discard_unfinished
 
 POINTS = "points"
-Progress = Callable[[int, int, int], None]
-"""Told (finished cases, all cases, of the finished ones those found on disk)."""
 
 
 def run_points(
@@ -43,12 +41,8 @@ def _run(
 ) -> list[StoredCase]:
     """The *wanted* cases, from disk or simulated."""
     jobs = jobs_of(scenario, wanted, catalog, out)
-    left = [job for job in jobs if load_case(job.folder) is None]
-    found = len(jobs) - len(left)
-    progress(found, len(jobs), found)
     try:
-        for done, _ in enumerate(simulated(workplace, left), start=found + 1):
-            progress(done, len(jobs), found)
+        do_all(workplace, jobs, progress)
     finally:
         discard_unfinished(out / POINTS)
     return [job.stored() for job in jobs]

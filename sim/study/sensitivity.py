@@ -17,7 +17,7 @@ from sim.scenario.sensitivity import Relative, Sensitivity
 from sim.scenario.sensitivity_checks import around
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.capacity import LoadAxis
-from sim.study.execute import Job, Workplace, do_missing
+from sim.study.execute import Job, Progress, Workplace, do_all
 from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.statistics import mean
@@ -80,7 +80,9 @@ def why_no_sensitivity(scenario: Scenario) -> str:
     return ""
 
 
-def swings(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Swings:
+def swings(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress = lambda *_: None
+) -> Swings:
     """Simulates what is not yet in *out*/points.
 
     Raises ValueError where the metric is money and a fleet has no `cost`.
@@ -89,7 +91,7 @@ def swings(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
     plain = scenario.model_copy(update={"sweep": None})
     found = [one for one in inputs(plain, catalog) if one.money <= (asked.metric == USD)]
     places = [(one.path, value) for one in found if not one.money for value in (one.low, one.high)]
-    stored = _simulated(plain, catalog, out, workplace, [None, *places])
+    stored = _simulated(plain, catalog, out, workplace, [None, *places], progress)
     base = {name: cases for (name, place), cases in stored.items() if place is None}
     running = {name: cases for name, cases in base.items() if all(one.status == "ok" for _, one in cases)}
     billing = {key: Rebilling(plain, catalog, cases) for key, cases in stored.items()} if asked.metric == USD else {}
@@ -143,7 +145,12 @@ Place = tuple[str, float] | None
 
 
 def _simulated(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, places: Sequence[Place]
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    places: Sequence[Place],
+    progress: Progress,
 ) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet with one input moved, taken from *out* where they are finished."""
     found: dict[tuple[str, Place], list[Job]] = {}
@@ -154,7 +161,7 @@ def _simulated(
             count = 1 if is_deterministic(at, at.fleets[position]) else scenario.replications
             cases = [Case(fleet.name, overrides, overrides, replication) for replication in range(count)]
             found[fleet.name, place] = jobs_of(scenario, cases, catalog, out)
-    do_missing(workplace, [job for jobs in found.values() for job in jobs])
+    do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 

@@ -8,7 +8,7 @@ worse.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -27,6 +27,8 @@ from sim.study.size_units import Prospects, Unit, units
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
 
+Told = Callable[[int, float], None]
+"""Told (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
 Status = Literal["meets", "misses", "not simulated", "impossible"]
 
 
@@ -89,12 +91,20 @@ def why_no_size(scenario: Scenario) -> str:
 class Search:
     """One search, from its bounds to its proof."""
 
-    def __init__(self, scenario: Scenario, size: Size, catalog: Catalog, out: Path, workplace: Workplace) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        size: Size,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        progress: Told = lambda *_: None,
+    ) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
         self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
-        self.size, self.catalog = size, catalog
-        self._runner = Runner(self.scenario, catalog, out, workplace)
+        self.size, self.catalog, self._progress = size, catalog, progress
+        self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner)
         self._prospects = Prospects(self.scenario, catalog)
         self._units = list(units(scenario, size))
@@ -155,6 +165,9 @@ class Search:
         facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
         self._tried.append(Tried(*facts, trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet))
+
+    def _tell(self, simulated: int) -> None:
+        self._progress(simulated, self._best_usd_per_h)
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
@@ -258,10 +271,12 @@ class Search:
         return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
 
 
-def search(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Sizing:
+def search(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Told = lambda *_: None
+) -> Sizing:
     """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
     assert scenario.size is not None
-    return Search(scenario, scenario.size, catalog, out, workplace).run()
+    return Search(scenario, scenario.size, catalog, out, workplace, progress).run()
 
 
 def _gpus(fleet: Fleet) -> int:

@@ -11,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from sim.cli import app
+from sim.report import progress
 
 SCENARIO = """\
 # How many requests a second do they take?
@@ -123,3 +124,67 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
     assert done.exit_code == 0
     assert "slow less fast, paired by seed" in done.stdout
     assert not {"capacity.html", "capacity.png"} & {path.name for path in (folder / "out").iterdir()}
+
+
+STUDIES = """\
+# Which is the cheapest, and why?
+name: studies
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 6}
+  lengths:
+    prompt: {distribution: fixed, value: 300}
+    output: {distribution: geometric, mean: 60, max: 300}
+horizon_s: 30
+slo: {ttft_s: 1, tpot_s: 0.05}
+max_model_len: 4096
+fleets:
+  - name: a
+    pools: [{gpu: rtx-4090}]
+    cost: {acquisition: rent, quotes: {rtx-4090: 0.5}}
+  - name: b
+    pools: [{gpu: l40s}]
+    cost: {acquisition: rent, quotes: {l40s: 0.9}}
+size:
+  gpus: [rtx-4090, l40s]
+  tensor_parallel_sizes: [1]
+  max_replicas: 2
+  costs: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}}
+sensitivity: {metric: tpot_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
+"""
+
+
+def test_size_answers_what_its_tables_hold(folder: Path) -> None:
+    (folder / "studies.yaml").write_text(STUDIES)
+    said = answer("size", "studies.yaml", "--out", "out", "--workers", "1")
+    rows = table(folder / "out" / "size.csv")
+    assert [one["fleet"] for one in said["candidates"]] == [row["fleet"] for row in rows]
+    assert said["winner"]["fleet"] == rows[0]["fleet"]
+    assert said["winner"]["why"] == "the cheapest"
+    assert {one["status"] for one in said["candidates"]} == {row["status"] for row in rows}
+    assert [one["fleet"] for one in said["pareto"]] == [row["fleet"] for row in table(folder / "out" / "pareto.csv")]
+    assert said["winner"]["fleet"] in said["verdict"]["headline"]
+    assert CliRunner().invoke(app, ["size", "studies.yaml", "--out", "out", "--quiet"]).output == ""
+
+
+def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
+    (folder / "studies.yaml").write_text(STUDIES)
+    said = answer("sensitivity", "studies.yaml", "--out", "out", "--workers", "1")
+    rows = table(folder / "out" / "sensitivity.csv")
+    assert len(said["swings"]) == len(rows) > 0
+    assert [*said["swings"][0]] == [*rows[0]]
+    assert said["metric"] == "tpot_s_p95"
+    assert said["gap"] == []
+    assert CliRunner().invoke(app, ["sensitivity", "studies.yaml", "--out", "out", "--quiet"]).output == ""
+
+
+def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", -1.0)
+    with progress.SearchProgress(quiet=False) as told:
+        told(3, float("inf"))
+        told(9, 2.0)
+    with progress.SearchProgress(quiet=True) as told:
+        told(10, 2.0)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "3 cases simulated\n9 cases simulated, cheapest so far $1,460 a month\n"
