@@ -129,9 +129,9 @@ class Search:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
                 self._tried.append(self._row(entry, "not simulated"))
-        met = [one for one in self._tried if one.status == "meets"]
-        winner = min(met, key=lambda one: one.usd_per_h or 0.0, default=None)
-        return Sizing(winner, tuple(sorted(self._tried, key=_rank)), self._runner.simulated, mixed)
+        ranked = sorted(self._tried, key=_rank)
+        winner = next((one for one in ranked if one.status == "meets"), None)
+        return Sizing(winner, tuple(ranked), self._runner.simulated, mixed)
 
     def _extend_front(self) -> None:
         """Simulates dearer fleets that may be faster: what less latency costs."""
