@@ -83,13 +83,18 @@ def cases(scenario: Scenario) -> list[Case]:
     """All cases, fleet by fleet, point by point. What has nothing random in it is run once."""
     found = points(scenario.sweep)
     labels = axis_labels(path for point in found for path in point)
-    scenarios = [at_point(scenario, point) for point in found]
-    shown = [_axes(labels, point, at) for point, at in zip(found, scenarios, strict=True)]
+    shown: list[dict[str, Any]] = []
+    runs: list[list[int]] = []
+    """Of each point, by fleet."""
+    for point in found:  # a scenario a point would be much to keep
+        at = at_point(scenario, point)
+        shown.append(_axes(labels, point, at))
+        runs.append([1 if is_deterministic(at, fleet) else at.replications for fleet in at.fleets])
     return [
-        Case(fleet.name, shown[i], found[i], replication)
+        Case(fleet.name, axes, point, replication)
         for position, fleet in enumerate(scenario.fleets)
-        for i, at in enumerate(scenarios)
-        for replication in range(1 if is_deterministic(at, at.fleets[position]) else at.replications)
+        for point, axes, counts in zip(found, shown, runs, strict=True)
+        for replication in range(counts[position])
     ]
 
 
