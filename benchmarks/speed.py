@@ -63,6 +63,13 @@ def outputs(tokens: int) -> Bench:
     return Bench(f"{tokens} tokens", "output length, constant batch", run("constant-batch.yaml", *sets), 20_000)
 
 
+def comparison(name: str, requests: int, target_s: float | None, *options: str) -> Bench:
+    """The demo's fleets at ten loads, five times *requests* each, with the whole report."""
+    sets = (f"workload.arrivals.num_requests={requests}",)
+    arguments = (*run("comparison.yaml", *sets, report=True), *options)
+    return Bench(name, COMPARISON, arguments, 100 * requests, target_s, repeat=2)
+
+
 def benches(azure: Path | None) -> list[Bench]:
     """All of them; those that need the trace are left out without one."""
     million = "workload.arrivals.num_requests=1000000"
@@ -75,14 +82,12 @@ def benches(azure: Path | None) -> list[Bench]:
         outputs(50),
         outputs(500),
         outputs(2000),
-        Bench("comparison", COMPARISON, run("comparison.yaml", report=True), 200_000, 20.0, repeat=1),
+        comparison("comparison", 2_000, 20.0),
+        comparison("comparison on one worker", 2_000, None, "--workers", "1"),
+        comparison("longer comparison", 10_000, None),
+        comparison("longer comparison on one worker", 10_000, None, "--workers", "1"),
         Bench(
-            "comparison on one worker",
-            COMPARISON,
-            (*run("comparison.yaml", report=True), "--workers", "1"),
-            200_000,
-            None,
-            1,
+            "size", "some hundred fleets", ("size", str(HERE / "size-many.yaml"), "--quiet"), target_s=120.0, repeat=1
         ),
     ]
     if azure is not None:
@@ -99,7 +104,7 @@ def benches(azure: Path | None) -> list[Bench]:
 def measure(arguments: tuple[str, ...]) -> Timing:
     """Run once, from process start to exit; the peak is of the process and of the workers it has waited for."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:
-        out = ("--out", f"{folder}/out") if arguments[0] == "run" else ()
+        out = ("--out", f"{folder}/out") if arguments[0] != "--help" else ()
         started_s = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "sim", *arguments, *out],
@@ -132,7 +137,7 @@ def main() -> None:
         print("without --azure: w1 and w1-a100 are left out\n", file=sys.stderr)
 
     wall_s: dict[str, float] = {}
-    print(f"{'bench':<14}{'what':<38}{'wall s':>8}{'cpu s':>8}{'MiB':>8}{'us/request':>12}{'target s':>10}")
+    print(f"{'bench':<32}{'what':<38}{'wall s':>8}{'cpu s':>8}{'MiB':>8}{'us/request':>12}{'target s':>10}")
     for bench in chosen:
         runs = [measure(bench.arguments) for _ in range(bench.repeat or options.repeat)]
         best = min(runs, key=lambda timing: timing.wall_s)
@@ -140,9 +145,14 @@ def main() -> None:
         each = f"{best.wall_s / bench.requests * 1e6:.1f}" if bench.requests else ""
         target = "" if bench.target_s is None else f"{bench.target_s:g}"
         print(
-            f"{bench.name:<14}{bench.what:<38}{best.wall_s:>8.2f}{best.cpu_s:>8.2f}{best.peak_mib:>8.0f}{each:>12}{target:>10}",
+            f"{bench.name:<32}{bench.what:<38}{best.wall_s:>8.2f}{best.cpu_s:>8.2f}{best.peak_mib:>8.0f}{each:>12}{target:>10}",
             flush=True,
         )
+    for name in ("comparison", "longer comparison"):
+        if {name, f"{name} on one worker"} <= wall_s.keys():
+            workers = os.cpu_count() or 1
+            share = wall_s[f"{name} on one worker"] / wall_s[name] / workers
+            print(f"{name}: {workers} workers do {share:.2f} of {workers} times the work of one")
     for small, large in [("8 replicas", "512 replicas"), ("50 tokens", "2000 tokens")]:
         if small in wall_s and large in wall_s:
             print(f"{large} against {small}: {wall_s[large] / wall_s[small]:.2f} x the time per request")

@@ -9,19 +9,20 @@ import hashlib
 import io
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from distributed import Client, Future, as_completed
+from distributed import Client, Future, KilledWorker, as_completed
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import Case, as_data
-from sim.study.execute import Job, catalog_of
+from sim.scenario.sweep import Case, as_data, at_point
+from sim.study.execute import Call, Job, catalog_of
 
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
@@ -65,32 +66,52 @@ class Cluster:
     def submit(self, job: Job) -> None:
         """One more job to do."""
         client = self._connected()
-        inputs = self._sent(client, job.scenario, job.catalog)
-        future = client.submit(simulate_there, _program(), inputs, job.scenario, job.case, pure=False)
+        at = at_point(job.scenario, job.case.overrides)  # the point may name files of its own
+        inputs = self._sent(client, at, job.catalog)
+        case = replace(job.case, overrides={})
+        future = client.submit(simulate_there, _program(), inputs, at, case, pure=False)
         self._jobs[future] = job
         self._coming.add(future)
 
-    def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
-        files = (str(catalog.root), *_files(as_data(scenario)))
-        if files not in self._inputs:
-            self._inputs[files] = client.submit(_itself, packed(scenario, catalog), pure=False)
-        return self._inputs[files]
-
     def finished(self) -> Job:
         """Waits for one of the submitted jobs, and stores it here."""
-        future, archive = next(self._coming)
+        future, archive = self._answer(self._coming)
         job = self._jobs.pop(future)
         unpack(archive, job.folder)
         return job
 
-    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *function* of each of *items*, in any order."""
+    def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *call* for each of *items*, in any order."""
         if not items:
             return
         client = self._connected()
-        places = {client.submit(call_there, _program(), function, item, pure=False): i for i, item in enumerate(items)}
-        for future, value in as_completed(list(places), loop=client.loop, with_results=True):
+        inputs = self._sent(client, call.scenario, call.catalog)
+        places = {
+            client.submit(call_there, _program(), inputs, call.function, call.scenario, item, pure=False): place
+            for place, item in enumerate(items)
+        }
+        coming = as_completed(list(places), loop=client.loop, with_results=True)
+        for _ in items:
+            future, (value,) = self._answer(coming)
             yield places[future], value
+
+    def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
+        """What *scenario* rests on, as a task of its own, so that what was lost with a worker is made again."""
+        files = tuple(dict.fromkeys(_files(as_data(scenario))))
+        key = (str(catalog.root), *files)
+        if key not in self._inputs:
+            self._inputs[key] = client.submit(_itself, packed(files, catalog), pure=False)
+        return self._inputs[key]
+
+    def _answer(self, coming: Any) -> tuple[Any, Any]:
+        """The next future that is done, and its result."""
+        try:
+            future, result = next(coming)
+        except KilledWorker as error:
+            raise ClusterError(f"one job has cost several workers: {error}") from None
+        if not isinstance(result, bytes | tuple):  # what dask gives for a future that nobody works on any more
+            raise ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
+        return future, result
 
 
 def _connected(address: str) -> Client:
@@ -125,13 +146,13 @@ def _program() -> str:
     return f"{name} ({found.hexdigest()[:12]})"
 
 
-def packed(scenario: Scenario, catalog: Catalog) -> bytes:
-    """An archive of all files that *scenario* rests on: the catalogue as `data`, its own as `files/<digest>`."""
+def packed(files: Iterable[str], catalog: Catalog) -> bytes:
+    """An archive of the catalogue as `data` and of *files* as `files/<digest>`."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
             archive.write(file, f"data/{file.relative_to(catalog.root)}")
-        for path in dict.fromkeys(_files(as_data(scenario))):
+        for path in files:
             archive.write(path, f"files/{_place(path)}")
     return held.getvalue()
 
@@ -152,26 +173,28 @@ def _place(path: str) -> str:
     return f"{hashlib.sha256(path.encode()).hexdigest()[:12]}-{Path(path).name}"
 
 
-def call_there(program: str, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
-    """On a worker: *function* of *item*. Raises ClusterError where the worker runs another program."""
-    _check(program)
-    return function(*item)
-
-
-def _check(program: str) -> None:
-    if program != _program():
-        raise ClusterError(f"this is gpufleet {program}, a worker has {_program()}: install the same on both")
-
-
 def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
     """On a worker: the archive of the folder of *case*. Raises ClusterError where the worker runs another program."""
-    _check(program)
-    root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
+    there, catalog = _there(program, inputs, scenario)
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
-        there = _relocated(scenario, root / "files")
-        job = Job(there, case, Path(folder) / "case", catalog_of(root / "data"))
+        job = Job(there, case, Path(folder) / "case", catalog)
         job.run()
         return archived(job.folder)
+
+
+def call_there(
+    program: str, inputs: bytes, function: Callable[..., Any], scenario: Scenario, item: tuple[Any, ...]
+) -> tuple[Any]:
+    """On a worker: the value of *function*. Raises ClusterError where the worker runs another program."""
+    return (function(*_there(program, inputs, scenario), *item),)
+
+
+def _there(program: str, inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
+    """*scenario* with the paths of its files as they are on this worker, and its catalogue."""
+    if program != _program():
+        raise ClusterError(f"this is gpufleet {program}, a worker has {_program()}: install the same on both")
+    root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
+    return _relocated(scenario, root / "files"), catalog_of(root / "data")
 
 
 _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}

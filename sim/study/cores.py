@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from joblib.externals.loky import ProcessPoolExecutor
 
-from sim.study.execute import Job
+from sim.study.execute import Call, Job
 
 ALONE_S = 0.5
 """Work goes on for so long before other processes are started: a short run ends sooner without them."""
@@ -56,10 +56,10 @@ class Cores:
         job: Job = self._next()[0]
         return job
 
-    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *function* of each of *items*, in any order."""
+    def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *call* for each of *items*, in any order."""
         for place, item in enumerate(items):
-            self._queue(place, partial(function, *item))
+            self._queue(place, partial(call, *item))
         for _ in items:
             yield self._next()
 

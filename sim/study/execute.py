@@ -51,6 +51,26 @@ def catalog_of(root: Path) -> Catalog:
     return load_catalog(root)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a scenario, the catalogue and more, wherever it is called."""
+
+    function: Callable[..., Any]
+    scenario: Scenario
+    catalog: Catalog
+
+    def __call__(self, *item: Any) -> Any:
+        """Its value."""
+        return self.function(self.scenario, self.catalog, *item)
+
+    def __reduce__(self) -> Any:
+        return _call, (self.function, self.scenario, self.catalog.root)
+
+
+def _call(function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+    return Call(function, scenario, catalog_of(root))
+
+
 Progress = Callable[[int, int, int], None]
 """Told (finished cases, all cases, of the finished ones those found on disk)."""
 
@@ -64,8 +84,8 @@ class Workplace(Protocol):
     def finished(self) -> Job:
         """Waits for one of the submitted jobs to be stored; each is returned once."""
 
-    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *function* of each of *items*, in any order."""
+    def map(self, call: "Call", items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *call* for each of *items*, in any order."""
 
 
 def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:

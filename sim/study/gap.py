@@ -18,7 +18,7 @@ from sim.scenario.plan import CasePlan, PoolPlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
-from sim.study.execute import Progress, Workplace
+from sim.study.execute import Call, Progress, Workplace
 from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
 from sim.study.shapley import coalitions, shapley
 from sim.study.store import digest
@@ -70,10 +70,10 @@ class Explained:
 class Game:
     """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
 
+    names: tuple[str, str]
+    replication: int
     clients: int
     """Who never pause; 0: the scenario's own load."""
-    first: CasePlan
-    second: CasePlan
     same: Chosen
     """Groups in which they are alike: exchanging them changes nothing."""
     paths: dict[Chosen, Path]
@@ -97,8 +97,9 @@ def explain(
             return Explained((), f"The gap between {first} and {second} is not taken apart: {name}: {reason}.")
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
     games = {load: list(_games(scenario, catalog, out / HYBRIDS, (first, second), load)) for load in loads}
-    _simulate([game for played in games.values() for game in played], workplace, progress)
-    found = [_gap(load, (first, second), played) for load, played in games.items()]
+    call = Call(_costs, scenario, catalog)
+    _simulate([game for played in games.values() for game in played], call, workplace, progress)
+    found = [_gap(load, played) for load, played in games.items()]
     missing = "" if all(found) else "At some load a hybrid answers nothing, and the gap cannot be shared."
     return Explained(tuple(gap for gap in found if gap is not None), missing)
 
@@ -107,28 +108,42 @@ def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str,
     """One for each replication."""
     fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
-        cases = [Case(name, {}, {}, replication) for name in names]
-        plans = [resolve(scenario, case, catalog) for case in cases]
-        clients = max(_seats(plan.pools[0]) for plan in plans) if load == FULL else 0
-        first, second = (_at_load(plan, clients) for plan in plans)
-        same = alike(first, second)
-        key = "".join(digest(scenario, case, catalog) for case in cases) + load
+        clients = max(_seats(one.pools[0]) for one in _plans(scenario, catalog, names, replication, 0))
+        clients = clients if load == FULL else 0
+        same = alike(*_plans(scenario, catalog, names, replication, clients))
+        key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
-        yield Game(clients, first, second, same, paths)
+        yield Game(names, replication, clients, same, paths)
 
 
-def _simulate(games: Sequence[Game], workplace: Workplace, progress: Progress) -> None:
+def _cases(names: tuple[str, str], replication: int) -> list[Case]:
+    return [Case(name, {}, {}, replication) for name in names]
+
+
+def _plans(
+    scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int
+) -> tuple[CasePlan, CasePlan]:
+    """Of the two, under so many clients who never pause; 0: at the scenario's own load."""
+    first, second = (resolve(scenario, case, catalog) for case in _cases(names, replication))
+    return _at_load(first, clients), _at_load(second, clients)
+
+
+def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress: Progress) -> None:
     """The hybrids whose costs are not on disk yet."""
-    known = {path: (game.first, game.second, chosen) for game in games for chosen, path in game.paths.items()}
+    known = {
+        path: (game.names, game.replication, game.clients, chosen)
+        for game in games
+        for chosen, path in game.paths.items()
+    }
     missing = [path for path in known if not path.is_file()]
     found = len(known) - len(missing)
     progress(found, len(known), found)
-    for done, (place, costs) in enumerate(workplace.map(_costs, [known[path] for path in missing]), start=found + 1):
+    for done, (place, costs) in enumerate(workplace.map(call, [known[path] for path in missing]), start=found + 1):
         _keep(missing[place], costs)
         progress(done, len(known), found)
 
 
-def _gap(load: str, names: tuple[str, str], games: Sequence[Game]) -> Gap | None:
+def _gap(load: str, games: Sequence[Game]) -> Gap | None:
     """Shared among the groups, means over *games*; None where a hybrid answers nothing."""
     costs = [_worth(game) for game in games]
     if not all(isfinite(value) for one in costs for value in one.values()):
@@ -136,7 +151,7 @@ def _gap(load: str, names: tuple[str, str], games: Sequence[Game]) -> Gap | None
     everything, nothing = frozenset(GROUPS), frozenset[str]()
     mean = {chosen: fsum(one[chosen] for one in costs) / len(costs) for chosen in costs[0]}
     parts = {group: float(part) for group, part in shapley(GROUPS, lambda chosen: mean[chosen]).items()}
-    return Gap(load, games[-1].clients, *names, mean[everything], mean[nothing], parts)
+    return Gap(load, games[-1].clients, *games[-1].names, mean[everything], mean[nothing], parts)
 
 
 def _seats(pool: PoolPlan) -> int:
@@ -172,10 +187,13 @@ def _name(key: str, chosen: frozenset[str]) -> str:
     return hashlib.sha256(f"{key} {sorted(chosen)}".encode()).hexdigest()[:16]
 
 
-def _costs(first: CasePlan, second: CasePlan, chosen: frozenset[str]) -> Sequence[float]:
+def _costs(
+    scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int, chosen: Chosen
+) -> Sequence[float]:
     """Simulates one hybrid, and bills it at either price."""
-    plan = hybrid(first, second, chosen)
-    return cost_of(with_warmup(plan) if plan.warmup_auto else plan, (first, second))
+    plans = _plans(scenario, catalog, names, replication, clients)
+    plan = hybrid(*plans, chosen)
+    return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
 
 
 def _keep(path: Path, costs: Sequence[float]) -> None:
