@@ -26,6 +26,8 @@ from sim.study.size_units import Prospects, Unit, units
 
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+TOGETHER_BEYOND = 16
+"""The same once the cheapest is known: what is tried then would be tried anyway."""
 
 Told = Callable[[int, float], None]
 """Told (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
@@ -137,7 +139,7 @@ class Search:
         """Simulates dearer fleets that may be faster: what less latency costs."""
         for entry in list(self._met.values()):
             self._push_next(entry)
-        while batch := self._next_batch(self.size.front_up_to):
+        while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
             before = set(self._met)
             self._try(batch)
             for key in self._met.keys() - before:
@@ -187,12 +189,12 @@ class Search:
         floor = self._prospects.usd_per_h(self._units[order], replicas, self.size.spare_replicas)
         heapq.heappush(self._heap, _Entry(floor, order, replicas))
 
-    def _next_batch(self, factor: float = 1.0) -> list[_Entry]:
+    def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
         """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
         batch: list[_Entry] = []
         machines: set[str] = set()
         later: list[_Entry] = []
-        while self._heap and len(batch) < TOGETHER and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
+        while self._heap and len(batch) < most and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
             if self._known_to_miss(entry):

@@ -23,10 +23,14 @@ from sim.study.size_trials import Outcome, Trials
 from sim.study.size_units import Prospects, Unit
 from sim.study.store import StoredCase
 
-MOST_TRIALS = 60
-"""Fleets that are simulated; beyond them the answer says that the search was cut off."""
+MOST_TRIALS = 80
+"""About so many fleets are simulated; beyond them the answer says that the search was cut off."""
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
 STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
 """A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
+BEHIND = 0.9
+"""A pool that answers less than this share of what arrives meanwhile falls behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +98,39 @@ class MixedSearcher:
         self._classes = [demand.of_prompts(low, high) for low, high in pairwise(edges)]
         self._units, self._kinds = self._known(units)
         self._reached: dict[tuple[int, int], float] = {}
+        self._forbidden: list[Counts] = []
+        """Known already."""
 
     def run(self) -> MixedSearch:
         """Simulates what is not on disk yet."""
         tried: list[MixedTrial] = []
-        forbidden: list[Counts] = []
+        while True:
+            batch, least_usd_per_h = self._proposals()
+            if not batch or len(tried) >= MOST_TRIALS:
+                return MixedSearch(tuple(tried), least_usd_per_h, not batch)
+            trials = self._try(batch)
+            tried += trials
+            for mix, trial in zip(batch, trials, strict=True):
+                if trial.outcome.meets:
+                    self._best_usd_per_h = min(self._best_usd_per_h, trial.outcome.usd_per_h)
+                    self._forbidden.append(mix.counts)
+                else:
+                    self._learn(mix, trial.outcome.cases)
+
+    def _proposals(self) -> tuple[list[Mix], float]:
+        """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
+        found: list[Mix] = []
         least_good = self._trials.slo.attainment - SAMPLING_MARGIN
-        while len(self._units) > 1 and len(self._classes) > 1:
+        while len(found) < TOGETHER and len(self._units) > 1 and len(self._classes) > 1:
+            forbidden = [*self._forbidden, *(mix.counts for mix in found)]
             mix = cheapest_mix(self._kinds, self._reached, least_good, self._mixed.most_kinds, forbidden)
-            if mix is None:
-                return MixedSearch(tuple(tried), inf, True)
-            if mix.usd_per_h >= self._best_usd_per_h:
-                return MixedSearch(tuple(tried), mix.usd_per_h, True)
-            if len(tried) == MOST_TRIALS:
-                return MixedSearch(tuple(tried), mix.usd_per_h, False)
-            if not mix.split.any(axis=0).all():  # one kind does it all, and such fleets are known
-                forbidden.append(mix.counts)
-                continue
-            trial = self._try(mix)
-            tried.append(trial)
-            if trial.outcome.meets:
-                self._best_usd_per_h = min(self._best_usd_per_h, trial.outcome.usd_per_h)
-                forbidden.append(mix.counts)
-            else:
-                self._learn(mix, trial.outcome.cases)
-        return MixedSearch(tuple(tried), inf, True)
+            if mix is None or mix.usd_per_h >= self._best_usd_per_h:
+                return found, inf if mix is None else mix.usd_per_h
+            if mix.split.any(axis=0).all():
+                found.append(mix)
+            else:  # one kind does it all, and such fleets are known
+                self._forbidden.append(mix.counts)
+        return found, found[0].usd_per_h if found else inf
 
     def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], Kinds]:
         """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
@@ -164,12 +176,19 @@ class MixedSearcher:
         help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
         return [rps * help_factor for rps in most_rps], good
 
-    def _try(self, mix: Mix) -> MixedTrial:
-        (outcome,) = self._trials.of([self.fleet(mix, 0)])
-        whole = self.fleet(mix, self._size.spare_replicas)
-        if outcome.meets and self._size.spare_replicas:
-            (outcome,) = self._trials.of([whole])
-        return MixedTrial(whole, sum(n for _, n in mix.counts), mix.usd_per_h, outcome)
+    def _try(self, batch: Sequence[Mix]) -> list[MixedTrial]:
+        """Simulates the mixes, and those that meet with their spares."""
+        outcomes = self._trials.of([self.fleet(mix, 0) for mix in batch])
+        spare = self._size.spare_replicas
+        fleets = [self.fleet(mix, spare) for mix in batch]
+        if spare:
+            met = [place for place, outcome in enumerate(outcomes) if outcome.meets]
+            for place, outcome in zip(met, self._trials.of([fleets[place] for place in met]), strict=True):
+                outcomes[place] = outcome
+        return [
+            MixedTrial(fleet, sum(n for _, n in mix.counts), mix.usd_per_h, outcome)
+            for mix, fleet, outcome in zip(batch, fleets, outcomes, strict=True)
+        ]
 
     def fleet(self, mix: Mix, spare: int) -> Fleet:
         """*mix* as a scenario says it."""
@@ -191,34 +210,49 @@ class MixedSearcher:
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": _merged(classes)}})
 
     def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
-        """Lowers what the kinds reach whose pools have missed; with no more replicas than here they reach no more."""
-        attained = [_attained(cases, name) for name in _names([self._units[u] for u, _ in mix.counts])]
+        """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.
+
+        Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
+        """
+        names = _names([self._units[u] for u, _ in mix.counts])
+        fared = [_fared(cases, name) for name in names]
         good = self._kinds.good[:, [u for u, _ in mix.counts]]
         sent = self._kinds.shares[:, None] * mix.split
         hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
-        short = [
-            max(0.0, min(hope, self._trials.slo.attainment) - has) for hope, has in zip(hoped, attained, strict=True)
-        ]
+        needed = np.minimum(hoped, self._trials.slo.attainment)
+        short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
         if not any(short):  # each does what it can, and that is not enough
-            short = [max(0.001, hope - has) for hope, has in zip(hoped, attained, strict=True)]
-        for (u, n), lacks, loaded in zip(mix.counts, short, mix.utilisation, strict=True):
+            short = [max(0.001, float(hope) - has) for hope, (has, _) in zip(hoped, fared, strict=True)]
+        for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, fared, strict=True):
             if lacks:
                 factor = next(factor for most, factor in STEPS if lacks <= most)
-                rates = self._kinds.most_rps
-                alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, u])]
-                for v, fewer in product(alike, range(1, n + 1)):
-                    self._reached[v, fewer] = min(self._reached.get((v, fewer), 1.0), factor * loaded)
+                self._lower(u, n, factor * loaded)
+                if answered < BEHIND:
+                    self._lower(u, self._size.max_replicas, answered * loaded)
+
+    def _lower(self, kind: int, most: int, reached: float) -> None:
+        """No more than *most* replicas of *kind*, or of one that is as fast, reach more than *reached*."""
+        rates = self._kinds.most_rps
+        alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, kind])]
+        for v, n in product(alike, range(1, most + 1)):
+            self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
 
 
-def _attained(cases: Sequence[StoredCase], pool: str) -> float:
-    """Share of the measured requests of *pool* that were good; 1 where it had none."""
-    good = count = 0
+def _fared(cases: Sequence[StoredCase], pool: str) -> tuple[float, float]:
+    """Of the measured requests of *pool* the share that was good, and answers over arrivals meanwhile."""
+    good = arrived = answered = 0
     for case in cases:
         table = case.requests()
-        chosen = pc.and_(pc.equal(table["pool"], pool), pc.equal(table["measured"], 1))
-        met: Any = table.filter(chosen)["slo_met"]
-        good, count = good + int(pc.sum(met).as_py() or 0), count + len(met)
-    return good / count if count else 1.0
+        table = table.filter(pc.equal(table["pool"], pool))
+        mine = table.filter(pc.equal(table["measured"], 1))
+        if not len(mine):
+            continue
+        first_s, last_s = pc.min(mine["arrived_s"]), pc.max(mine["arrived_s"])
+        ended: Any = pc.and_(pc.greater_equal(table["finished_s"], first_s), pc.less_equal(table["finished_s"], last_s))
+        good += pc.sum(mine["slo_met"]).as_py() or 0
+        arrived += len(mine)
+        answered += pc.sum(ended).as_py() or 0
+    return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
 
 
 def _dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
