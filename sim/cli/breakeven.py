@@ -1,5 +1,6 @@
 """`gpufleet breakeven`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def breakeven(
             if fleet.cost is None:
                 fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_breakeven(loaded, catalog, folder, there)
+            answer = deliver_breakeven(loaded, catalog, folder, there, ["gpufleet", *sys.argv[1:]])
     table = ranking(answer)
     told = [line for line in (*sentences(answer), unmoved(answer)) if line]
     show_all(text_table(table), *told, f"results in {folder}")

@@ -56,6 +56,6 @@ def plan(
         if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
             fail(f"{path}: slo: a unit's capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
         with workplace(workers, cluster, folder) as there:
-            found = deliver_plan(loaded, catalog, folder, there, relative, sys.argv)
+            found = deliver_plan(loaded, catalog, folder, there, relative, ["gpufleet", *sys.argv[1:]])
     answer = verdict(found, loaded.plan)
     show_all(plan_table(found), "", answer.headline, *answer.findings, f"results in {folder}")

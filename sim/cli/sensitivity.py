@@ -1,5 +1,6 @@
 """`gpufleet sensitivity`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def sensitivity(
         if refusal := why_no_sensitivity(loaded):
             fail(f"{path}: {refusal}")
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_sensitivity(loaded, catalog, folder, there, quiet)
+            answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":
         typer.echo(as_json(sensitivity_document(loaded, answer, str(folder))))
     if quiet or format == "json":

@@ -1,5 +1,6 @@
 """`gpufleet size`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def size(
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
         with workplace(workers, cluster, folder) as there:
-            found = deliver_size(loaded, catalog, folder, there, quiet)
+            found = deliver_size(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":
         typer.echo(as_json(size_document(found, loaded, str(folder))))
     if quiet or format == "json":

@@ -1,16 +1,15 @@
 """The answer to "rent, buy or API?": sentences, tables, a picture and a page."""
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.breakeven_picture import key, panels
-from sim.report.deliver import write_manifest
+from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, plain, usd
 from sim.report.text import place as place_text
 from sim.scenario.schema import Scenario
@@ -25,16 +24,20 @@ WIDTH_OF_CAPACITY = 0.02
 """The capacities that utilisation is relative to are found to within this fraction."""
 
 
-def deliver_breakeven(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace) -> Answer:
+def deliver_breakeven(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    command: Sequence[str] = ("gpufleet", "breakeven"),
+) -> Answer:
     """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_manifest(
-        out, {"program": "gpufleet", "scenario": scenario.name, "command": "breakeven", "seed": scenario.seed}
-    )
+    told = begin(out, scenario, command)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY))
     answer = decide(scenario, Ledgers(scenario, catalog, out, workplace, found), found)
-    _write(out, answer, scenario)
+    with written_together(out, told) as folder:
+        _write(folder, answer, scenario)
     return answer
 
 
@@ -195,7 +198,7 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
         ("months", month_rows(answer)),
         ("tipping", tipping_rows(answer)),
     ):
-        _write_csv(out / f"{name}.csv", rows)
+        write_rows(out / f"{name}.csv", rows)
     told, drawn = sentences(answer, with_tips=False), panels(answer)
     asked, _ = first_sentence(scenario.question or scenario.name)
     if drawn:
@@ -204,13 +207,6 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
         scenario.name, asked, told, drawn, _tables(answer), _notes(answer), key=key(answer) if drawn else ()
     )
     (out / "breakeven.html").write_text(page, encoding="utf-8")
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(rows[0] if rows else [])
-        writer.writerows([cell(value) for value in row.values()] for row in rows)
 
 
 def ranking(answer: Answer) -> Table:

@@ -1,7 +1,5 @@
 """The answer to "how much load does it take": a table for the terminal, capacity.csv, search.csv, and a page."""
 
-import csv
-import time
 from collections import Counter
 from collections.abc import Sequence
 from math import isinf
@@ -13,9 +11,9 @@ from rich.table import Table
 from sim.catalog.catalog import Catalog
 from sim.report.capacity_page import findings, headline, render_capacity
 from sim.report.capacity_picture import picture_svg, write_picture
-from sim.report.deliver import program_version, write_manifest
+from sim.report.folder import begin, written_together
 from sim.report.progress import Progress
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
 from sim.study.capacity import Capacity, LoadAxis, capacities
@@ -43,24 +41,17 @@ def deliver_capacity(
     """Searches, and leaves in *out*: capacity.csv, search.csv, the simulated points and, with *report*, capacity.png
     and capacity.html.
     """
-    started = time.time()
-    out.mkdir(parents=True, exist_ok=True)
-    told = {"program": "gpufleet", "version": program_version(), "scenario": scenario.name, "seed": scenario.seed}
-    told |= {"command": list(command)}
-    write_manifest(out, told | {"status": "unfinished"})
+    told = begin(out, scenario, command)
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
         found = list(capacities(scenario, catalog, out, workplace, relative, progress))
     rows = capacity_rows(found, axis)
-    write_capacity(out / "capacity.csv", rows)
-    write_search(out / "search.csv", found, axis)
-    for name in ("capacity.png", "capacity.html"):
-        (out / name).unlink(missing_ok=True)
-    if report:
-        _draw(scenario, out, found, rows, axis, relative)
     simulated = sum(search.simulated for one in found for search in one.found)
-    wall = {"wall_s": round(time.time() - started, 3), "cases": simulated, "status": "finished"}
-    write_manifest(out, told | wall)
+    with written_together(out, told | {"cases": simulated}) as folder:
+        write_rows(folder / "capacity.csv", rows)
+        write_rows(folder / "search.csv", search_rows(found, axis), [*SEARCH, axis.label, *SEARCHED])
+        if report:
+            _draw(scenario, folder, found, rows, axis, relative)
     return found
 
 
@@ -125,23 +116,6 @@ def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
         "usd_per_million_good_tokens": value,
         "usd_per_million_good_tokens_ci95": half,
     }
-
-
-def write_capacity(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """capacity.csv."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(rows[0])
-        writer.writerows([cell(value) for value in row.values()] for row in rows)
-
-
-def write_search(path: Path, found: Sequence[Capacity], axis: LoadAxis) -> None:
-    """search.csv: one row per simulated load."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*SEARCH, axis.label, *SEARCHED])
-        for row in search_rows(found, axis):
-            writer.writerow([cell(value) for value in row.values()])
 
 
 def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:

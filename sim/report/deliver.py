@@ -5,13 +5,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
+from sim.report.folder import MANIFEST, begin, write_manifest
 from sim.report.futures import sentences
 from sim.report.progress import Progress
 from sim.report.summary import summarize
@@ -24,8 +23,6 @@ from sim.study.futures import futures_of
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
-
-MANIFEST = "manifest.json"
 
 
 def run_scenario(
@@ -43,7 +40,7 @@ def run_scenario(
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
     started = time.time()
-    told = _begin(scenario, out, command, started)
+    told = begin(out, scenario, command)
     with Progress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
     _finish(scenario, catalog, out, cases, report, told, started)
@@ -55,26 +52,10 @@ def price_run(
 ) -> list[StoredCase]:
     """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
     started = time.time()
-    told = _begin(scenario, out, command, started) | {"repriced_from": str(run)}
+    told = begin(out, scenario, command) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
     _finish(scenario, catalog, out, cases, report, told, started)
     return cases
-
-
-def _begin(scenario: Scenario, out: Path, command: Sequence[str], started: float) -> dict[str, Any]:
-    """Makes the folder ours; the manifest's first entries."""
-    out.mkdir(parents=True, exist_ok=True)
-    told: dict[str, Any] = {
-        "program": "gpufleet",
-        "version": program_version(),
-        "scenario": scenario.name,
-        "seed": scenario.seed,
-        "command": list(command),
-        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-    }
-    if not (out / MANIFEST).exists():
-        write_manifest(out, told | {"status": "unfinished"})
-    return told
 
 
 def _finish(
@@ -128,20 +109,7 @@ def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
     shutil.rmtree(before)
 
 
-def write_manifest(folder: Path, told: dict[str, Any]) -> None:
-    """manifest.json: how the files beside it came to be."""
-    (folder / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-
-
 def futures_told(folder: Path) -> list[str]:
     """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
     told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
     return told
-
-
-def program_version() -> str:
-    """Of the installed package."""
-    try:
-        return version("gpufleet")
-    except PackageNotFoundError:
-        return "source tree"

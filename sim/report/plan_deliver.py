@@ -1,14 +1,10 @@
-"""From a scenario to the folder of its plan: simulate units, write everything aside, then swap it in as a whole."""
+"""From a scenario to the folder of its plan: simulate units, then tables, picture and page."""
 
-import shutil
-import tempfile
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
-from sim.report.deliver import MANIFEST, program_version, write_manifest
+from sim.report.folder import begin, written_together
 from sim.report.plan_page import render_plan
 from sim.report.plan_picture import write_plan_picture
 from sim.report.plan_tables import write_months, write_summary
@@ -27,29 +23,13 @@ def deliver_plan(
     scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, relative: float, command: Sequence[str]
 ) -> list[Outlook]:
     """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`."""
-    started = time.time()
-    told = {
-        "program": "gpufleet",
-        "version": program_version(),
-        "scenario": scenario.name,
-        "seed": scenario.seed,
-        "command": list(command),
-        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / MANIFEST).exists():
-        write_manifest(out, told | {"status": "unfinished"})
+    told = begin(out, scenario, command)
     try:
         found = outlooks(scenario, catalog, out, workplace, relative)
     finally:
         discard_unfinished(out / POINTS)
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-    try:
-        _write(aside, scenario, catalog, found)
-        write_manifest(aside, told | {"wall_s": round(time.time() - started, 3), "status": "finished"})
-        _swap(aside, out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with written_together(out, told) as folder:
+        _write(folder, scenario, catalog, found)
     return found
 
 
@@ -65,14 +45,3 @@ def _write(folder: Path, scenario: Scenario, catalog: Catalog, found: Sequence[O
     resolved = resolved_plans(scenario.model_copy(update={"sweep": None}), catalog)
     page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer)
     (folder / "plan.html").write_text(page, encoding="utf-8")
-
-
-def _swap(aside: Path, out: Path) -> None:
-    """Puts *aside* in the place of *out*; simulated cases move along."""
-    aside.chmod(0o755)
-    before = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-    out.replace(before)
-    aside.replace(out)
-    if (before / POINTS).exists():
-        (before / POINTS).replace(out / POINTS)
-    shutil.rmtree(before)

@@ -1,14 +1,13 @@
 """plan.csv, summary.csv and the terminal's table: what each fleet comes to over the years, and month by month."""
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from sim.cost import MultiYear
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import plain, usd
 from sim.study.plan import Outlook
 from sim.study.plan_cash import Row
@@ -83,7 +82,7 @@ def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
     net, cumulative and present value, where it is below zero.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
-    _write(path, [*FRONT, *BACK, *parts], [row for one in found for row in month_rows(one, plan)])
+    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *parts])
 
 
 def summary_row(one: Outlook) -> dict[str, Any]:
@@ -118,15 +117,7 @@ def summary_row(one: Outlook) -> dict[str, Any]:
 
 def write_summary(path: Path, found: Sequence[Outlook]) -> None:
     """summary.csv: a row per fleet."""
-    rows = [summary_row(one) for one in found]
-    _write(path, list(rows[0]), rows)
-
-
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
+    write_rows(path, [summary_row(one) for one in found])
 
 
 def plan_table(found: Sequence[Outlook]) -> Table:

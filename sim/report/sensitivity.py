@@ -1,18 +1,17 @@
 """What moves the result, and why one fleet costs more than another: sentences, tables, pictures and a page."""
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.report.deliver import write_manifest
+from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page
 from sim.report.progress import Progress
 from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import first_sentence, listing, percent, plain, seconds, usd
 from sim.report.tornado import Bar
 from sim.scenario.schema import Scenario
@@ -43,12 +42,15 @@ class Answer:
 
 
 def deliver_sensitivity(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, quiet: bool = True
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "sensitivity"),
 ) -> Answer:
     """Simulates what is missing, and leaves tables, pictures and page in *out*."""
-    out.mkdir(parents=True, exist_ok=True)
-    told = {"program": "gpufleet", "scenario": scenario.name, "command": "sensitivity", "seed": scenario.seed}
-    write_manifest(out, told)
+    told = begin(out, scenario, command)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet) as progress:
         found = swings(plain_scenario, catalog, out, workplace, progress)
@@ -60,7 +62,8 @@ def deliver_sensitivity(
         with Progress(quiet, "taking the gap apart", "hybrids") as progress:
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = Answer(found, explained, between)
-    _write(out, answer, scenario)
+    with written_together(out, told) as folder:
+        _write(folder, answer, scenario)
     return answer
 
 
@@ -215,19 +218,17 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
 def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
     told = sentences(answer)
-    _write_csv(out / "sensitivity.csv", swing_rows(answer))
+    write_rows(out / "sensitivity.csv", swing_rows(answer))
     tornados = list(_tornados(answer))
     gaps = [gap_chart(_load(gap), gap) for gap in answer.explained.gaps]
     for name, charts, lines in (
         ("tornado.png", tornados, told[: len(told) - len(gaps)]),
         ("gap.png", gaps, told[len(told) - len(gaps) :]),
     ):
-        (out / name).unlink(missing_ok=True)
         if charts:
             write_charts(out / name, charts, asked, lines)
-    (out / "gap.csv").unlink(missing_ok=True)
     if gaps:
-        _write_csv(out / "gap.csv", gap_rows(answer.explained.gaps))
+        write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
     drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
     page = render_page(scenario.name, asked, told, [], tables(answer), _notes(answer), drawings)
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
@@ -248,13 +249,6 @@ def _tornados(answer: Answer) -> Iterator[Chart]:
     for name, bars in results.items():
         if bars and isfinite(bases[name]):
             yield tornado_chart(name, bases[name], bars, label)
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(rows[0] if rows else [])
-        writer.writerows([cell(value) for value in row.values()] for row in rows)
 
 
 def tables(answer: Answer) -> list[Table]:

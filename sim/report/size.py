@@ -1,21 +1,20 @@
 """The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.report.deliver import write_manifest
+from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import SearchProgress
 from sim.report.routing import routing_told
 from sim.report.size_picture import front, key, panels
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.study.execute import Workplace
 from sim.study.size import Sizing, Tried, search
@@ -30,33 +29,38 @@ LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
-def deliver_size(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, quiet: bool = True) -> Sizing:
+def deliver_size(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "size"),
+) -> Sizing:
     """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_manifest(out, {"program": "gpufleet", "scenario": scenario.name, "command": "size", "seed": scenario.seed})
+    began = begin(out, scenario, command)
     with SearchProgress(quiet) as progress:
         found = search(scenario, catalog, out, workplace, progress)
-    _write_csv(out / "size.csv", size_rows(found, scenario))
-    _write_csv(out / "pareto.csv", pareto_rows(found))
-    _write_winner(out / "winner.yaml", found, scenario)
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked, _ = first_sentence(scenario.question or scenario.name)
-    write_picture(out / "size.png", drawn, asked, told[:1], key(found))
     tables = [_front_table(found), ranking(found, scenario), _impossible(found)]
     shown = [one for one in tables if one.rows]
-    page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
-    (out / "size.html").write_text(page, encoding="utf-8")
+    with written_together(out, began) as folder:
+        write_rows(folder / "size.csv", size_rows(found, scenario))
+        write_rows(folder / "pareto.csv", pareto_rows(found), ["fleet", "usd_per_h", *LATENCIES])
+        if found.winner is not None and found.winner.fleet is not None:
+            _write_winner(folder / "winner.yaml", found.winner.fleet, scenario)
+        write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
+        page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
+        (folder / "size.html").write_text(page, encoding="utf-8")
     return found
 
 
-def _write_winner(path: Path, found: Sizing, scenario: Scenario) -> None:
-    """The scenario with the winner alone, for `gpufleet run`; an earlier search's goes where nothing is found."""
-    if found.winner is None or found.winner.fleet is None:
-        path.unlink(missing_ok=True)
-        return
+def _write_winner(path: Path, fleet: Fleet, scenario: Scenario) -> None:
+    """The scenario with the winner alone, for `gpufleet run`."""
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
     data["name"] = f"{scenario.name}-winner"
-    data["fleets"] = [found.winner.fleet.model_dump(mode="json", exclude_unset=True)]
+    data["fleets"] = [fleet.model_dump(mode="json", exclude_unset=True)]
     path.write_text(dump(data), encoding="utf-8")
 
 
@@ -187,13 +191,6 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         "candidates": rows,
         "pareto": pareto_rows(found),
     }
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(rows[0] if rows else ["fleet"])
-        writer.writerows([cell(value) for value in row.values()] for row in rows)
 
 
 def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:

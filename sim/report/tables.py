@@ -1,7 +1,7 @@
 """The CSV and Parquet files: written case by case, so that memory does not grow with the number of points."""
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import repeat
 from math import isnan
@@ -43,14 +43,19 @@ def cell(value: Any) -> Any:
     return value
 
 
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """*rows* under *columns* (those of the first row where none are named); a row may lack some."""
+    names = list(columns or (rows[0] if rows else ()))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([cell(row.get(name)) for name in names] for row in rows)
+
+
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
     asked = [name for name in ON_REQUEST if any(point.row.get(name) is not None for point in points)]
-    columns = summary_columns(axes, has_money(points), asked)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([cell(point.row.get(name)) for name in columns] for point in points)
+    write_rows(path, [point.row for point in points], summary_columns(axes, has_money(points), asked))
 
 
 def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[str], requests_format: str) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sim.benchdata.row import METRICS, BenchRow
 from sim.catalog.catalog import Catalog
-from sim.report.deliver import program_version, write_manifest
+from sim.report.folder import program_version, write_manifest
 from sim.report.progress import Progress
 from sim.report.tables import cell
 from sim.report.validation_picture import write_picture

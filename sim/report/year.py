@@ -1,13 +1,12 @@
 """year.csv: what a year costs and serves, its hours weighting the simulated loads."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from math import fsum, inf
 from pathlib import Path
 from typing import Any
 
 from sim.report.cases import Point
-from sim.report.tables import cell
+from sim.report.tables import write_rows
 from sim.report.text import percent, plain, usd
 from sim.scenario.year import YearPlan
 from sim.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
@@ -54,11 +53,7 @@ def year_rows(points: Sequence[Point], axes: Sequence[str], plan: YearPlan, tari
 
 def write_year(path: Path, rows: Sequence[Mapping[str, Any]], axes: Sequence[str], money: bool) -> None:
     """The rows as CSV; without any cost there are no money columns."""
-    columns = ["fleet", *axes, *(name for name in COLUMNS if money or name not in MONEY)]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
+    write_rows(path, rows, ["fleet", *axes, *(name for name in COLUMNS if money or name not in MONEY)])
 
 
 def _year(members: Sequence[Point], plan: YearPlan, tariff: Sequence[float] | None) -> dict[str, Any]:
