@@ -8,7 +8,7 @@ from typing import Any
 from sim.report.cases import FinishedCase, Point, group
 from sim.study.overload import cases_overloaded
 from sim.study.statistics import half_width, mean, ratio
-from sim.units import HOURS_PER_MONTH
+from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 COUNTS = ["requests", "completed", "rejected", "unfinished"]
 RATES = ["offered_rps", "requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "goodput_rps", "slo_attainment"]
@@ -168,7 +168,19 @@ def _money(cases: Sequence[FinishedCase]) -> dict[str, Any]:
     for name, tokens in TOKENS.items():
         millions = [case.metrics[tokens] / 1e6 for case in cases]
         row[name], row[f"{name}_ci95"] = ratio(usd, millions)
+        if len(cases) == 1:
+            row[f"{name}_ci95"] = _of_one_run(cases[0], row[name], tokens)
     return row
+
+
+def _of_one_run(case: FinishedCase, usd_per_million: float, tokens: str) -> float | None:
+    """Half of the interval of a cost per token from that of the tokens' rate, as if cost ran evenly.
+
+    Too wide rather than too narrow: energy grows with the tokens.
+    """
+    half = (case.metrics.get("batch_ci95") or {}).get(f"{tokens}_per_s")
+    made = case.metrics[tokens]
+    return usd_per_million * half * case.metrics["window_h"] * SECONDS_PER_HOUR / made if half and made else None
 
 
 def _in_currency(metrics: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ LIMITS = {
     "load": "the load alone",
     "memory": "memory bandwidth",
     "compute": "compute",
-    "link": "link between GPUs",
+    "link": "the link between GPUs",
     "attention": "attention",
     "overhead": "host overhead",
 }

@@ -36,6 +36,16 @@ def percentile_half_width(series: Floats, percent: float) -> float | None:
     return _half_width(series, least, lambda batches: np.percentile(batches, percent, axis=1))
 
 
+def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
+    """The same of the amount per second from *start_s* to *end_s*; the batches are spans of equal length."""
+    for count in BATCHES:
+        if len(dates_s) // count >= LEAST_IN_BATCH:
+            sums, _ = np.histogram(dates_s, count, (start_s, end_s), weights=amounts)
+            if independent(sums):
+                return half_width((sums * (count / (end_s - start_s))).tolist())
+    return None
+
+
 def _half_width(series: Floats, least: int, statistic: Callable[[Floats], Floats]) -> float | None:
     """None for too few observations, for infinite ones, and where even ten batches depend on each other."""
     if not np.isfinite(series).all():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.run import CaseResult
 from sim.scenario.schema import Slo
-from sim.study.batches import mean_half_width, percentile_half_width
+from sim.study.batches import mean_half_width, percentile_half_width, rate_half_width
 from sim.study.bill import bill, it_power_w_mean
 from sim.study.limits import limited_by, step_share
 from sim.study.overload import Growth, queue_growth
@@ -33,6 +33,7 @@ class Cohort:
         self.first_token_s = np.fromiter((r.first_token_s for r in requests), float, count)
         self.finished_s = np.fromiter((r.finished_s for r in requests), float, count)
         self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
+        self.tokens = self.output_tokens + np.fromiter((r.prompt_tokens for r in requests), np.int64, count)
         self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
         self.start_s, self.end_s = result.window_s
         self.open_end = result.plan.horizon_s is None
@@ -56,6 +57,11 @@ class Cohort:
         if slo.e2e_s is not None:
             good &= self.e2e_s <= slo.e2e_s
         return good
+
+    def served(self) -> NDArray[np.bool_]:
+        """Which requests finished in the window, half open except where the last finish itself ends it."""
+        served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
+        return served & (self.open_end | (self.finished_s < self.end_s))
 
     def queue_growth(self) -> Growth:
         """How many more are in the system at the end; a load that ends by itself overloads nothing."""
@@ -102,9 +108,6 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
     requests = int(cohort.measured.sum())
     completed = int((cohort.measured & cohort.finished).sum())
     rejected = int((cohort.measured & cohort.rejected).sum())
-    served = cohort.finished & (cohort.finished_s >= cohort.start_s)
-    # the window is half open, except where the last finish itself ends it
-    served &= (cohort.finished_s < cohort.end_s) | (result.plan.horizon_s is None)
     totals = result.log.meters
     output_tokens = sum(meters.output_tokens for meters in totals)
     prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
@@ -116,7 +119,7 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
         "rejected": rejected,
         "unfinished": requests - completed - rejected,
         "offered_rps": requests / window_s,
-        "requests_per_s": float(served.sum()) / window_s,
+        "requests_per_s": float(cohort.served().sum()) / window_s,
         "output_tokens_per_s": output_tokens / window_s,
         "total_tokens_per_s": (prompt_tokens + output_tokens) / window_s,
         "goodput_rps": float(good.sum()) / window_s,
@@ -172,7 +175,26 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
         found |= {f"{name}_p{percent}": percentile_half_width(values, percent) for percent in PERCENTILES}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
     found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
+    found |= _rate_intervals(cohort, good)
     return {name: half for name, half in found.items() if half is not None}
+
+
+def _rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
+    """A request's tokens count where it finishes: over a span of many requests that is when they are made."""
+    served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
+    events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {
+        "offered_rps": (cohort.arrived_s, ones, cohort.measured),
+        "requests_per_s": (cohort.finished_s, ones, served),
+        "goodput_rps": (cohort.arrived_s, ones, good),
+        "output_tokens_per_s": (cohort.finished_s, cohort.output_tokens, served),
+        "total_tokens_per_s": (cohort.finished_s, cohort.tokens, served),
+        "good_output_tokens_per_s": (cohort.arrived_s, cohort.output_tokens, good),
+    }
+    window = (cohort.start_s, cohort.end_s)
+    return {
+        name: rate_half_width(dates[members], amounts[members].astype(float), *window)
+        for name, (dates, amounts, members) in events.items()
+    }
 
 
 def _machines(result: CaseResult) -> dict[str, Any]:

@@ -117,7 +117,15 @@ def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callab
     case.metrics["batch_ci95"] = {"ttft_s_p95": 0.03}
     row = summarize([case], [], SLO)[0].row
     assert (row["ttft_s_p95_ci95"], row["intervals"]) == (0.03, "batch means")
-    assert row["cost_usd_per_h_ci95"] is None
+    assert row["cost_usd_per_h_ci95"] is row["usd_per_million_tokens_ci95"] is None
+
+
+def test_a_single_runs_cost_per_token_is_as_unsure_as_its_tokens(make_case: Callable[..., Any]) -> None:
+    case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
+    case.metrics["batch_ci95"] = {"output_tokens_per_s": 0.1 * case.metrics["output_tokens_per_s"]}
+    row = summarize([case], [], SLO)[0].row
+    assert row["usd_per_million_output_tokens_ci95"] == pytest.approx(0.1 * row["usd_per_million_output_tokens"])
+    assert row["usd_per_million_tokens_ci95"] is None
 
 
 def test_a_warm_up_that_was_looked_for_has_columns(tmp_path: Path, make_case: Callable[..., Any]) -> None:

@@ -5,7 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from sim.study.batches import independent, mean_half_width, percentile_half_width
+from sim.study.batches import independent, mean_half_width, percentile_half_width, rate_half_width
 from sim.study.overload import Growth, overloaded, queue_growth
 from sim.study.statistics import half_width, paired_difference, ratio, ratio_difference
 
@@ -55,6 +55,19 @@ def test_batch_intervals_of_one_run_cover_nearly_as_they_say(what: str) -> None:
     assert 0.85 <= covered(centres, halves, truth) <= 0.99
 
 
+def test_batch_intervals_of_a_rate_cover_nearly_as_they_say() -> None:
+    # what leaves M/M/1 is a Poisson stream (Burke); with amounts of mean 1 the rate is LOAD per second
+    rng = np.random.default_rng(8)
+    centres, halves = [], []
+    for _ in range(200):
+        left = np.cumsum(rng.exponential(1 / LOAD, 3000))
+        amounts, inside = rng.exponential(1.0, 3000), (left >= 500) & (left < 4000)
+        centres.append(amounts[inside].sum() / 3500)
+        halves.append(rate_half_width(left[inside], amounts[inside], 500, 4000))
+    assert sum(half is not None for half in halves) > 180
+    assert 0.88 <= covered(np.array(centres), halves, LOAD) <= 0.99
+
+
 def test_a_run_whose_batches_depend_on_each_other_has_no_interval() -> None:
     # a queue at 99 % of its limit remembers for longer than a tenth of the run
     found = waits(np.random.default_rng(3), 40, 2000, load=0.99)
@@ -68,6 +81,8 @@ def test_too_few_observations_have_no_interval() -> None:
     assert mean_half_width(noise[:199]) is None
     assert percentile_half_width(noise, 99) is None
     assert mean_half_width(np.append(noise, np.inf)) is None
+    assert rate_half_width(np.arange(199.0), np.ones(199), 0, 199) is None
+    assert rate_half_width(np.arange(200.0), np.ones(200), 0, 200) == 0
 
 
 def test_von_neumanns_ratio_by_hand() -> None:
