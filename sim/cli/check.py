@@ -44,6 +44,6 @@ def check(
         typer.echo(as_json(check_document(loaded, plans, len(found))))
     else:
         asked = [loaded.question] if loaded.question else []
-        show_all(*asked, *overview(plans, len(found)), *inputs_told(loaded))
+        show_all(*asked, *overview(plans, len(found), loaded.precision), *inputs_told(loaded))
     if all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

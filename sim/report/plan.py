@@ -10,18 +10,22 @@ from rich.text import Text
 
 from sim.catalog.value import WEAK_KINDS
 from sim.report.basis import notes
-from sim.report.text import plain, usd
+from sim.report.text import percent, plain, usd
+from sim.scenario.precision import Precision
 
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 
 
-def overview(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int) -> Iterator[RenderableType]:
+def overview(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int, precision: Precision | None = None
+) -> Iterator[RenderableType]:
     """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
-    first = plans[0][1]
-    yield Text(f"Workload: {first['workload']}")
+    axes, first = plans[0]
+    several = len({plan["workload"] for _, plan in plans}) > 1
+    yield Text(f"Workload{f' at {_point(axes)}' if several else ''}: {first['workload']}")
     for note in notes([plan for _, plan in plans]):
         yield Text(f"Note: {note}")
-    yield Text(f"Cases to run: {cases}")
+    yield Text(f"Cases to run: {cases}{_how_many(plans, precision)}")
     yield _pools(plans)
     yield _memory(plans)
     for _, plan in _distinct(plans, "infeasible"):
@@ -33,6 +37,16 @@ def overview(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int)
             shown.add(plan["fleet"])
             yield _values(plan)
     yield _sources(plans)
+
+
+def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
+    """Where the number of cases comes from, and that it is the least."""
+    fleets = len({plan["fleet"] for _, plan in plans})
+    told = f" ({fleets} fleet{'s' * (fleets > 1)} at {len(plans) // fleets} points)" if len(plans) > fleets else ""
+    if precision is None:
+        return told
+    exact = f"{precision.metric} is known within {percent(precision.relative)}"
+    return f"{told}, and more until {exact}, at most {precision.max_replications} replications of each"
 
 
 def _distinct(

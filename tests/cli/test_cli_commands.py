@@ -67,10 +67,23 @@ def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, 
     done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Which is cheaper for a 72B chat service" in done.stdout
-    for said in ("Cases to run: 50", "KV tokens", "workstation-2xa100-nvlink", "memory_bytes_per_s", "assumed (!)"):
+    for said in (
+        "at rate_rps=0.25: Poisson",
+        "Cases to run: 50 (2 fleets at 5 points)\n",
+        "KV tokens",
+        "workstation-2xa100-nvlink",
+        "memory_bytes_per_s",
+        "assumed (!)",
+    ):
         assert said in done.stdout
     assert "…" not in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_tells_that_precision_may_add_cases(inside: Inside, root: Path) -> None:
+    precise = "precision={metric: ttft_s_p95, relative: 0.1, max_replications: 20}"
+    done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--set", precise)
+    assert "until ttft_s_p95 is known within 10 %, at most 20 replications of each" in " ".join(done.stdout.split())
 
 
 def test_a_shipped_scenario_is_found_from_anywhere(inside: Inside) -> None:
