@@ -76,7 +76,10 @@ def test_the_command_runs_there_and_goes_on_from_what_is_finished(
     machines.worker()
     file = tmp_path / "plain.yaml"
     file.write_text(dump(as_data(scenario)))
-    command = ["run", str(file), "--no-report", "--set", "sweep={workload.trace.rate_scale: [1, 2]}"]
+    first, second = Path(scenario.workload.trace.path), tmp_path / "others.csv"
+    second.write_text("".join(first.read_text().splitlines(keepends=True)[:90]))
+    swept = f"sweep={{workload.trace.rate_scale: [1, 2], workload.trace.path: [{first}, {second}]}}"
+    command = ["run", str(file), "--no-report", "--set", swept]
     there = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
     assert there.exit_code == 0, there.stderr
     here = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "here"), "--workers", "1"])
