@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
+    Format,
+    Quiet,
     Replications,
     ScenarioFile,
     Seed,
@@ -31,11 +33,15 @@ def breakeven(
     workers: Workers = None,
     cluster: Address = None,
     out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-breakeven.")] = None,
+    quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Rent, buy or API: cost over utilisation and over months, and what tips the verdict."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.breakeven import deliver_breakeven, ranking, sentences, unmoved
+        from sim.report.breakeven import breakeven_document, deliver_breakeven, ranking
+        from sim.report.breakeven_verdict import sentences, unmoved
+        from sim.report.document import as_json
         from sim.report.page import text_table
         from sim.scenario.load import load
         from sim.study.capacity import why_no_capacity
@@ -53,7 +59,11 @@ def breakeven(
             if fleet.cost is None:
                 fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_breakeven(loaded, catalog, folder, there, ["gpufleet", *sys.argv[1:]])
+            answer = deliver_breakeven(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
+    if format == "json":
+        typer.echo(as_json(breakeven_document(loaded, answer, str(folder))))
+    if quiet or format == "json":
+        return
     table = ranking(answer)
     told = [line for line in (*sentences(answer), unmoved(answer)) if line]
     show_all(text_table(table), *told, f"results in {folder}")

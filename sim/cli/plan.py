@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from sim.cli.common import (
+    Format,
+    Quiet,
     Replications,
     ScenarioFile,
     Seed,
@@ -34,11 +36,14 @@ def plan(
     relative: Annotated[
         float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a unit's capacity.")
     ] = 0.02,
+    quiet: Quiet = False,
+    format: Format = "table",
 ) -> None:
     """Plan several years month by month: what to buy, replace or rent when, and the cash."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.plan_deliver import deliver_plan
+        from sim.report.document import as_json
+        from sim.report.plan_deliver import deliver_plan, plan_document
         from sim.report.plan_tables import plan_table
         from sim.report.plan_verdict import verdict
         from sim.scenario.load import load
@@ -56,6 +61,10 @@ def plan(
         if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
             fail(f"{path}: slo: a unit's capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
         with workplace(workers, cluster, folder) as there:
-            found = deliver_plan(loaded, catalog, folder, there, relative, ["gpufleet", *sys.argv[1:]])
+            found = deliver_plan(loaded, catalog, folder, there, relative, quiet, ["gpufleet", *sys.argv[1:]])
+    if format == "json":
+        typer.echo(as_json(plan_document(loaded, found, str(folder))))
+    if quiet or format == "json":
+        return
     answer = verdict(found, loaded.plan)
     show_all(plan_table(found), "", answer.headline, *answer.findings, f"results in {folder}")

@@ -1,19 +1,20 @@
-"""The answer to "rent, buy or API?": sentences, tables, a picture and a page."""
+"""The answer to "rent, buy or API?": tables, a picture and a page."""
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.breakeven_picture import key, panels
+from sim.report.breakeven_verdict import amount, sentences, unmoved
 from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
+from sim.report.progress import Progress
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, plain, usd
 from sim.report.text import place as place_text
 from sim.scenario.schema import Scenario
-from sim.study.breakeven import Ledgers, crossing, payback_months
+from sim.study.breakeven import Ledgers
 from sim.study.capacity import capacities
 from sim.study.decision import Answer, decide
 from sim.study.execute import Workplace
@@ -29,117 +30,41 @@ def deliver_breakeven(
     catalog: Catalog,
     out: Path,
     workplace: Workplace,
+    quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "breakeven"),
 ) -> Answer:
     """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
     told = begin(out, scenario, command)
     plain_scenario = scenario.model_copy(update={"sweep": None})
-    found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY))
-    answer = decide(scenario, Ledgers(scenario, catalog, out, workplace, found), found)
+    with Progress(quiet, "searching capacities", "searches") as progress:
+        found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress))
+    with Progress(quiet) as progress:
+        ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
+    answer = decide(scenario, ledgers, found)
     with written_together(out, told) as folder:
         _write(folder, answer, scenario)
     return answer
 
 
-def sentences(answer: Answer, with_tips: bool = True) -> list[str]:
-    """The verdict first, then what it depends on."""
-    if not answer.usd_per_h:
-        return ["No fleet meets the service level at any load."]
-    ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
-    (winner, least), rest = ranked[0], ranked[1:]
-    at = place_text(answer.axis, answer.load)
-    first = f"At {at}, {winner} is the cheapest: {usd(least * HOURS_PER_MONTH)} a month"
-    if rest:
-        first += f", {percent(1 - least / rest[0][1])} below {rest[0][0]}"
-    told = [f"{first}."]
-    told += _crossings(answer)
-    told += _paybacks(answer)
-    if with_tips:
-        told += _tips(answer.winner, answer.tipping)
-        told += _tips(answer.best_machine, answer.tipping_of_machines, " of the machines")
-    return [line[:1].upper() + line[1:] for line in told]
-
-
-def _crossings(answer: Answer) -> list[str]:
-    """From which utilisation on a purchase beats the other ways to get the same tokens."""
-    told = []
-    for one in answer.candidates:
-        own = answer.curves[one.name]
-        if not answer.at_load[one.name].capex_usd:
-            continue
-        xs = [u for u, _ in own]
-        mine = [cost.usd_per_million_output_tokens for _, cost in own]
-        others = {
-            other.name: [cost.usd_per_million_output_tokens for _, cost in answer.curves[other.name]]
-            for other in answer.candidates
-            if other.fleet == one.fleet and other.name != one.name
-        }
-        if answer.api_usd_per_million is not None:
-            others[API] = [answer.api_usd_per_million] * len(xs)
-        for name, theirs in others.items():
-            if not all(map(isfinite, [*mine, *theirs])):
-                continue
-            at = crossing(xs, mine, theirs)
-            if at is None:
-                told.append(f"{one.name} never gets cheaper than {name}.")
-            elif at <= xs[0]:
-                told.append(f"{one.name} is cheaper than {name} from {percent(xs[0])} utilisation on, or before.")
-            else:
-                load = place_text(answer.axis, float(f"{at * one.capacity:.3g}"))
-                told.append(f"{one.name} is cheaper than {name} above {percent(at)} utilisation ({load}).")
-    return told
-
-
-def _paybacks(answer: Answer) -> list[str]:
-    told = []
-    for one in answer.candidates:
-        cost = answer.at_load[one.name]
-        if not cost.capex_usd:
-            continue
-        against = {name: usd_per_h for name, usd_per_h in answer.usd_per_h.items() if _paid_by_month(answer, name)}
-        if not against:
-            continue
-        name = min(against, key=lambda other: against[other])
-        time = payback_months(cost, against[name])
-        saying = f"pays for itself in {plain(time)} months" if isfinite(time) else "never pays for itself"
-        told.append(f"{one.name} costs {usd(cost.capex_usd)} and {saying} against {name}.")
-    return told
-
-
-def _paid_by_month(answer: Answer, name: str) -> bool:
-    return name == API or not answer.at_load[name].capex_usd
-
-
-def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]:
-    told = []
-    for one in tipping:
-        limits = []
-        if one.below is not None:
-            limits.append(f"above {_amount(one, one.below)} (below it {one.then_below})")
-        if one.above is not None:
-            limits.append(f"below {_amount(one, one.above)} (above it {one.then_above})")
-        if limits:
-            stays = f"{winner} stays the cheapest{among} while {one.name} is {' and '.join(limits)}"
-            told.append(f"{stays}; it is {_amount(one, one.now)}.")
-    return told
-
-
-def _amount(one: Tipping, value: float) -> str:
-    if one.unit.startswith("USD"):
-        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
-    if one.unit in ("per year", "of the price"):
-        return f"{percent(value)} {one.unit}"
-    if one.name == "load":
-        return place_text(one.unit, float(f"{value:.3g}"))
-    return f"{plain(value)} {one.unit}".strip()
-
-
-def unmoved(answer: Answer) -> str:
-    """Inputs that never change who is the cheapest."""
-    every = [*answer.tipping, *answer.tipping_of_machines]
-    moving = {one.name for one in every if one.below is not None or one.above is not None}
-    still = list(dict.fromkeys(one.name for one in every if one.name not in moving))
-    return f"No value within a factor of 20 changes who is the cheapest: {', '.join(still)}." if still else ""
+def ranking_rows(answer: Answer) -> list[dict[str, Any]]:
+    """ranking.csv: who costs how much at the load, the cheapest first."""
+    rows = []
+    for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
+        cost = answer.at_load.get(name)
+        rows.append(
+            {
+                "candidate": name,
+                answer.axis: answer.load,
+                "units": cost.units if cost else None,
+                "usd_per_h": usd_per_h,
+                "capex_usd": cost.capex_usd if cost else 0.0,
+                "running_usd_per_h": cost.running_usd_per_h if cost else usd_per_h,
+                "usd_per_million_output_tokens": _per_million(answer, name),
+                "months": answer.months[name][-1].months,
+                "net_present_cost_usd": answer.months[name][-1].net_present_usd,
+            }
+        )
+    return rows
 
 
 def utilisation_rows(answer: Answer) -> list[dict[str, Any]]:
@@ -194,6 +119,7 @@ def tipping_rows(answer: Answer) -> list[dict[str, Any]]:
 
 def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     for name, rows in (
+        ("ranking", ranking_rows(answer)),
         ("breakeven", utilisation_rows(answer)),
         ("months", month_rows(answer)),
         ("tipping", tipping_rows(answer)),
@@ -209,24 +135,39 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 
 
+def breakeven_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of all its CSV files."""
+    told = [line for line in (*sentences(answer), unmoved(answer)) if line]
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "out": out,
+        "axis": answer.axis,
+        "load": answer.load,
+        "verdict": {"headline": told[0], "findings": told[1:]},
+        "ranking": ranking_rows(answer),
+        "utilisation": utilisation_rows(answer),
+        "months": month_rows(answer),
+        "tipping": tipping_rows(answer),
+    }
+
+
 def ranking(answer: Answer) -> Table:
     """Who costs how much at the load."""
     last = max((path[-1].months for path in answer.months.values()), default=0)
-    rows = []
-    for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
-        cost = answer.at_load.get(name)
-        present = answer.months[name][-1].net_present_usd
-        rows.append(
-            [
-                name,
-                str(cost.units) if cost else "",
-                usd(usd_per_h * HOURS_PER_MONTH),
-                usd(cost.capex_usd) if cost and cost.capex_usd else "",
-                usd((cost.running_usd_per_h if cost else usd_per_h) * HOURS_PER_MONTH),
-                usd(_per_million(answer, name)),
-                usd(present),
-            ]
-        )
+    rows = [
+        [
+            row["candidate"],
+            str(row["units"] or ""),
+            usd(row["usd_per_h"] * HOURS_PER_MONTH),
+            usd(row["capex_usd"]) if row["capex_usd"] else "",
+            usd(row["running_usd_per_h"] * HOURS_PER_MONTH),
+            usd(row["usd_per_million_output_tokens"]),
+            usd(row["net_present_cost_usd"]),
+        ]
+        for row in ranking_rows(answer)
+    ]
     heads = [
         "",
         "units",
@@ -279,9 +220,9 @@ def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
     rows = [
         [
             one.name,
-            _amount(one, one.now),
-            f"{_amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
-            f"{_amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
+            amount(one, one.now),
+            f"{amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
+            f"{amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
         ]
         for one in tipping
     ]

@@ -2,35 +2,67 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.folder import begin, written_together
 from sim.report.plan_page import render_plan
 from sim.report.plan_picture import write_plan_picture
-from sim.report.plan_tables import write_months, write_summary
+from sim.report.plan_tables import month_rows, summary_row, write_months, write_summary
 from sim.report.plan_verdict import verdict
+from sim.report.progress import Progress
 from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
-from sim.study.capacity import LoadAxis
+from sim.study.capacity import LoadAxis, capacities
 from sim.study.execute import Workplace
 from sim.study.plan import Outlook, outlooks
+from sim.study.plan_loads import part_loads
 from sim.study.points import POINTS, limits, resolved_plans
 from sim.study.price import keep_scenario
 from sim.study.store import discard_unfinished
 
 
 def deliver_plan(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, relative: float, command: Sequence[str]
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    relative: float,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "plan"),
 ) -> list[Outlook]:
-    """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`."""
+    """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`.
+
+    The capacity of a unit is found to within the fraction *relative*.
+    """
     told = begin(out, scenario, command)
     try:
-        found = outlooks(scenario, catalog, out, workplace, relative)
+        with Progress(quiet, "searching capacities", "searches") as progress:
+            most = list(capacities(scenario, catalog, out, workplace, relative, progress))
+        with Progress(quiet) as progress:
+            measured = part_loads(scenario, catalog, most, out, workplace, progress)
     finally:
         discard_unfinished(out / POINTS)
+    found = outlooks(scenario, catalog, most, measured)
     with written_together(out, told) as folder:
         _write(folder, scenario, catalog, found)
     return found
+
+
+def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
+    assert scenario.plan is not None
+    answer = verdict(found, scenario.plan)
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "out": out,
+        "axis": LoadAxis.of(scenario).label,
+        "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
+        "fleets": [summary_row(one) for one in found],
+        "months": [row for one in found for row in month_rows(one, scenario.plan)],
+    }
 
 
 def _write(folder: Path, scenario: Scenario, catalog: Catalog, found: Sequence[Outlook]) -> None:

@@ -66,7 +66,7 @@ class Progress(_Live):
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show it."""
         if done == found and found and not self._quiet:
-            self._bar.console.print(f"{found} of {total} {self._unit} were finished before; going on from there")
+            self._bar.console.print(f"{found} of {total} {self._unit} are finished already; going on from there")
         self._bar.update(self._task, completed=done, total=total)
         if self._line_is_due():
             left = time_left(done - found, total - done, time.monotonic() - self._started_s)

@@ -19,7 +19,7 @@ from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import Job, Workplace, do_all
+from sim.study.execute import Job, Progress, Workplace, do_all
 from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.store import StoredCase
@@ -72,7 +72,13 @@ class Ledgers:
     """Costs of all candidates at any load, under any prices, from one set of simulations."""
 
     def __init__(
-        self, scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, found: Sequence[Capacity]
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        found: Sequence[Capacity],
+        progress: Progress = lambda *_: None,
     ) -> None:
         """Simulates what is not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
@@ -84,7 +90,7 @@ class Ledgers:
         }
         self._billing = {
             (name, load): Rebilling(scenario, catalog, cases)
-            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads).items()
+            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
         }
         self._loads = loads
 
@@ -170,6 +176,7 @@ def _simulated(
     out: Path,
     workplace: Workplace,
     loads: Mapping[str, Sequence[float]],
+    progress: Progress,
 ) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet at its loads, taken from *out* where they are finished."""
     plain = scenario.model_copy(update={"sweep": None})
@@ -179,7 +186,7 @@ def _simulated(
             value = axis.value(load)
             cases = [Case(fleet, {axis.label: value}, {axis.path: value}, one) for one in range(scenario.replications)]
             found[fleet, load] = jobs_of(plain, cases, catalog, out)
-    do_all(workplace, [job for jobs in found.values() for job in jobs])
+    do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 

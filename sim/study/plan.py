@@ -5,10 +5,9 @@ few simulated cases; units share the load evenly. That n units serve n times the
 router that sees all of them leaves shorter queues.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum
-from pathlib import Path
 
 from sim.catalog.catalog import Catalog
 from sim.cost import MultiYear
@@ -17,10 +16,9 @@ from sim.cost.rental import Rent
 from sim.scenario.multi_year import bridged_fleet
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.capacity import Capacity, LoadAxis, capacities
-from sim.study.execute import Workplace
+from sim.study.capacity import Capacity, LoadAxis
 from sim.study.plan_cash import Row, Terms, cash_rows
-from sim.study.plan_loads import mean_tokens, part_loads
+from sim.study.plan_loads import mean_tokens
 from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
 from sim.study.plan_unit import Quantities, prices
 
@@ -86,15 +84,15 @@ class Outlook:
         return self.present_usd / present * TOKENS_PER_PRICE if present else None
 
 
-def outlooks(scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, relative: float) -> list[Outlook]:
-    """The plan of every fleet; capacities to within the fraction *relative*. Cases are kept under `out/points`.
+def outlooks(
+    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], measured: Mapping[str, Quantities]
+) -> list[Outlook]:
+    """The plan of every fleet, from the capacities *found* of one unit and what a unit *measured* at part load.
 
     Raises ValueError where the scenario has no `plan` section.
     """
     if scenario.plan is None:
         raise ValueError("the scenario has no plan section")
-    found = list(capacities(scenario, catalog, out, workplace, relative))
-    measured = part_loads(scenario, catalog, found, out, workplace)
     tokens, usual = mean_tokens(scenario), LoadAxis.of(scenario).start
     by_name = {one.fleet: one for one in found}
     return [

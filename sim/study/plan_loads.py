@@ -14,7 +14,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.execute import Workplace, do_all
+from sim.study.execute import Progress, Workplace, do_all
 from sim.study.plan_unit import Quantities
 from sim.study.points import jobs_of
 from sim.study.store import StoredCase
@@ -25,13 +25,18 @@ DRAWN_REQUESTS = 10_000
 
 
 def part_loads(
-    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], out: Path, workplace: Workplace
+    scenario: Scenario,
+    catalog: Catalog,
+    found: Sequence[Capacity],
+    out: Path,
+    workplace: Workplace,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Quantities]:
     """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
     axis = LoadAxis.of(scenario)
     usable = [one for one in found if 0 < one.mean < float("inf")]
     jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis)], catalog, out)
-    do_all(workplace, jobs)
+    do_all(workplace, jobs, progress)
     result = {}
     for one in usable:
         loaded = [(float(job.case.axes[axis.label]), job.stored()) for job in jobs if job.case.fleet == one.fleet]

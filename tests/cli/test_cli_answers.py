@@ -178,6 +178,39 @@ def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
     assert CliRunner().invoke(app, ["sensitivity", "studies.yaml", "--out", "out", "--quiet"]).output == ""
 
 
+def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
+    (folder / "studies.yaml").write_text(STUDIES)
+    said = answer("breakeven", "studies.yaml", "--out", "out", "--workers", "1")
+    for key, name in (
+        ("ranking", "ranking"),
+        ("utilisation", "breakeven"),
+        ("months", "months"),
+        ("tipping", "tipping"),
+    ):
+        rows = table(folder / "out" / f"{name}.csv")
+        assert len(said[key]) == len(rows) > 0
+        assert [*said[key][0]] == [*rows[0]]
+    costs = [one["usd_per_h"] for one in said["ranking"]]
+    assert costs == sorted(costs)
+    assert said["ranking"][0]["candidate"] in said["verdict"]["headline"]
+    done = CliRunner().invoke(app, ["breakeven", "studies.yaml", "--out", "out", "--quiet"])
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
+    (folder / "studies.yaml").write_text(
+        STUDIES + "plan: {years: 1, starts: 2027-01}\nfinance: {method: annuity, discount_rate: 0.08, life_years: 4}\n"
+    )
+    said = answer("plan", "studies.yaml", "--out", "out", "--workers", "1", "--relative", "0.2")
+    months, totals = table(folder / "out" / "plan.csv"), table(folder / "out" / "summary.csv")
+    assert [str(one["month"]) for one in said["months"]] == [row["month"] for row in months]
+    assert [one["fleet"] for one in said["fleets"]] == [row["fleet"] for row in totals] == ["a", "b"]
+    assert [*said["fleets"][0]] == [*totals[0]]
+    assert [repr(one["npv_usd"]) for one in said["fleets"]] == [row["npv_usd"] for row in totals]
+    done = CliRunner().invoke(app, ["plan", "studies.yaml", "--out", "out", "--relative", "0.2", "--quiet"])
+    assert (done.exit_code, done.output) == (0, "")
+
+
 def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_S", -1.0)
     with progress.SearchProgress(quiet=False) as told:

@@ -79,7 +79,7 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str) -> Non
     dates = {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
 
     done = subprocess.run(command(folder, "out", "--workers", workers), capture_output=True, text=True, check=True)
-    assert f"{len(kept)} of {CASES} cases were finished before" in done.stderr
+    assert f"{len(kept)} of {CASES} cases are finished already" in done.stderr
     assert len(finished(out)) == CASES
     assert dates == {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"

@@ -1,0 +1,113 @@
+"""What `gpufleet breakeven` found, in sentences: who is the cheapest, from where on, and what would change it."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from sim.report.text import percent, plain, usd
+from sim.report.text import place as place_text
+from sim.study.breakeven import crossing, payback_months
+from sim.study.decision import Answer
+from sim.study.tipping import API, Tipping
+from sim.units import HOURS_PER_MONTH
+
+
+def sentences(answer: Answer, with_tips: bool = True) -> list[str]:
+    """The verdict first, then what it depends on."""
+    if not answer.usd_per_h:
+        return ["No fleet meets the service level at any load."]
+    ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
+    (winner, least), rest = ranked[0], ranked[1:]
+    at = place_text(answer.axis, answer.load)
+    first = f"At {at}, {winner} is the cheapest: {usd(least * HOURS_PER_MONTH)} a month"
+    if rest:
+        first += f", {percent(1 - least / rest[0][1])} below {rest[0][0]}"
+    told = [f"{first}."]
+    told += _crossings(answer)
+    told += _paybacks(answer)
+    if with_tips:
+        told += _tips(answer.winner, answer.tipping)
+        told += _tips(answer.best_machine, answer.tipping_of_machines, " of the machines")
+    return [line[:1].upper() + line[1:] for line in told]
+
+
+def _crossings(answer: Answer) -> list[str]:
+    """From which utilisation on a purchase beats the other ways to get the same tokens."""
+    told = []
+    for one in answer.candidates:
+        own = answer.curves[one.name]
+        if not answer.at_load[one.name].capex_usd:
+            continue
+        xs = [u for u, _ in own]
+        mine = [cost.usd_per_million_output_tokens for _, cost in own]
+        others = {
+            other.name: [cost.usd_per_million_output_tokens for _, cost in answer.curves[other.name]]
+            for other in answer.candidates
+            if other.fleet == one.fleet and other.name != one.name
+        }
+        if answer.api_usd_per_million is not None:
+            others[API] = [answer.api_usd_per_million] * len(xs)
+        for name, theirs in others.items():
+            if not all(map(isfinite, [*mine, *theirs])):
+                continue
+            at = crossing(xs, mine, theirs)
+            if at is None:
+                told.append(f"{one.name} never gets cheaper than {name}.")
+            elif at <= xs[0]:
+                told.append(f"{one.name} is cheaper than {name} from {percent(xs[0])} utilisation on, or before.")
+            else:
+                load = place_text(answer.axis, float(f"{at * one.capacity:.3g}"))
+                told.append(f"{one.name} is cheaper than {name} above {percent(at)} utilisation ({load}).")
+    return told
+
+
+def _paybacks(answer: Answer) -> list[str]:
+    told = []
+    for one in answer.candidates:
+        cost = answer.at_load[one.name]
+        if not cost.capex_usd:
+            continue
+        against = {name: usd_per_h for name, usd_per_h in answer.usd_per_h.items() if _paid_by_month(answer, name)}
+        if not against:
+            continue
+        name = min(against, key=lambda other: against[other])
+        time = payback_months(cost, against[name])
+        saying = f"pays for itself in {plain(time)} months" if isfinite(time) else "never pays for itself"
+        told.append(f"{one.name} costs {usd(cost.capex_usd)} and {saying} against {name}.")
+    return told
+
+
+def _paid_by_month(answer: Answer, name: str) -> bool:
+    return name == API or not answer.at_load[name].capex_usd
+
+
+def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]:
+    told = []
+    for one in tipping:
+        limits = []
+        if one.below is not None:
+            limits.append(f"above {amount(one, one.below)} (below it {one.then_below})")
+        if one.above is not None:
+            limits.append(f"below {amount(one, one.above)} (above it {one.then_above})")
+        if limits:
+            stays = f"{winner} stays the cheapest{among} while {one.name} is {' and '.join(limits)}"
+            told.append(f"{stays}; it is {amount(one, one.now)}.")
+    return told
+
+
+def amount(one: Tipping, value: float) -> str:
+    """*value* of the input that tips, with its unit."""
+    if one.unit.startswith("USD"):
+        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
+    if one.unit in ("per year", "of the price"):
+        return f"{percent(value)} {one.unit}"
+    if one.name == "load":
+        return place_text(one.unit, float(f"{value:.3g}"))
+    return f"{plain(value)} {one.unit}".strip()
+
+
+def unmoved(answer: Answer) -> str:
+    """Inputs that never change who is the cheapest."""
+    every = [*answer.tipping, *answer.tipping_of_machines]
+    moving = {one.name for one in every if one.below is not None or one.above is not None}
+    still = list(dict.fromkeys(one.name for one in every if one.name not in moving))
+    return f"No value within a factor of 20 changes who is the cheapest: {', '.join(still)}." if still else ""
