@@ -94,6 +94,14 @@ def dump(data: Any) -> str:
     return text
 
 
+def dump_line(data: Any) -> str:
+    """The same on one line: {policy: vllm, max_num_seqs: 8}."""
+    text: str = yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
+    )
+    return text.strip()
+
+
 def _compose(text: str, name: str) -> yaml.Node | None:
     try:
         loader = _Loader(text)

@@ -17,6 +17,7 @@ from sim.cli.common import (
     app,
     bad_input_told,
     fail,
+    say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
@@ -58,6 +59,7 @@ def breakeven(
                 )
             if fleet.cost is None:
                 fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+        say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             answer = deliver_breakeven(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":

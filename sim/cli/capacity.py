@@ -18,6 +18,7 @@ from sim.cli.common import (
     app,
     bad_input_told,
     fail,
+    say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
@@ -54,6 +55,7 @@ def capacity(
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
+        say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             found = deliver_capacity(
                 scenario=loaded,

@@ -83,6 +83,15 @@ def usable(folder: Path) -> Path:
     return folder
 
 
+def say_what_is_left_aside(scenario: Any, quiet: bool) -> None:
+    """On stderr, for commands that ask about the scenario's own workload."""
+    names = [name for name in ("sweep", "precision") if getattr(scenario, name) is not None]
+    if names and not quiet:
+        runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
+        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} left aside"
+        typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}", err=True)
+
+
 def show_all(*parts: Any) -> None:
     """Tables and lines on stdout: to the terminal's width, or as wide as they are into a pipe."""
     from rich.console import Console

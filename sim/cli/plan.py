@@ -17,6 +17,7 @@ from sim.cli.common import (
     app,
     bad_input_told,
     fail,
+    say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
@@ -47,19 +48,16 @@ def plan(
         from sim.report.plan_tables import plan_table
         from sim.report.plan_verdict import verdict
         from sim.scenario.load import load
-        from sim.study.capacity import LoadAxis
+        from sim.study.capacity import why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         folder = usable(out or Path("outputs") / f"{loaded.name}-plan")
         if loaded.plan is None:
             fail(f"{path}: plan: is missing: years, starts and what else is known of the years to come")
-        try:
-            LoadAxis.of(loaded)
-        except ValueError as error:
-            fail(f"{path}: workload.arrivals: {error}")
-        if not any((loaded.slo.ttft_s, loaded.slo.tpot_s, loaded.slo.e2e_s)):
-            fail(f"{path}: slo: a unit's capacity needs at least one limit: ttft_s, tpot_s or e2e_s")
+        if refusal := why_no_capacity(loaded):
+            fail(f"{path}: {refusal}")
+        say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             found = deliver_plan(loaded, catalog, folder, there, relative, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":

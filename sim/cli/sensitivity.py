@@ -17,6 +17,7 @@ from sim.cli.common import (
     app,
     bad_input_told,
     fail,
+    say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
@@ -50,6 +51,7 @@ def sensitivity(
         folder = usable(out or Path("outputs") / f"{loaded.name}-sensitivity")
         if refusal := why_no_sensitivity(loaded):
             fail(f"{path}: {refusal}")
+        say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":

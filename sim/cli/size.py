@@ -17,6 +17,7 @@ from sim.cli.common import (
     app,
     bad_input_told,
     fail,
+    say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
@@ -41,7 +42,7 @@ def size(
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json
         from sim.report.page import text_table
-        from sim.report.size import MOST_ROWS, deliver_size, ranking, sentences, size_document
+        from sim.report.size import MOST_ROWS, deliver_size, impossible, ranking, sentences, size_document
         from sim.scenario.load import load
         from sim.study.size import why_no_size
 
@@ -50,12 +51,15 @@ def size(
         folder = usable(out or Path("outputs") / f"{loaded.name}-size")
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
+        say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             found = deliver_size(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
     if format == "json":
         typer.echo(as_json(size_document(found, loaded, str(folder))))
     if quiet or format == "json":
         return
+    if all(one.status == "impossible" for one in found.tried):
+        show_all(text_table(impossible(found)), "")
     table = ranking(found, loaded, MOST_ROWS)
     show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
     if found.winner is not None:

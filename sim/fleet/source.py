@@ -8,6 +8,7 @@ import simpy
 
 from sim.records import Request, RequestTable
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
+from sim.workload.streams import uniforms
 
 Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
@@ -83,9 +84,13 @@ class ClientSource:
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
-        first = [self._next(0.0) for _ in range(loop.concurrency)]
-        start = env.timeout(0)
-        start.callbacks.append(lambda _: send([request for request in first if request], 0.0))
+        if loop.spread_s:
+            for part in uniforms(streams, "clients", 0, loop.concurrency):
+                self._send_at(float(part) * loop.spread_s)
+        else:
+            first = [self._next(0.0) for _ in range(loop.concurrency)]
+            start = env.timeout(0)
+            start.callbacks.append(lambda _: send([request for request in first if request], 0.0))
 
     @property
     def exhausted(self) -> bool:
@@ -98,13 +103,15 @@ class ClientSource:
     def answered(self, request: Request, now: float) -> None:
         """The client of *request* has its answer, or its refusal, at *now* and will send again."""
         at_s = now + (max(self._think_s, self.REJECTED_PAUSE_S) if request.rejected else self._think_s)
-        if at_s >= self._horizon_s:
-            return
-        if at_s == now:
+        if at_s == now < self._horizon_s:
             self._send_next(at_s)
-            return
-        due = self._env.timeout(max(0.0, at_s - self._env.now))
-        due.callbacks.append(lambda _: self._send_next(at_s))
+        else:
+            self._send_at(at_s)
+
+    def _send_at(self, at_s: float) -> None:
+        if at_s < self._horizon_s:
+            due = self._env.timeout(max(0.0, at_s - self._env.now))
+            due.callbacks.append(lambda _: self._send_next(at_s))
 
     def _send_next(self, now: float) -> None:
         request = self._next(now)

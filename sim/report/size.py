@@ -16,8 +16,10 @@ from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import as_data
+from sim.study.capacity import LoadAxis
 from sim.study.execute import Workplace
 from sim.study.size import Sizing, Tried, search
+from sim.study.size_trials import SCREEN_MARGIN
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
@@ -43,7 +45,7 @@ def deliver_size(
         found = search(scenario, catalog, out, workplace, progress)
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked, _ = first_sentence(scenario.question or scenario.name)
-    tables = [_front_table(found), ranking(found, scenario), _impossible(found)]
+    tables = [_front_table(found), ranking(found, scenario), impossible(found)]
     shown = [one for one in tables if one.rows]
     with written_together(out, began) as folder:
         write_rows(folder / "size.csv", size_rows(found, scenario))
@@ -70,10 +72,9 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
     left = sum(one.status == "not simulated" for one in found.tried)
     refused = sum(one.status == "impossible" for one in found.tried)
-    how = (
-        f"Of {len(found.tried)} fleets {counts['meets'] + counts['misses']} were simulated, of which {counts['meets']}"
-    )
-    how += f" met the service level; {left} cost more at the least"
+    simulated = counts["meets"] + counts["misses"]
+    how = f"Of {len(found.tried)} fleets {simulated} {'was' if simulated == 1 else 'were'} simulated, of which"
+    how += f" {counts['meets']} met the service level; {left} cost more at the least"
     how += f", {refused} cannot serve or have no price." if refused else "."
     mixed = list(_mixed_told(found))
     if found.winner is None:
@@ -85,7 +86,17 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     nearest = min(rivals, key=_least, default=None)
     if nearest is not None:
         first += f"; with other GPUs the cheapest {_compared(nearest, cost)} ({nearest.name})"
-    return [f"{first}.", how, *mixed]
+    return [f"{first}.", *_how_sure(best, scenario), how, *mixed]
+
+
+def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
+    """Whether chance may have let the winner in."""
+    share, wanted = (best.metrics or {}).get("slo_attainment"), scenario.slo.attainment
+    if scenario.replications == 1 and not scenario.workload.deterministic:
+        yield "One replication each: how much chance there is in it, more would tell."
+    elif share is not None and best.attained_half is not None and share - best.attained_half < wanted:
+        kept = f"{percent(share)} ± {percent(best.attained_half)} of the requests keep to the service level"
+        yield f"It is near the limit: {kept}, {percent(wanted)} are asked for."
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:
@@ -95,11 +106,11 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
         return
     if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
         yield f"Its router works {routing_told(best.fleet.routing.model_dump(exclude_none=True))}."
-    tried = f"{len(mixed.trials)} simulations of mixed fleets"
+    tried = f"{len(mixed.trials)} simulations"
     if not mixed.proved:
         yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
     elif mixed.trials:
-        yield f"After {tried} none is left that could be cheaper."
+        yield f"After {tried} of mixed fleets the search proposes none that could be cheaper."
     else:
         yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
 
@@ -111,8 +122,11 @@ def _least(one: Tried) -> float:
 
 
 def _load(scenario: Scenario) -> str:
-    rate = scenario.workload.mean_rate_rps()
-    return f" at {place('rate_rps', float(f'{rate:.3g}'))}" if rate is not None else ""
+    try:
+        axis = LoadAxis.of(scenario)
+    except ValueError:  # a burst has none
+        return ""
+    return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
 
 
 def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
@@ -131,13 +145,16 @@ def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
 
 def _compared(one: Tried, best_usd_per_h: float) -> str:
     """Its cost, or the least that it costs, over the best."""
-    ratio = plain(_least(one) / best_usd_per_h, 3)
-    told = "as much" if ratio == "1" else f"{ratio}x"
+    ratio = _least(one) / best_usd_per_h
+    told = f"{percent(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    told = "as much" if abs(ratio - 1) < 5e-4 else told
     return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
 
 
 def _miss(one: Tried, scenario: Scenario) -> str:
     metrics, told = one.metrics or {}, []
+    if metrics.get("requests") == 0:
+        return "no request arrives in the window"
     for name, words in LIMITS.items():
         limit, value = getattr(scenario.slo, name), metrics.get(f"{name}_p95")
         if limit is not None and value is not None and value > limit:
@@ -235,7 +252,8 @@ def _front_table(found: Sizing) -> Table:
     return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 
-def _impossible(found: Sizing) -> Table:
+def impossible(found: Sizing) -> Table:
+    """Candidates that cannot serve or have no price, with the reason."""
     rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
     return Table("Never in question", "", ["", "why"], rows, worded=(1,))
 
@@ -245,13 +263,15 @@ def _notes(scenario: Scenario) -> list[str]:
     notes = [
         "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. Fleets whose least cost "
         "is far above the winner's cost (front_up_to) are not simulated.",
-        "More replicas of the same kind are taken to serve no worse.",
+        "More replicas of the same kind are taken to serve no worse. A fleet whose first replication is "
+        f"{percent(SCREEN_MARGIN)} of the requests or more below the attainment asked for is simulated no further.",
     ]
     if spare:
         notes.append(f"{spare} spare replicas in each pool are paid for beyond those that the service level needs.")
     if scenario.size is not None and scenario.size.mixed is not None:
         notes.append(
             "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
-            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses."
+            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so a "
+            "division of lengths that nobody has tried may still do better. Dearer mixed fleets are not looked for."
         )
     return notes

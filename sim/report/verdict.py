@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.report.cases import Point, fleets_of, has_money
 from sim.report.compare import COST, Comparison, Contest, comparisons_of
+from sim.report.summary import slo_limits
 from sim.report.sweep import Sweep
 from sim.report.text import listing, percent, place, seconds, span, usd
 
@@ -24,7 +25,7 @@ def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]
     comparisons = comparisons_of(points, axes, slo)
     heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part) for part in comparisons]
     headline = " ".join(heads) if heads else "No fleet can run this."
-    findings = [line for part in comparisons for line in _findings(part)]
+    findings = [line for part in comparisons for line in _findings(part, slo)]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
@@ -135,9 +136,10 @@ def _beyond(part: Comparison) -> str:
     return " ".join(texts)
 
 
-def _findings(part: Comparison) -> list[str]:
+def _findings(part: Comparison, slo: Mapping[str, Any]) -> list[str]:
     lead = f"At {part.setting}: " if part.setting else ""
     found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
+    found.append(_unsure(part, slo))
     found.append(_significance(part))
     found.append(_at_full_use(part))
     overloaded = [point for point in part.points if point.row["overloaded"]]
@@ -166,6 +168,22 @@ def _reach(part: Comparison, fleet: str) -> str:
         f" (the limit lies between that and {place(part.sweep.axis, part.sweep.value(missed[0]))})" if numeric else ""
     )
     return f"{fleet} {part.goal}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
+
+
+def _unsure(part: Comparison, slo: Mapping[str, Any]) -> str:
+    """Where the share that is asked for lies within the interval of the share that is reached."""
+    if not slo_limits(slo):
+        return ""
+    told = []
+    for point in part.points:
+        share, half = point.number("slo_attainment"), point.number("slo_attainment_ci95")
+        if share is not None and half is not None and abs(share - slo["attainment"]) < half:
+            where = _at(part, [part.sweep.value(point)])
+            told.append(f"{point.fleet}{where} ({percent(share)} ± {percent(half)} of the requests)")
+    if not told:
+        return ""
+    asked = f"the {percent(slo['attainment'])} asked for lie within the 95 % interval"
+    return f"Not certain is whether {listing(told)} {part.goal}: {asked}; more replications or a longer horizon narrow it."
 
 
 def _significance(part: Comparison) -> str:

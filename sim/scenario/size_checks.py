@@ -10,6 +10,7 @@ from sim.scenario.errors import Complaint, Place, did_you_mean
 from sim.scenario.layers import value_at
 from sim.scenario.schema import Scenario
 from sim.scenario.size import Size
+from sim.yamlio import dump_line
 
 LISTS = ("gpus", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching")
 
@@ -46,10 +47,11 @@ def size_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]
     if size is None:
         return
     for name in LISTS:
-        values = [str(value) for value in getattr(size, name)]
-        for value, count in Counter(values).items():
+        for value, count in Counter(getattr(size, name)).items():
             if count > 1:
-                yield Complaint(("size", name), f"{value} stands twice")
+                named = isinstance(value, str | int)
+                shown = value if named else dump_line(value.model_dump(mode="json", exclude_none=True))
+                yield Complaint(("size", name), f"{shown} stands twice")
     for label in size.rents:
         if label in size.costs:
             yield Complaint(("size", "rents", label), f"the label {label!r} stands in costs, too")

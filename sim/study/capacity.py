@@ -7,7 +7,7 @@ interval are the answer, so the noise of the search and that of the traffic are 
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
@@ -17,6 +17,8 @@ from sim.study.execute import Progress, Workplace
 from sim.study.points import POINTS, jobs_of
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, discard_unfinished, load_case
+from sim.units import SECONDS_PER_HOUR
+from sim.workload import Profile
 
 WIDEST = 4096.0
 """The search leaves the scenario's own load by at most this factor either way."""
@@ -71,7 +73,8 @@ class Found:
     fleet: str
     replication: int
     capacity: float
-    """The highest load that met the service level; 0 if the lowest one tried did not, inf if the highest did."""
+    """Between the highest load that met the service level and the lowest that did not, a small fraction apart; of
+    clients the former. 0 if the lowest one tried did not, inf if the highest did."""
     at: StoredCase | None
     """The case at that load."""
     simulated: int
@@ -98,8 +101,19 @@ def why_no_capacity(scenario: Scenario) -> str:
         LoadAxis.of(scenario)
     except ValueError as error:
         return f"workload.arrivals: {error}"
+    if refusal := why_not_its_mean(scenario):
+        return refusal
     if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
         return "slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
+    return ""
+
+
+def why_not_its_mean(scenario: Scenario) -> str:
+    """Why the window does not see the mean load of an hourly profile; empty if it does."""
+    arrivals, end_s = scenario.workload.arrivals, scenario.horizon_s
+    if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
+        hours = arrivals.length_s / SECONDS_PER_HOUR
+        return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
     return ""
 
 
@@ -176,36 +190,53 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> St
             tried[value] = Tried(value, attained, stored.metrics["overloaded"], meets(stored))
         return stored
 
-    best = yield from attempt(axis.start)
+    start = axis.start if axis.whole else axis.start * 2.0 ** _offset(replication)
+    best = yield from attempt(start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)
-    low, high, kept = yield from _bracket(axis, attempt, best)
-    while low and high < axis.start * WIDEST and _apart(axis, low, high, relative):
+    low, high, kept = yield from _bracket(axis, start, attempt, best)
+    while low and high < inf and _apart(axis, low, high, relative):
         middle = sqrt(low * high)
         case = yield from attempt(middle)
         if meets(case):
             low, kept = middle, case
         else:
             high = middle
-    capacity = float("inf") if high >= axis.start * WIDEST else float(axis.value(low)) if low else 0.0
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
-    return Found(fleet, replication, capacity, kept, len(tried), ordered)
+    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered)
+
+
+def _offset(replication: int) -> float:
+    """Between -1/2 and 1/2 by the golden ratio, 0 for the first: replications that all searched on the same grid of
+    loads would agree by more than their traffic does.
+    """
+    return (replication * (sqrt(5) - 1) / 2 + 0.5) % 1 - 0.5
+
+
+def _between(axis: LoadAxis, low: float, high: float) -> float:
+    """The capacity, of which is known that *low* meets and *high* does not: their geometric mean, so as not to lean."""
+    if not low or high == inf:
+        return high if low else 0.0
+    return float(axis.value(low)) if axis.whole else sqrt(low * high)
 
 
 def _bracket(
-    axis: LoadAxis, attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]], first: StoredCase
+    axis: LoadAxis,
+    start: float,
+    attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]],
+    first: StoredCase,
 ) -> Generator[Case, StoredCase, tuple[float, float, StoredCase | None]]:
-    """(a load that meets, one that does not, the case at the former); 0 and None where none meets."""
-    load = axis.start
+    """(a load that meets, one that does not, the case at the former); 0 and None where none meets, inf where all do."""
+    load = start
     if meets(first):
         kept = first
-        while load < axis.start * WIDEST:
+        while load < start * WIDEST:
             case = yield from attempt(2 * load)
             if not meets(case):
                 return load, 2 * load, kept
             load, kept = 2 * load, case
-        return load, load, kept
-    while load > axis.start / WIDEST and not (axis.whole and load <= 1):
+        return load, inf, kept
+    while load > start / WIDEST and not (axis.whole and load <= 1):
         case = yield from attempt(load / 2)
         if meets(case):
             return load / 2, load, case
@@ -221,8 +252,8 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 
 
 def meets(case: StoredCase) -> bool:
-    """Within the service level, and the queue does not grow without end."""
-    return bool(case.metrics["meets_slo"]) and not case.metrics["overloaded"]
+    """Within the service level, and the queue does not grow without end; so it is where nobody asks for anything."""
+    return (case.metrics["requests"] == 0 or bool(case.metrics["meets_slo"])) and not case.metrics["overloaded"]
 
 
 def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:

@@ -127,6 +127,7 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
         "meets_slo": None if attainment is None else attainment >= result.plan.slo.attainment,
         "overloaded": growth.certain,
         "queue_growth": growth.requests,
+        "waiting_growth": growth.waiting,
         "warmup_s": result.plan.warmup_s,
         "warmup_steady": result.plan.warmup_steady if result.plan.warmup_auto else None,
         "output_tokens": output_tokens,

@@ -33,6 +33,8 @@ class Growth:
     requests: int
     certain: bool
     """It grows without end, as far as one run can tell."""
+    waiting: int = 0
+    """By how many of them the queue for a seat grew."""
 
 
 def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
@@ -41,13 +43,14 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
     arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
     inside, waiting = arrived - _by(left_s, edges), arrived - _by(started_s, edges)
     total = int(inside[-1] - inside[0])
+    left_waiting = int(waiting[-1] - waiting[0])
     certain = (
         total >= _least(float(arrived[-1] - arrived[0]))
-        and waiting[-1] - waiting[0] >= LEAST_GROWTH
+        and left_waiting >= LEAST_GROWTH
         and _rises(inside, CERTAINTY)
         and _rises(inside[PARTS // 2 :], CERTAINTY_OF_HALF)
     )
-    return Growth(total, bool(certain))
+    return Growth(total, bool(certain), left_waiting)
 
 
 def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
@@ -62,19 +65,24 @@ def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
     return bool(steps.sum() > chance)
 
 
-def overloaded(growths: Sequence[float], arrivals: Sequence[float], certain: Sequence[bool]) -> bool:
-    """The verdict over replications: half of the runs are certain, or the mean growth exceeds its 95 % interval."""
+def overloaded(
+    growths: Sequence[float], waiting: Sequence[float], arrivals: Sequence[float], certain: Sequence[bool]
+) -> bool:
+    """The verdict over replications: half of the runs are certain, or the mean growth exceeds its 95 % interval and
+    requests are left *waiting*.
+    """
     if 2 * sum(certain) >= len(certain):
         return True
     spread = half_width(growths)
-    return spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
+    grown = spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
+    return grown and mean(waiting) >= LEAST_GROWTH
 
 
 def cases_overloaded(metrics: Sequence[Mapping[str, Any]]) -> bool:
     """The verdict over the metrics of all replications of a point."""
-    known = ("queue_growth", "requests", "overloaded")
-    growths, arrivals, certain = ([one.get(name) or 0 for one in metrics] for name in known)
-    return overloaded(growths, arrivals, [bool(flag) for flag in certain])
+    known = ("queue_growth", "waiting_growth", "requests", "overloaded")
+    growths, waiting, arrivals, certain = ([one.get(name) or 0 for one in metrics] for name in known)
+    return overloaded(growths, waiting, arrivals, [bool(flag) for flag in certain])
 
 
 def _least(arrivals: float) -> float:

@@ -9,7 +9,7 @@ worse.
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
+from sim.study.capacity import why_not_its_mean
 from sim.study.execute import Workplace
 from sim.study.size_mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size_runner import Runner
@@ -57,6 +58,8 @@ class Tried:
     metrics: dict[str, float | None] | None = None
     """Means over what was simulated; None for a fleet that was not."""
     fleet: Fleet | None = None
+    attained_half: float | None = None
+    """Half of the 95 % interval of the share of requests within the service level, for a fleet that meets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def why_no_size(scenario: Scenario) -> str:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
     if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
-    return ""
+    return why_not_its_mean(scenario)
 
 
 class Search:
@@ -166,7 +169,8 @@ class Search:
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None else usd_per_h)
         facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
-        self._tried.append(Tried(*facts, trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet))
+        known = (trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet, outcome.attained_half)
+        self._tried.append(Tried(*facts, *known))
 
     def _tell(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
@@ -234,7 +238,8 @@ class Search:
         for entry, outcome in met:
             self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
-            self._tried.append(self._row(entry, "meets", outcome.usd_per_h, outcome.metrics))
+            row = self._row(entry, "meets", outcome.usd_per_h, outcome.metrics)
+            self._tried.append(replace(row, attained_half=outcome.attained_half))
 
     def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
         unit = self._units[entry.order]
@@ -269,7 +274,7 @@ class Search:
         )
 
     def _refused(self, unit: Unit, reason: str) -> Tried:
-        fleet = unit.fleet(1)
+        fleet = unit.fleet(1, self.size.spare_replicas)
         return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
 
 

@@ -120,6 +120,11 @@ class Floor:
             f"the median takes {_seconds(median)}"
         )
 
+    @property
+    def served(self) -> bool:
+        """Whether any of the requests is not too long for it."""
+        return bool(self._served.any())
+
     def good_alone(self, slo: Slo) -> float:
         """Share of the requests that keep to *slo* when each is served alone: more never do."""
         good = self._served.copy()

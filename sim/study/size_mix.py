@@ -14,7 +14,7 @@ the service level when served alone; e, the part of the bound that n replicas re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +145,32 @@ def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], fl
     taken = (split * busy).sum(axis=0) / np.array([n for _, n in counts])
     cost = sum(kinds.usd_per_h[u][n - 1] for u, n in counts)
     return Mix(counts, split, cost, tuple(float(value) for value in taken))
+
+
+def split_by_length(
+    kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float, most: int
+) -> list[Mix]:
+    """At most so many splits of *counts* in which each pool has the classes of one range of lengths for itself.
+
+    Those that the bounds allow, the one with the most room in its fullest pool first. The balanced split fills pools
+    evenly, but a long prompt holds up the short ones beside it, which the bounds do not see.
+    """
+    classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
+    room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
+    cost = sum(kinds.usd_per_h[u][n - 1] for u, n in counts)
+    found: list[tuple[float, Mix]] = []
+    for order in permutations(range(len(pools))):
+        for borders in combinations(range(1, classes), len(pools) - 1):
+            owner = np.repeat(order, np.diff([0, *borders, classes]))
+            split = (owner[:, None] == np.arange(len(pools))).astype(float)
+            allowed = ((split == 0) | (kinds.most_rps[:, pools] > 0)).all()
+            good = float((kinds.shares[:, None] * kinds.good[:, pools] * split).sum())
+            taken = (split * kinds.busy[:, pools]).sum(axis=0)
+            fullest = float((taken / room).max())
+            if allowed and good >= least_good and fullest <= 1:
+                per_replica = tuple(float(load) / n for load, (_, n) in zip(taken, counts, strict=True))
+                found.append((fullest, Mix(counts, split, cost, per_replica)))
+    return [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
 
 
 class _Rows:

@@ -18,7 +18,7 @@ from sim.cost import CostError
 from sim.scenario.schema import Fleet
 from sim.scenario.size import Mixed, Size
 from sim.study.size_bounds import SAMPLING_MARGIN, Demand, Floor
-from sim.study.size_mix import Counts, Kinds, Mix, cheapest_mix
+from sim.study.size_mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
 from sim.study.size_trials import Outcome, Trials
 from sim.study.size_units import Prospects, Unit
 from sim.study.store import StoredCase
@@ -27,6 +27,8 @@ MOST_TRIALS = 80
 """About so many fleets are simulated; beyond them the answer says that the search was cut off."""
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+MOST_SPLITS = 3
+"""Ways to give each pool a range of lengths that are tried beside the balanced one."""
 STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
 """A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
 BEHIND = 0.9
@@ -43,6 +45,11 @@ class MixedTrial:
     floor_usd_per_h: float
     outcome: Outcome
 
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """The cheapest of those that meet; else the one that attains the most."""
+        return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.attained
+
 
 @dataclass(frozen=True, slots=True)
 class MixedSearch:
@@ -55,11 +62,11 @@ class MixedSearch:
     """False where the search was cut off."""
 
     def best_by_name(self) -> list[MixedTrial]:
-        """The trials, of fleets that differ in nothing but their router the one that attained the most."""
+        """The trials, of fleets that differ in nothing but their router the best."""
         found: dict[str, MixedTrial] = {}
         for trial in self.trials:
             known = found.get(trial.fleet.name)
-            if known is None or trial.outcome.attained >= known.outcome.attained:
+            if known is None or trial.merit > known.merit:
                 found[trial.fleet.name] = trial
         return list(found.values())
 
@@ -100,6 +107,8 @@ class MixedSearcher:
         self._reached: dict[tuple[int, int], float] = {}
         self._forbidden: list[Counts] = []
         """Known already."""
+        self._split: set[Counts] = set()
+        """Tried with its classes split by ranges."""
 
     def run(self) -> MixedSearch:
         """Simulates what is not on disk yet."""
@@ -108,14 +117,31 @@ class MixedSearcher:
             batch, least_usd_per_h = self._proposals()
             if not batch or len(tried) >= MOST_TRIALS:
                 return MixedSearch(tuple(tried), least_usd_per_h, not batch)
-            trials = self._try(batch)
+            ways = [way for mix in batch for way in self._ways(mix)]
+            trials = self._try(ways)
             tried += trials
-            for mix, trial in zip(batch, trials, strict=True):
-                if trial.outcome.meets:
-                    self._best_usd_per_h = min(self._best_usd_per_h, trial.outcome.usd_per_h)
-                    self._forbidden.append(mix.counts)
-                else:
-                    self._learn(mix, trial.outcome.cases)
+            for mix in batch:
+                mine = [(way, t) for way, t in zip(ways, trials, strict=True) if way.counts == mix.counts]
+                self._judge(mine)
+
+    def _ways(self, mix: Mix) -> list[Mix]:
+        """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
+        if mix.counts in self._split:
+            return [mix]
+        self._split.add(mix.counts)
+        least_good = self._trials.slo.attainment - SAMPLING_MARGIN
+        others = split_by_length(self._kinds, mix.counts, self._reached, least_good, MOST_SPLITS)
+        return [mix, *(other for other in others if not np.array_equal(other.split, mix.split))]
+
+    def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
+        """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
+        met = [trial.outcome.usd_per_h for _, trial in ways if trial.outcome.meets]
+        if met:
+            self._best_usd_per_h = min(self._best_usd_per_h, *met)
+            self._forbidden.append(ways[0][0].counts)
+        else:
+            mix, trial = max(ways, key=lambda one: one[1].outcome.attained)
+            self._learn(mix, trial.outcome.cases)
 
     def _proposals(self) -> tuple[list[Mix], float]:
         """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
@@ -145,8 +171,9 @@ class MixedSearcher:
             if machine not in rates:
                 rates[machine] = self._rates(units[place])
         chosen = [place for place in held if any(rates[units[place].machine][0])]
-        most_rps = np.array([rates[units[place].machine][0] for place in chosen]).reshape(len(chosen), -1).T
-        good = np.array([rates[units[place].machine][1] for place in chosen]).reshape(len(chosen), -1).T
+        shape = (len(chosen), len(self._classes))
+        most_rps = np.array([rates[units[place].machine][0] for place in chosen]).reshape(shape).T
+        good = np.array([rates[units[place].machine][1] for place in chosen]).reshape(shape).T
         arriving = np.array([one.rate_rps for one in self._classes], dtype=float)
         families = tuple(_family(units[place]) for place in chosen)
         known = Kinds(arriving, most_rps, good, tuple(costs[place] for place in chosen), families)
@@ -169,7 +196,7 @@ class MixedSearcher:
         whole = Floor(plan, self._prospects.demand)
         floors = [Floor(plan, part) for part in self._classes]
         good = [floor.good_alone(self._trials.slo) for floor in floors]
-        most_rps = [floor.replica_rps() if share > 0 else 0.0 for floor, share in zip(floors, good, strict=True)]
+        most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
         shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in self._classes]
         apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
         # prompts of one class fill steps that decodes of another leave room in

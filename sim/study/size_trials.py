@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from sim.scenario.schema import Fleet, Scenario
 from sim.study.overload import cases_overloaded
 from sim.study.size_runner import Runner
-from sim.study.statistics import mean
+from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase
 
-SCREEN_MARGIN = 0.03
-"""A first replication that falls short of the attainment by more than this settles it."""
-METRICS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+SCREEN_MARGIN = 0.15
+"""A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
+difference between replications, and few fleets lie between."""
+METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class Outcome:
     def attained(self) -> float:
         """Share of the requests within the service level; 0 where none was measured."""
         return self.metrics["slo_attainment"] or 0.0
+
+    @property
+    def attained_half(self) -> float | None:
+        """Half of the 95 % interval of that share over replications; None for a single one."""
+        values = [case.metrics["slo_attainment"] for case in self.cases]
+        return None if None in values else half_width(values)
 
     @property
     def metrics(self) -> dict[str, float | None]:

@@ -29,11 +29,15 @@ class Unit:
     machine: str
     """The same for units that differ only in how they are paid for."""
     own: Fleet | None = None
+    own_spares: int = 0
+    """Replicas in each pool of `own` that are spares."""
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
-        """So many replicas behind one router."""
+        """So many replicas behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
         if self.own is not None:
-            return self.own
+            out = self.own_spares - spare
+            pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
+            return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
         data = {
             "name": self.counted(replicas, spare),
             "pools": [self.pool | {"replicas": replicas + spare}],
@@ -50,7 +54,7 @@ class Unit:
 def units(scenario: Scenario, size: Size) -> Iterator[Unit]:
     """The scenario's fleets, then every combination of the section."""
     for fleet in scenario.fleets:
-        yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet)
+        yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
     formats = size.quantizations or (None,)
     layouts = product(size.gpus, size.tensor_parallel_sizes, size.pipeline_parallel_sizes, formats, size.batching)
     for gpu, tensor, pipeline, quantization, batching in layouts:
@@ -116,6 +120,8 @@ class Prospects:
         return self._machines[unit.machine]
 
     def _machine(self, unit: Unit) -> Machine:
+        if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
+            return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
         if refusal := self._refusal(unit):
             return Machine(refusal, 0)
         try:

@@ -149,7 +149,7 @@ def test_wrong_input_is_a_line_and_nothing_is_written(folder: Path, change: tupl
     ("option", "text"),
     [
         ("plan=null", "s.yaml: plan: is missing"),
-        ("slo={}", "s.yaml: slo: a unit's capacity needs at least one limit"),
+        ("slo={}", "s.yaml: slo: a capacity needs at least one limit"),
         ("workload.arrivals={process: burst, num_requests: 9}", "a burst has no rate to raise"),
     ],
 )

@@ -123,6 +123,18 @@ def test_little_law_requests_in_the_system(simulate) -> None:
     assert number == pytest.approx(law, rel=0.02)
 
 
+def test_interactive_response_time_law(simulate) -> None:
+    """Clients = throughput x (time to the last token + pause), of clients that are spread from the start."""
+    arrivals = {"process": "closed_loop", "concurrency": 60, "think_s": 20.0}
+    (result,) = simulate(scenario(arrivals, horizon_s=2000, warmup_s=0, meter_interval_s=2000))
+    requests = result.log.requests
+    first_s = sorted(r.arrived_s for r in requests)[:60]
+    assert all(abs(at_s - 20 * (k + 0.5) / 60) < 6 for k, at_s in enumerate(first_s)), "they start one by one"
+    done = [r for r in requests if r.finished_s <= 2000]
+    answer_s = fsum(r.finished_s - r.arrived_s for r in done) / len(done)
+    assert len(done) / 2000 * (answer_s + 20) == pytest.approx(60, rel=0.01)
+
+
 def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
     data = scenario({"process": "poisson", "rate_rps": 6.0}, sweep={"fleets.boxes.pools.0.replicas": [2, 4, 8]})
     means = []

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sim.batching import Vllm
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.report.size import LATENCIES, front
+from sim.report.size import LATENCIES, front, sentences, size_rows
 from sim.scenario.load import load
 from sim.scenario.plan import PoolPlan
 from sim.scenario.resolve import resolve_fleet
@@ -22,6 +22,7 @@ from sim.study.size import Search, search
 from sim.study.size_bounds import GRID_MARGIN, Demand, Floor
 from sim.study.size_runner import Runner
 from sim.study.size_units import Prospects, units
+from sim.study.store import load_case
 
 SCENARIO = """\
 # Which card?
@@ -184,6 +185,56 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     assert row["fleet"] == table[0]["fleet"]
     assert row["meets_slo"] == "true"
     assert float(row["cost_usd_per_month"]) == pytest.approx(float(table[0]["usd_per_month"]))
+
+
+@pytest.mark.parametrize(("replicas", "status"), [(1, "impossible"), (2, "not simulated")])
+def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
+    tmp_path: Path, replicas: int, status: str
+) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
+    text = text.replace("{gpu: h100-80gb-sxm}", f"{{gpu: h100-80gb-sxm, replicas: {replicas}}}")
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    (own,) = [one for one in found.tried if one.machine == "fleet own"]
+    assert own.status == status
+    assert own.gpus == replicas, "paid for as it stands"
+    if status == "impossible":
+        assert own.reason == "has no 1 spare replicas in every pool"
+
+
+def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is not None
+    assert found.mixed is not None
+    assert found.mixed.trials == ()
+    assert found.mixed.proved
+
+
+def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 0.00001").replace("[l4, rtx-4090, l40s]", "[l40s]")
+    scenario = scenario_of(tmp_path, text)
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is None
+    whys = {row["why"] for row in size_rows(found, scenario) if row["status"] == "misses"}
+    assert whys == {"no request arrives in the window"}
+
+
+def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
+    text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: gamma, rate_rps: 3, cv: 3}")
+    text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
+    text = text.replace("[none, fp8]", "[none]")
+    scenario = scenario_of(tmp_path, text.replace("tpot_s: 0.04", "tpot_s: 0.04, attainment: 0.9"))
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is not None
+    assert found.winner.machine == "1x rtx-4090 none"
+    first = [case for case in map(load_case, (tmp_path / "out/points").iterdir()) if case and not case.replication]
+    shares = [case.metrics["slo_attainment"] for case in first if case.fleet == found.winner.name]
+    assert max(shares) < 0.85, "of a target of 0.9"
+    told = sentences(found, scenario)
+    assert (
+        told[1].replace("\N{NO-BREAK SPACE}", " ")
+        == "It is near the limit: 96 % ± 14 % of the requests keep to the service level, 90 % are asked for."
+    )
 
 
 def test_spares_are_paid_for(tmp_path: Path) -> None:

@@ -116,9 +116,11 @@ def test_several_runs_together_see_what_one_cannot() -> None:
     rng = np.random.default_rng(6)
     runs = [growth(rng, 1.15, 400) for _ in range(10)]
     assert 2 * sum(run.certain for run in runs) < len(runs)
-    assert overloaded([run.requests for run in runs], [360] * 10, [run.certain for run in runs])
-    assert not overloaded([-3, 4, 1], [360] * 3, [False] * 3)
-    assert not overloaded([40], [360], [False]), "one run says it for itself"
+    grown, waiting = [run.requests for run in runs], [run.waiting for run in runs]
+    assert overloaded(grown, waiting, [360] * 10, [run.certain for run in runs])
+    assert not overloaded(grown, [2] * 10, [360] * 10, [run.certain for run in runs]), "it only fills up"
+    assert not overloaded([-3, 4, 1], [20] * 3, [360] * 3, [False] * 3)
+    assert not overloaded([40], [40], [360], [False]), "one run says it for itself"
 
 
 def test_what_grows_evenly_is_certain_and_what_fills_up_is_not() -> None:

@@ -139,5 +139,8 @@ def test_descriptions() -> None:
         "8 clients send one request at a time, 2 s after the last answer"
     )
     assert ClosedLoop(process="closed_loop", concurrency=1).describe() == "1 client sends one request at a time"
+    assert not ClosedLoop(process="closed_loop", concurrency=8).random
+    assert ClosedLoop.model_validate(closed).random
+    assert not ClosedLoop.model_validate(closed | {"ramp_s": 0}).random
     assert poisson(1.5).describe() == "Poisson arrivals at 1.5 requests/s"
     assert gamma(1.5, 2).describe() == "gamma arrivals at 1.5 requests/s (cv 2)"

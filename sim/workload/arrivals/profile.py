@@ -37,6 +37,11 @@ class Profile(Renewal):
             raise ValueError("hourly_rps must have an hour with a rate above 0")
         return self
 
+    @property
+    def length_s(self) -> float:
+        """After so long it starts again. Raises UnknownId."""
+        return len(self._hours()[0]) * SECONDS_PER_HOUR
+
     def mean_rate_rps(self) -> float:
         """Requests per second over whole profiles. Raises UnknownId."""
         return float(np.mean(self._hours()[0]))
