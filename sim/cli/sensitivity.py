@@ -42,7 +42,8 @@ def sensitivity(
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json
         from sim.report.page import text_table
-        from sim.report.sensitivity import deliver_sensitivity, sensitivity_document, sentences, tables
+        from sim.report.sensitivity import deliver_sensitivity, sensitivity_document, tables
+        from sim.report.sensitivity_verdict import gap_sentences, sentences
         from sim.scenario.load import load
         from sim.study.sensitivity import why_no_sensitivity
 
@@ -60,6 +61,5 @@ def sensitivity(
         return
     for table in tables(answer):
         show_all(text_table(table), "")
-    show_all(
-        *sentences(answer), *answer.found.reasons, *filter(None, [answer.explained.reason]), f"results in {folder}"
-    )
+    told = [*sentences(answer), *gap_sentences(answer), *answer.found.reasons, answer.explained.reason]
+    show_all(*filter(None, told), f"results in {folder}")

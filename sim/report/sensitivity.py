@@ -1,7 +1,6 @@
-"""What moves the result, and why one fleet costs more than another: sentences, tables, pictures and a page."""
+"""What moves the result, and why one fleet costs more than another: tables, pictures and a page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -11,34 +10,31 @@ from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page
 from sim.report.progress import Progress
 from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
+from sim.report.sensitivity_verdict import (
+    Answer,
+    amount,
+    gap_sentences,
+    less,
+    load_of,
+    results,
+    said,
+    sentences,
+    utilisation_usd,
+)
 from sim.report.tables import write_rows
-from sim.report.text import first_sentence, listing, percent, plain, seconds, usd
+from sim.report.text import first_sentence, percent, seconds, usd
 from sim.report.tornado import Bar
 from sim.scenario.schema import Scenario
 from sim.scenario.sensitivity import Sensitivity
 from sim.study.execute import Workplace
-from sim.study.gap import FULL, Explained, Gap, explain
-from sim.study.hybrid import LAYOUT, PRICE
-from sim.study.sensitivity import USD, Input, Swing, Swings, difference, swings
+from sim.study.gap import Explained, Gap, explain
+from sim.study.sensitivity import USD, Swing, swings
 
 LABELS = {
     USD: "USD per million output tokens",
     "ttft_s_p95": "p95 time to first token [s]",
     "tpot_s_p95": "p95 time per output token [s]",
 }
-SAID = {USD: " per million output tokens", "ttft_s_p95": " (p95 to the first token)", "tpot_s_p95": " (p95 per token)"}
-MENTIONED = 0.005
-"""Shares of a gap below it are left out of the sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Everything that is told."""
-
-    found: Swings
-    explained: Explained
-    between: tuple[str, str] | None
-    """None where there are not two fleets that run."""
 
 
 def deliver_sensitivity(
@@ -61,87 +57,10 @@ def deliver_sensitivity(
     if between is not None and asked.metric == USD:
         with Progress(quiet, "taking the gap apart", "hybrids") as progress:
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
-    answer = Answer(found, explained, between)
+    answer = Answer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:
         _write(folder, answer, scenario)
     return answer
-
-
-def sentences(answer: Answer) -> list[str]:
-    """The difference, what moves it, and what it is made of."""
-    found, told = answer.found, list[str]()
-    if not found.base:
-        return ["No fleet can run."]
-    if answer.between is not None:
-        told += _flips(answer, answer.between)
-    for name, base in found.base.items():
-        if moved := _strongest(answer, name):
-            one = moved.input
-            ends = f"{_said(answer, moved.low[name])} at {_amount(one, one.low)}"
-            told.append(
-                f"{one.name} moves {name} most: {ends}, {_said(answer, moved.high[name])} at "
-                f"{_amount(one, one.high)}, {_said(answer, base)} now."
-            )
-    told += [_gap_told(gap) for gap in answer.explained.gaps]
-    return [line[:1].upper() + line[1:] for line in told]
-
-
-def _strongest(answer: Answer, name: str) -> Swing | None:
-    known = [one for one in answer.found.swings if isfinite(one.low[name]) and isfinite(one.high[name])]
-    most = max(known, key=lambda one: abs(one.high[name] - one.low[name]), default=None)
-    return most if most is not None and most.high[name] != most.low[name] else None
-
-
-def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
-    """Who is better, and which inputs change that within their ranges."""
-    now = difference(answer.found.base, between)
-    if now != now or now == 0:
-        return
-    better, other = (between[1], between[0]) if now > 0 else between
-    turning = [
-        one.input.name
-        for one in answer.found.swings
-        if any(now * difference(values, between) < 0 for values in (one.low, one.high))
-    ]
-    stays = f"but not with {listing(turning)} at an end of the range" if turning else "at either end of every range"
-    told = f"{better} is {_said(answer, abs(now))}{SAID[answer.found.metric]} below {other}"
-    yield f"{told},{'' if turning else ' and stays below it'} {stays}."
-
-
-def _gap_told(gap: Gap) -> str:
-    if gap.usd == 0:
-        return f"{_load(gap)}, {gap.first} and {gap.second} cost the same."
-    sign = 1 if gap.usd > 0 else -1
-    dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
-    shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
-    ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
-    adds = [f"{group} {percent(share)}" for group, share in ordered if share >= MENTIONED]
-    saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
-    usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
-    told = f"{_load(gap)}, {dear} costs {usd(usd_of[dear])} per million output tokens, {cheap} {usd(usd_of[cheap])}. "
-    told += (
-        f"Of the gap of {usd(abs(gap.usd))}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'} against {dear}"
-    )
-    told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
-    if shares[PRICE] * shares[LAYOUT] < 0:
-        told += f" Price and number of GPUs pull apart: together they make {percent(shares[PRICE] + shares[LAYOUT])}."
-    return told
-
-
-def _load(gap: Gap) -> str:
-    return f"At full load ({gap.clients} clients)" if gap.load == FULL else "At the scenario's load"
-
-
-def _said(answer: Answer, value: float) -> str:
-    return usd(value) if answer.found.metric == USD else seconds(value)
-
-
-def _amount(one: Input, value: float) -> str:
-    if one.unit.startswith("USD"):
-        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
-    if one.unit in ("per year", "of the price", "of today's"):
-        return f"{percent(value)} {one.unit}"
-    return f"{plain(value)} {one.unit}".strip()
 
 
 def swing_rows(answer: Answer) -> list[dict[str, Any]]:
@@ -156,26 +75,14 @@ def swing_rows(answer: Answer) -> list[dict[str, Any]]:
             "high": one.input.high,
             "of": name,
             "metric": answer.found.metric,
-            "at_now": now,
-            "at_low": low,
-            "at_high": high,
+            **{f"at_{end}": read.value for end, read in ends.items()},
+            **{f"at_{end}_ci95": read.half_width for end, read in ends.items()},
+            **{f"state_at_{end}": read.state for end, read in ends.items()},
         }
         for one in answer.found.swings
-        for name, now, low, high in _results(answer, one)
+        for name, *read in results(answer, one)
+        for ends in [dict(zip(("now", "low", "high"), read, strict=True))]
     ]
-
-
-def _results(answer: Answer, one: Swing) -> Iterator[tuple[str, float, float, float]]:
-    """(whose, now, low, high) of the metric."""
-    for name, now in answer.found.base.items():
-        yield name, now, one.low[name], one.high[name]
-    if answer.between is not None:
-        now, low, high = (difference(values, answer.between) for values in (answer.found.base, one.low, one.high))
-        yield _less(answer.between), now, low, high
-
-
-def _less(between: tuple[str, str]) -> str:
-    return f"{between[0]} less {between[1]}"
 
 
 def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
@@ -189,8 +96,10 @@ def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
             "first_usd_per_million_output_tokens": gap.first_usd,
             "second_usd_per_million_output_tokens": gap.second_usd,
             "gap_usd": gap.usd,
+            "gap_usd_ci95": gap.half_width,
             "group": group,
             "part_usd": part,
+            "part_usd_ci95": gap.half_widths[group],
             "share_of_gap": part / gap.usd if gap.usd else None,
         }
         for gap in gaps
@@ -200,7 +109,7 @@ def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
 
 def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
-    told = sentences(answer)
+    told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
     return {
         "scenario": scenario.name,
         "question": scenario.question,
@@ -211,44 +120,45 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
         "verdict": {"headline": told[0] if told else "", "findings": told[1:]},
         "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
         "swings": swing_rows(answer),
-        "gap": gap_rows(answer.explained.gaps),
+        "gap": gap_rows(gaps),
+        "utilisation_usd": utilisation_usd(gaps[0], gaps[1]) if len(gaps) == 2 else None,
     }
 
 
 def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
-    told = sentences(answer)
+    told, of_gaps = sentences(answer), gap_sentences(answer)
     write_rows(out / "sensitivity.csv", swing_rows(answer))
     tornados = list(_tornados(answer))
-    gaps = [gap_chart(_load(gap), gap) for gap in answer.explained.gaps]
+    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
     for name, charts, lines in (
-        ("tornado.png", tornados, told[: len(told) - len(gaps)]),
-        ("gap.png", gaps, told[len(told) - len(gaps) :]),
+        ("tornado.png", tornados, told),
+        ("gap.png", gaps, of_gaps),
     ):
         if charts:
             write_charts(out / name, charts, asked, lines)
     if gaps:
         write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
     drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
-    page = render_page(scenario.name, asked, told, [], tables(answer), _notes(answer), drawings)
+    page = render_page(scenario.name, asked, [*told, *of_gaps], [], tables(answer), _notes(answer), drawings)
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 
 
 def _tornados(answer: Answer) -> Iterator[Chart]:
     """One for each fleet, and one for the difference."""
-    results: dict[str, list[Bar]] = {}
+    bars: dict[str, list[Bar]] = {}
     bases: dict[str, float] = {}
     for one in answer.found.swings:
-        for name, now, low, high in _results(answer, one):
-            bases[name] = now
-            bars = results.setdefault(name, [])
-            if isfinite(low) and isfinite(high) and low != high:
-                ends = _amount(one.input, one.input.low), _amount(one.input, one.input.high)
-                bars.append(Bar(one.input.name, low, high, *ends))
+        for name, now, low, high in results(answer, one):
+            bases[name] = now.value
+            mine = bars.setdefault(name, [])
+            if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
+                ends = amount(one.input, one.input.low), amount(one.input, one.input.high)
+                mine.append(Bar(one.input.name, low.value, high.value, *ends))
     label = LABELS[answer.found.metric]
-    for name, bars in results.items():
-        if bars and isfinite(bases[name]):
-            yield tornado_chart(name, bases[name], bars, label)
+    for name, held in bars.items():
+        if held and isfinite(bases[name]):
+            yield tornado_chart(name, bases[name], held, label)
 
 
 def tables(answer: Answer) -> list[Table]:
@@ -256,38 +166,55 @@ def tables(answer: Answer) -> list[Table]:
     names = list(answer.found.base)
     heads = ["input", "from", "to", *names]
     if answer.between is not None:
-        heads.append(_less(answer.between))
+        heads.append(less(answer.between))
     rows = [
         [
             one.input.name,
-            *(_amount(one.input, value) for value in (one.input.low, one.input.high)),
-            *(f"{_said(answer, low)} to {_said(answer, high)}" for _, _, low, high in _results(answer, one)),
+            *(amount(one.input, value) for value in (one.input.low, one.input.high)),
+            *(f"{said(answer, low)} to {said(answer, high)}" for _, _, low, high in results(answer, one)),
         ]
         for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
     ]
+    rows.insert(0, ["as it is", "", "", *_now(answer)])
     found = [Table(LABELS[answer.found.metric], "One input at a time, the others as they are.", heads, rows)]
     if gaps := answer.explained.gaps:
         note = (
             "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
         )
-        groups = [[group, *(f"{usd(gap.parts[group])}{_share(gap, group)}" for gap in gaps)] for group in gaps[0].parts]
-        groups.append(["the gap", *(usd(gap.usd) for gap in gaps)])
-        title = f"What makes the gap, {_less((gaps[0].first, gaps[0].second))}"
-        found.append(Table(title, note, ["USD per million output tokens", *map(_load, gaps)], groups))
+        groups = [[group, *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
+        groups.append(["the gap", *(f"{usd(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        title = f"What makes the gap, {less((gaps[0].first, gaps[0].second))}"
+        found.append(Table(title, note, ["USD per million output tokens", *map(load_of, gaps)], groups))
     return found
 
 
-def _share(gap: Gap, group: str) -> str:
-    return f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
+def _now(answer: Answer) -> list[str]:
+    """The results as the scenario stands, with their intervals."""
+    if not answer.found.swings:
+        return []
+    now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
+    return [said(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
+
+
+def _spread(half_width: float | None, metric: str = USD) -> str:
+    if not half_width:
+        return ""
+    return f" ± {usd(half_width) if metric == USD else seconds(half_width)}"
+
+
+def _part(gap: Gap, group: str) -> str:
+    share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
+    spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
+    return f"{usd(gap.parts[group])}{spread}{share}"
 
 
 def _widest(answer: Answer, one: Swing) -> float:
     """The last result's swing: the difference's where there is one."""
-    results = list(_results(answer, one))
-    if not results:
+    read = list(results(answer, one))
+    if not read:
         return 0.0  # no fleet runs
-    _, _, low, high = results[-1]
-    return abs(high - low) if isfinite(low) and isfinite(high) else float("inf")
+    _, _, low, high = read[-1]
+    return abs(high.value - low.value) if isfinite(low.value) and isfinite(high.value) else float("inf")
 
 
 def _notes(answer: Answer) -> list[str]:
@@ -295,6 +222,7 @@ def _notes(answer: Answer) -> list[str]:
     if answer.explained.reason:
         notes.append(answer.explained.reason)
     if answer.found.metric != USD:
+        notes.append("▲ overloaded: the queue grows through the whole run, and the result with it.")
         notes.append("Prices and terms change no latency and are left out.")
     if answer.explained.gaps:
         notes += GAP_NOTES

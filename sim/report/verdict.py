@@ -183,7 +183,7 @@ def _unsure(part: Comparison, slo: Mapping[str, Any]) -> str:
     if not told:
         return ""
     asked = f"the {percent(slo['attainment'])} asked for lie within the 95 % interval"
-    return f"Not certain is whether {listing(told)} {part.goal}: {asked}; more replications or a longer horizon narrow it."
+    return f"Not certain is whether {listing(told)} {part.goal}: {asked}; more replications narrow it."
 
 
 def _significance(part: Comparison) -> str:

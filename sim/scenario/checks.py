@@ -140,7 +140,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found += _twice(named)
     found += multi_year_complaints(scenario)
     found += _breakeven_complaints(scenario)
-    found += sensitivity_complaints(scenario)
+    found += sensitivity_complaints(scenario, scenario_complaints)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)

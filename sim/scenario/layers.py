@@ -41,7 +41,9 @@ class Layers:
         return Path(self._origin(place).path).parent
 
     def _origin(self, place: Place) -> Document:
-        """The file that holds more of *place*."""
+        """The file that holds more of *place*; a list of the file's stands in the place of the base's."""
+        if any(isinstance(value_at(self.file.data, place[:depth]), list) for depth in range(1, len(place))):
+            return self.file
         if self.base is None or descend(self.base.data, place)[0] <= descend(self.file.data, place)[0]:
             return self.file
         return self.base

@@ -17,6 +17,8 @@ from sim.scenario.year import profile_complaints
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
+ASKING = ("sensitivity", "precision", "size", "breakeven", "plan", "futures", "load_profile")
+"""Sections whose mistakes say nothing of the others."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
 FILE_CHOICES = ("model", "calibration")
@@ -185,8 +187,12 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
     built, schema = _schema_complaints(at)
     found: Found = [*schema, *id_complaints(at, catalog)]
-    if built is not None:
-        found += scenario_complaints(built)
+    asking = built
+    if built is None and all(one.place and one.place[0] in ASKING for one in schema):
+        asking = salvaged(at, schema)
+    if asking is not None:
+        wrong = [one.place for one in schema]
+        found += [one for one in scenario_complaints(asking) if getattr(one, "place", None) not in wrong]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:

@@ -1,18 +1,20 @@
 """What the `sensitivity` section cannot see by itself: whether its paths are numbers and its fleets are there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from sim.scenario.errors import Complaint, Place, did_you_mean
+from sim.scenario.errors import Complaint, Place, did_you_mean, dotted
 from sim.scenario.layers import descend, place_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import NOT_SWEPT, as_data, at_point
 
+Check = Callable[[Scenario], Sequence[object]]
+"""What is wrong with a scenario: Complaints, and errors of files."""
 NO_INPUTS = ("sensitivity", "sweep", "seed", "breakeven", "plan", "futures", "load_profile")
 """Sections that say nothing of what is simulated and billed."""
 
 
-def sensitivity_complaints(scenario: Scenario) -> Iterator[Complaint]:
-    """Unknown fleets, one named twice, metrics without money; then the inputs."""
+def sensitivity_complaints(scenario: Scenario, check: Check) -> Iterator[Complaint]:
+    """Unknown fleets, one named twice; then the inputs, at whose ends *check* tells what contradicts what."""
     asked = scenario.sensitivity
     if asked is None:
         return
@@ -22,10 +24,10 @@ def sensitivity_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}")
     if asked.between and asked.between[0] == asked.between[1]:
         yield Complaint(("sensitivity", "between"), "two different fleets are needed")
-    yield from _input_complaints(scenario)
+    yield from _input_complaints(scenario, check)
 
 
-def _input_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def _input_complaints(scenario: Scenario, check: Check) -> Iterator[Complaint]:
     """Paths of nothing or of no number, and values that the scenario does not allow there."""
     asked = scenario.sensitivity
     data = as_data(scenario)
@@ -42,16 +44,42 @@ def _input_complaints(scenario: Scenario) -> Iterator[Complaint]:
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []
             yield Complaint(place, f"the scenario does not say it{did_you_mean(where[depth], known)}")
-        elif isinstance(now, bool) or not isinstance(now, int | float):
+        elif (number := number_at(path, now)) is None:
             yield Complaint(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
-            yield from _range_complaints(scenario, path, place, ends)
-        elif not allowed(scenario, path, around(scenario, path, now, ends.relative)):
-            low, high = around(scenario, path, now, ends.relative)
-            yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
+            yield from _range_complaints(scenario, number[0], place, ends, check)
+        else:
+            low, high = around(scenario, *number, ends.relative)
+            if not allowed(scenario, number[0], (low, high)):
+                yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
+                continue
+            for value in (low, high):
+                yield from _contradictions(scenario, number[0], place, value, check)
 
 
-def _range_complaints(scenario: Scenario, path: str, place: Place, ends: tuple[float, float]) -> Iterator[Complaint]:
+def number_at(path: str, value: object) -> tuple[str, float] | None:
+    """The number at *path* and its own path, which of a quote is that of its price; None where there is none.
+
+    >>> number_at("a", 4), number_at("a", {"price": 1900.0, "unit": "each"}), number_at("a", True)
+    (('a', 4), ('a.price', 1900.0), None)
+    """
+    if isinstance(value, dict):
+        path, value = f"{path}.price", value.get("price")
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else (path, value)
+
+
+def _contradictions(scenario: Scenario, path: str, place: Place, value: float, check: Check) -> Iterator[Complaint]:
+    """What is wrong with the scenario at *value* and not without."""
+    quiet = {"sensitivity": None, "sweep": None}
+    standing = check(scenario.model_copy(update=quiet))
+    for one in check(at_point(scenario, {path: value}).model_copy(update=quiet)):
+        if one not in standing and isinstance(one, Complaint):
+            yield Complaint(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+
+
+def _range_complaints(
+    scenario: Scenario, path: str, place: Place, ends: tuple[float, float], check: Check
+) -> Iterator[Complaint]:
     if ends[0] >= ends[1]:
         yield Complaint(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
         return
@@ -60,6 +88,8 @@ def _range_complaints(scenario: Scenario, path: str, place: Place, ends: tuple[f
             at_point(scenario, {path: value})
         except ValueError:
             yield Complaint((*place, i), f"{value:g} is not allowed there")
+        else:
+            yield from _contradictions(scenario, path, (*place, i), value, check)
 
 
 def around(scenario: Scenario, path: str, now: float, relative: float) -> tuple[float, float]:

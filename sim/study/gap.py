@@ -2,14 +2,14 @@
 
 The game: v(S) is what a million output tokens cost with the groups S of the first fleet and the others of the second
 (sim/study/hybrid.py), with the same requests throughout. v(all) - v(none) is the gap, and the Shapley values of the
-groups sum to it exactly.
+groups sum to it exactly. v is a ratio of sums over replications; a Shapley value is linear in v, so its interval comes
+from the replications' residuals as that of one ratio does (sim/study/statistics.py).
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum, isfinite
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
@@ -21,6 +21,7 @@ from sim.scenario.sweep import Case, is_deterministic
 from sim.study.execute import Call, Progress, Workplace
 from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
 from sim.study.shapley import coalitions, shapley
+from sim.study.statistics import half_width
 from sim.study.store import digest
 from sim.workload import ClosedLoop
 
@@ -32,7 +33,8 @@ FULL_WARMUP = 0.2
 OWN, FULL = "own", "full"
 Chosen = frozenset[str]
 """The groups that come from the first fleet."""
-Costs = dict[Chosen, float]
+Costs = dict[Chosen, tuple[float, float]]
+"""USD and millions of output tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,14 @@ class Gap:
     first: str
     second: str
     first_usd: float
-    """Per million output tokens, mean over replications."""
+    """Per million output tokens: USD over tokens of all replications."""
     second_usd: float
     parts: dict[str, float]
     """Group -> what the first fleet's adds to the price [USD per million output tokens]; sums to the gap."""
+    half_widths: dict[str, float | None]
+    """Of the 95 % intervals of the parts; None below two replications."""
+    half_width: float | None
+    """Of the gap's."""
 
     @property
     def usd(self) -> float:
@@ -111,7 +117,7 @@ def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str,
         clients = max(_seats(one.pools[0]) for one in _plans(scenario, catalog, names, replication, 0))
         clients = clients if load == FULL else 0
         same = alike(*_plans(scenario, catalog, names, replication, clients))
-        key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load
+        key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
         yield Game(names, replication, clients, same, paths)
 
@@ -144,14 +150,27 @@ def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress:
 
 
 def _gap(load: str, games: Sequence[Game]) -> Gap | None:
-    """Shared among the groups, means over *games*; None where a hybrid answers nothing."""
+    """Shared among the groups; None where a hybrid answers nothing."""
     costs = [_worth(game) for game in games]
-    if not all(isfinite(value) for one in costs for value in one.values()):
+    tokens = {chosen: sum(one[chosen][1] for one in costs) for chosen in costs[0]}
+    if not all(tokens.values()):
         return None
     everything, nothing = frozenset(GROUPS), frozenset[str]()
-    mean = {chosen: fsum(one[chosen] for one in costs) / len(costs) for chosen in costs[0]}
-    parts = {group: float(part) for group, part in shapley(GROUPS, lambda chosen: mean[chosen]).items()}
-    return Gap(load, games[-1].clients, *games[-1].names, mean[everything], mean[nothing], parts)
+    value = {chosen: sum(one[chosen][0] for one in costs) / tokens[chosen] for chosen in tokens}
+    residuals = [
+        {chosen: (usd - value[chosen] * made) * len(costs) / tokens[chosen] for chosen, (usd, made) in one.items()}
+        for one in costs
+    ]
+    astray = [_shares(one) for one in residuals]
+    halves = {group: half_width([one[group] for one in astray]) for group in GROUPS}
+    half = half_width([one[everything] - one[nothing] for one in residuals])
+    usd_of = (value[everything], value[nothing])
+    return Gap(load, games[-1].clients, *games[-1].names, *usd_of, _shares(value), halves, half)
+
+
+def _shares(value: Mapping[Chosen, float]) -> dict[str, float]:
+    """Shapley values of the groups in the game *value*."""
+    return {group: float(part) for group, part in shapley(GROUPS, lambda chosen: value[chosen]).items()}
 
 
 def _seats(pool: PoolPlan) -> int:
@@ -179,7 +198,8 @@ def _worth(game: Game) -> Costs:
     costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in game.paths.items()}
     found: Costs = {}
     for one in coalitions(PHYSICAL):
-        found[one | {PRICE}], found[one] = costs[one - game.same]
+        first_usd, second_usd, millions = costs[one - game.same]
+        found[one | {PRICE}], found[one] = (first_usd, millions), (second_usd, millions)
     return found
 
 

@@ -154,16 +154,14 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
     )
 
 
-def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float]:
-    """Simulates the hybrid *plan*; USD per million output tokens at the prices of each of *payers*."""
+def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
+    """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
     log = Fleet(plan).run()
     start_s, end_s = CaseResult(plan, log, None).window_s
     inside = [one for one in log.intervals if start_s <= (one.start_s + one.end_s) / 2 < end_s]
     tokens = sum(one.output_tokens for one in inside)
-    if not tokens:
-        return float("inf"), float("inf")
     usd = [Ledger.of(inside, _prices(payer, plan.pools[0]), start_s, end_s).total_nano_usd / 1e9 for payer in payers]
-    return 1e6 * usd[0] / tokens, 1e6 * usd[1] / tokens
+    return usd[0], usd[1], tokens / 1e6
 
 
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:

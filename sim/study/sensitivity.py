@@ -4,7 +4,7 @@ Money changes no quantity, so prices and terms are billed anew on the scenario's
 quantities is simulated, with the same random numbers at both ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -14,13 +14,14 @@ from sim.catalog.catalog import Catalog
 from sim.scenario.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sensitivity import Relative, Sensitivity
-from sim.scenario.sensitivity_checks import around
+from sim.scenario.sensitivity_checks import around, number_at
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.capacity import LoadAxis
 from sim.study.execute import Job, Progress, Workplace, do_all
+from sim.study.overload import cases_overloaded
 from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
-from sim.study.statistics import mean
+from sim.study.statistics import ratio, ratio_difference
 from sim.study.store import StoredCase
 from sim.study.tipping import INPUTS
 
@@ -31,8 +32,36 @@ MONEY = ("site", "finance", "operations", "api", "cost")
 USD = "usd_per_million_output_tokens"
 LENGTHS = {"mean": "mean", "value": "", "scale": "scale of"}
 """Key of a length distribution -> how it is told."""
-Values = dict[str, float]
-"""Fleet -> metric, mean over replications."""
+Cases = Sequence[tuple[Case, StoredCase]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A result in every replication, as a ratio: the result is the ratio of the sums. Of a mean all bottoms are 1."""
+
+    tops: tuple[float, ...]
+    """None where the fleet cannot run."""
+    bottoms: tuple[float, ...]
+    overloaded: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether the fleet can run at all."""
+        return bool(self.tops)
+
+    @property
+    def value(self) -> float:
+        """Infinite where it cannot, or where nothing is answered."""
+        return ratio(self.tops, self.bottoms)[0]
+
+    @property
+    def half_width(self) -> float | None:
+        """Of the 95 % interval; None below two replications."""
+        return ratio(self.tops, self.bottoms)[1]
+
+
+Values = dict[str, Sample]
+"""Fleet -> its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +127,15 @@ def swings(
 
     def at(place: Place) -> Values:
         if asked.metric == USD:
-            return {name: _mean(billing[name, place].bills(), _usd) for name in running}
+            return {name: _cost(billing[name, place].bills(), stored[name, place]) for name in running}
         return {name: _metric(stored[name, place], asked.metric) for name in running}
 
     def values(one: Input, value: float) -> Values:
         if not one.money:
             return at((one.path, value))
-        if one.path:
-            return {name: _mean(billing[name, None].bills({one.path: value}), _usd) for name in running}
-        part = {one.fleet: value / one.now - 1}
-        return {
-            name: _mean(billing[name, None].bills(), lambda bill: _scaled(bill, part.get(bill.fleet, 0.0)))
-            for name in running
-        }
+        overrides = {one.path: value} if one.path else {}
+        parts = {one.fleet: value / one.now - 1} if one.fleet else {}
+        return {name: _cost(billing[name, None].bills(overrides), base[name], parts.get(name, 0.0)) for name in running}
 
     return Swings(
         asked.metric,
@@ -120,24 +145,25 @@ def swings(
     )
 
 
-def _usd(bill: Bill) -> float:
-    return bill.usd_per_million_output_tokens
+def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
+    """USD over millions of output tokens, with hardware and rent dearer by the fraction *part*."""
+    usd = tuple(bill.window_h * (bill.usd_per_h + part * bill.hardware_usd_per_h) for bill in bills)
+    if len(bills) < len(cases):
+        return Sample((), ())
+    return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _overloaded(cases))
 
 
-def _scaled(bill: Bill, part: float) -> float:
-    """With hardware and rent dearer by the fraction *part*."""
-    return _usd(bill) * (1 + part * bill.hardware_usd_per_h / bill.usd_per_h) if bill.usd_per_h else _usd(bill)
+def _metric(cases: Cases, metric: str) -> Sample:
+    if any(stored.status != "ok" for _, stored in cases):
+        return Sample((), ())
+    values = (stored.metrics.get(metric) for _, stored in cases)
+    return Sample(
+        tuple(float("inf") if one is None else float(one) for one in values), (1.0,) * len(cases), _overloaded(cases)
+    )
 
 
-def _mean(bills: Sequence[Bill], value: Callable[[Bill], float]) -> float:
-    """Over replications; infinite where the fleet could not run."""
-    return mean([value(bill) for bill in bills]) if bills else float("inf")
-
-
-def _metric(cases: Sequence[tuple[Case, StoredCase]], metric: str) -> float:
-    """Mean over replications; infinite where a case could not run."""
-    values = [stored.metrics.get(metric) if stored.status == "ok" else None for _, stored in cases]
-    return mean([float("inf") if value is None else float(value) for value in values])
+def _overloaded(cases: Cases) -> bool:
+    return cases_overloaded([stored.metrics for _, stored in cases])
 
 
 Place = tuple[str, float] | None
@@ -216,13 +242,18 @@ def _number(data: Mapping[str, object], path: str) -> bool:
 
 
 def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> Input:
+    named = number_at(path, value_at(data, place_of(data, path)))
+    assert named is not None  # the checks have seen to it
+    path, now = named
     place = place_of(data, path)
-    now = value_at(data, place)
     least, most = INPUTS[path][2:] if path in INPUTS else (-float("inf"), float("inf"))
     low, high = ends if isinstance(ends, tuple) else around(scenario, path, now, ends)
     name, unit = _name(path)
     if place[0] == "fleets":
         name = f"{place[-1]} of {scenario.fleets[int(place[1])].name}"
+        if place[-1] == "price":
+            held = value_at(data, place[:-1])
+            name, unit = f"quote for {place[-2]} of {scenario.fleets[int(place[1])].name}", held.get("currency", "USD")
     section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
     return Input(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
 
@@ -240,7 +271,11 @@ def _name(path: str) -> tuple[str, str]:
     return {"workload.arrivals.concurrency": "clients", "workload.trace.rate_scale": "trace speed"}.get(path, path), ""
 
 
-def difference(values: Mapping[str, float], between: tuple[str, str]) -> float:
-    """First fleet less second; nan where either is infinite."""
+def difference(values: Mapping[str, Sample], between: tuple[str, str]) -> tuple[float, float | None]:
+    """First fleet less second over paired replications, and half of the 95 % interval; nan where either is infinite."""
     first, second = (values[name] for name in between)
-    return first - second if isfinite(first) and isfinite(second) else float("nan")
+    if not (isfinite(first.value) and isfinite(second.value)):
+        return float("nan"), None
+    if len(first.tops) != len(second.tops):  # a fleet without chance runs once
+        return first.value - second.value, None
+    return ratio_difference((first.tops, second.tops), (first.bottoms, second.bottoms))
