@@ -75,7 +75,7 @@ def sentences(answer: Answer) -> list[str]:
     if answer.replications == 1:
         told.append("One replication each: nothing here has an interval, and small differences may be chance.")
     told += [f"{line}." for line in astray(answer)]
-    return [_begun(line) for line in told]
+    return told
 
 
 def gap_sentences(answer: Answer) -> list[str]:
@@ -84,12 +84,12 @@ def gap_sentences(answer: Answer) -> list[str]:
     told = [_gap_told(gap) for gap in gaps]
     if len(gaps) == 2:
         told.append(_utilisation_told(gaps[0], gaps[1]))
-    return [_begun(line) for line in told]
+    return told
 
 
-def _begun(line: str) -> str:
-    """With a capital, unless it begins with the name of a key."""
-    return line if "_" in line.split(" ", 1)[0] else line[:1].upper() + line[1:]
+def _begun(name: str) -> str:
+    """The name of an input with a capital, unless it begins with a key."""
+    return name if "_" in name.split(" ", 1)[0] else name[:1].upper() + name[1:]
 
 
 def _strongest(answer: Answer, name: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _strongest(answer: Answer, name: str) -> Iterator[str]:
     moved, now, low, high = max(read, key=lambda item: abs(item[3].value - item[2].value))
     if high.value != low.value:
         ends = f"{said(answer, low)} at {amount(moved, moved.low)}, {said(answer, high)} at {amount(moved, moved.high)}"
-        yield f"{moved.name} moves {name} most: {ends}, {said(answer, now)} now."
+        yield f"{_begun(moved.name)} moves {name} most: {ends}, {said(answer, now)} now."
 
 
 def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:

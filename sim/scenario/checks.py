@@ -12,7 +12,7 @@ from sim.catalog.catalog import Catalog, UnknownId
 from sim.cost import Cost, CostError, resolve_costs
 from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
-from sim.scenario.errors import Complaint, InputError, Place, did_you_mean
+from sim.scenario.errors import Complaint, InputError, Place, complaints, did_you_mean
 from sim.scenario.layers import value_at, with_values
 from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
@@ -26,6 +26,8 @@ from sim.workload import TraceError, hourly_table, length_table
 
 Found = list[Complaint | InputError]
 
+MOST_ROUNDS = 3
+"""In which mistakes, and what cannot stand without them, are taken out."""
 MOST_REQUESTS = 20_000_000
 """In one case: about 15 GB."""
 
@@ -111,19 +113,28 @@ def _offer_complaints(name: Any, place: Place, catalog: Catalog) -> Iterator[Com
 
 def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
     """*data* without the places in *found*, so that one mistake does not hide another; None if too little is left."""
-    data = with_values(data, {})
-    for one in found:
+    data, wrong = with_values(data, {}), list(found)
+    for _ in range(MOST_ROUNDS):
+        _take_out(data, wrong)
+        try:
+            return Scenario.model_validate(data)
+        except ValidationError as error:  # what is left of a holder says too little: it goes, too
+            wrong = complaints(error, Scenario, data)
+    return None
+
+
+def _take_out(data: dict[str, Any], wrong: Iterable[Complaint]) -> None:
+    for one in wrong:
         if one.place[:1] == ("workload",) or not one.place:
             data["workload"] = _ANY_WORKLOAD
             continue
         *above, last = one.place
         holder = value_at(data, tuple(above))
+        if isinstance(holder, dict) and last not in holder and above:  # it is missing
+            *above, last = above
+            holder = value_at(data, tuple(above))
         if isinstance(holder, dict):
             holder.pop(last, None)
-    try:
-        return Scenario.model_validate(data)
-    except ValidationError:
-        return None
 
 
 _ANY_WORKLOAD = {

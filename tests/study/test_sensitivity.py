@@ -40,6 +40,7 @@ fleets:
 site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
 finance: {method: straight_line, life_years: 4, residual_fraction: 0}
 """
+METRIC = "usd_per_million_output_tokens"
 ASKED = (
     "sensitivity: {inputs: {site.electricity_usd_per_kwh: [0.1, 0.4], workload.lengths.prompt.value: {relative: 0.1}}}"
 )
@@ -151,6 +152,59 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     assert dates == {path: path.stat().st_mtime_ns for name in ("points", "hybrids") for path in (out / name).iterdir()}
 
 
+def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
+    text = SCENARIO.replace("horizon_s: 60", "horizon_s: 60\nreplications: 3")
+    done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n")
+    assert done.code == 0, done.err
+    moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}
+    command = ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "run"), "--no-report", "--workers", "1"]
+    sweep = ["--set", "sweep={workload.arrivals.rate_rps: [1, 2, 3]}"]
+    assert CliRunner().invoke(app, [*command, *sweep]).exit_code == 0
+    for row in rows(tmp_path / "run/summary.csv"):
+        at = {"1": "low", "2": "now", "3": "high"}[row["rate_rps"]]
+        for mine, its in ((f"at_{at}", ""), (f"at_{at}_ci95", "_ci95")):
+            assert float(moved[row["fleet"]][mine]) == pytest.approx(float(row["usd_per_million_output_tokens" + its]))
+    pairs = {row["rate_rps"]: row for row in rows(tmp_path / "run/paired.csv") if row["metric"] == METRIC}
+    for at, rate in (("low", "1"), ("now", "2"), ("high", "3")):
+        assert float(moved["two less one"][f"at_{at}"]) == pytest.approx(float(pairs[rate]["difference"]))
+        assert float(moved["two less one"][f"at_{at}_ci95"]) == pytest.approx(float(pairs[rate]["difference_ci95"]))
+    own = [row for row in rows(tmp_path / "out/gap.csv") if row["load"] == "own"]
+    assert float(own[0]["gap_usd"]) == pytest.approx(float(moved["two less one"]["at_now"]))
+    assert float(own[0]["gap_usd_ci95"]) == pytest.approx(float(moved["two less one"]["at_now_ci95"]))
+    assert all(float(row["part_usd_ci95"]) >= 0 for row in own)
+    assert "Utilisation: at the scenario's load two less one is $" in done.out
+
+
+def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
+    asked = "{metric: tpot_s_p95, inputs: {fleets.one.pools.0.batching.gpu_memory_utilization: [0.15, 0.9]}}"
+    text = SCENARIO.replace(
+        "batching: {max_num_seqs: 4}}]", "batching: {max_num_seqs: 4, gpu_memory_utilization: 0.9}}]"
+    )
+    done = run(tmp_path, f"{text}sensitivity: {asked}\n")
+    assert done.code == 0, done.err
+    assert "one cannot run with gpu_memory_utilization of one at 0.15." in done.out
+    assert "nothing can be said with gpu_memory_utilization of one at an end" in done.out
+    row = next(row for row in rows(tmp_path / "out/sensitivity.csv") if row["of"] == "one")
+    assert (row["at_low"], row["state_at_low"], row["state_at_high"]) == ("inf", "cannot run", "")
+
+
+def test_a_quote_moves_as_its_price(tmp_path: Path) -> None:
+    asked = "{inputs: {fleets.two.cost.quotes.rtx-4090: {relative: 0.5}}}"
+    (one,) = swings(loaded(tmp_path, f"{SCENARIO}sensitivity: {asked}\n"), load_catalog(), tmp_path, Cores(1)).swings
+    assert (one.input.name, one.input.unit, one.input.now) == ("quote for rtx-4090 of two", "USD", 2000)
+    assert (one.input.low, one.input.high) == (1000, 3000)
+    assert one.low["two"].value < one.high["two"].value
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    asked = (
+        "{metric: ttft, between: [two, two], inputs: {site.pues: [1, 2], horizon_s: {relative: 1.5}, site.pue: [2, 1]}}"
+    )
+    done = run(tmp_path, f"{SCENARIO}precision: {{metric: ttft, relative: 0}}\nsensitivity: {asked}\n")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 7
+
+
 def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
     text = SCENARIO.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", "")
     done = run(tmp_path, f"{text}sensitivity: {{metric: tpot_s_p95}}\n")
@@ -175,6 +229,10 @@ def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
         ("{inputs: {site.pue: {relative: 0.9}}}", "0.14 or 2.66 is not allowed there; give [low, high]"),
         ("{inputs: {fleets.three.pools: [1, 2]}}", "fleets has no item named 'three'"),
         ("{metric: money}", "sensitivity.metric: "),
+        (
+            "{inputs: {horizon_s: [5, 70]}}\nwarmup_s: 9",
+            "horizon_s.0: 5 is not allowed: warmup_s: must be below horizon_s",
+        ),
     ],
 )
 def test_bad_input(tmp_path: Path, section: str, line: str) -> None:
