@@ -1,6 +1,7 @@
 """Where a command has its points simulated: on this machine's cores, or by a cluster."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -34,6 +35,8 @@ def _cores(workers: int | None) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
+    if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
+        fail(f"--cluster {address}: an address such as tcp://host:8786 is needed")
     try:
         from sim.study.cluster import Cluster, ClusterError
     except ModuleNotFoundError:
@@ -42,4 +45,4 @@ def _cluster(address: str) -> Iterator[Any]:
         with Cluster(address) as machines:
             yield machines
     except ClusterError as error:
-        fail(f"--cluster: {error}")
+        fail(f"--cluster: {error}", OTHER_FAILURE)

@@ -7,6 +7,7 @@ takes no result along: the scheduler gives its cases to others.
 
 import hashlib
 import io
+import logging
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,6 +116,8 @@ class Cluster:
 
 
 def _connected(address: str) -> Client:
+    # what it logs of a lost connection is told as a ClusterError
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:

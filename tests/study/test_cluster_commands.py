@@ -139,5 +139,16 @@ def test_without_an_answer_the_command_ends_as_run_does(tmp_path: Path, monkeypa
     for command in ("run", "capacity", "size", "sensitivity", "breakeven", "plan"):
         options = ["--out", str(tmp_path / command), "--cluster", "tcp://127.0.0.1:9"]
         done = CliRunner().invoke(app, [command, str(tmp_path / "s.yaml"), *options])
-        assert done.exit_code == 2
+        assert done.exit_code == 1
         assert done.stderr.startswith("--cluster: no scheduler answers at tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["foo", "tcp://foo", "foo:8786", "tcp://foo:bar"])
+def test_an_address_is_needed(tmp_path: Path, address: str) -> None:
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    done = CliRunner().invoke(
+        app, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o"), "--cluster", address]
+    )
+    assert done.exit_code == 2
+    assert done.stderr == f"--cluster {address}: an address such as tcp://host:8786 is needed\n"
+    assert not (tmp_path / "o").exists()
