@@ -116,8 +116,8 @@ class Cluster:
 
 
 def _connected(address: str) -> Client:
-    # what it logs of a lost connection is told as a ClusterError
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):  # what they log of a lost connection is told as a ClusterError
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
