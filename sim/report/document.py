@@ -10,7 +10,7 @@ from sim.catalog.value import Value
 from sim.report.cases import FinishedCase, has_money
 from sim.report.catalogue import entry, kind_of
 from sim.report.paired import differences
-from sim.report.summary import ON_REQUEST, summarize, summary_columns
+from sim.report.summary import asked_columns, summarize, summary_columns
 from sim.report.verdict import verdict
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
@@ -43,8 +43,8 @@ def run_document(
 ) -> dict[str, Any]:
     """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
     points = summarize(cases, axes, slo)
-    asked = [name for name in ON_REQUEST if any(point.row.get(name) is not None for point in points)]
-    columns = [name for name in summary_columns(axes, has_money(points), asked) if name not in axes]
+    wanted = summary_columns(axes, has_money(points), asked_columns(points, axes))
+    columns = [name for name in wanted if name not in axes]
     answer = verdict(points, axes, slo)
     return {
         "scenario": scenario.name,

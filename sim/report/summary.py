@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 from sim.report.cases import FinishedCase, Point, group
@@ -77,6 +77,13 @@ def summary_columns(axes: Sequence[str], money: bool, on_request: Sequence[str] 
     return ["fleet", *axes, *shown, *MARKS, *halves]
 
 
+def asked_columns(points: Sequence[Point], axes: Sequence[str]) -> list[str]:
+    """Of ON_REQUEST those that have a value, and are no axis."""
+    return [
+        name for name in ON_REQUEST if name not in axes and any(point.row.get(name) is not None for point in points)
+    ]
+
+
 def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
     """One Point per fleet and sweep point, in order of first appearance in *cases*."""
     points = []
@@ -92,7 +99,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
             row |= _in_currency(finished[0].metrics, row)
             row |= _rates(finished, ["api_usd"], API)
             row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
-        points.append(Point(first.fleet, places, tuple(finished), row))
+        points.append(Point(first.fleet, places, tuple(finished), row | places))
     return points
 
 
@@ -138,11 +145,12 @@ def _verdicts(cases: Sequence[FinishedCase], slo: Mapping[str, Any]) -> dict[str
     limits = Counter(case.metrics.get("limited_by") or "" for case in cases)
     thin = dict.fromkeys(name for case in cases for name in case.metrics.get("thin_percentiles") or ())
     over = cases_overloaded([case.metrics for case in cases])
+    endless = [name for name in LATENCIES if any(case.metrics.get(name) == inf for case in cases)]
     waiting_counts = over and any(name in slo_limits(slo) for name in ("ttft_s", "e2e_s"))
     return {
         "meets_slo": met,
         "overloaded": over,
-        "horizon_dependent": " ".join(UNBOUNDED * over + UNBOUNDED_BY_SLO * waiting_counts),
+        "horizon_dependent": " ".join(dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)),
         "intervals": "replications" if len(cases) > 1 else "batch means" if cases[0].metrics.get("batch_ci95") else "",
         "limited_by": limits.most_common(1)[0][0],
         "thin_percentiles": " ".join(thin),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.report.cases import FinishedCase, Point, has_money
-from sim.report.summary import ON_REQUEST, summary_columns
+from sim.report.summary import asked_columns, summary_columns
 
 REQUEST_COLUMNS = [
     *["request", "service", "pool", "replica", "priority", "measured"],
@@ -54,8 +54,8 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
-    asked = [name for name in ON_REQUEST if any(point.row.get(name) is not None for point in points)]
-    write_rows(path, [point.row for point in points], summary_columns(axes, has_money(points), asked))
+    columns = summary_columns(axes, has_money(points), asked_columns(points, axes))
+    write_rows(path, [point.row for point in points], columns)
 
 
 def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[str], requests_format: str) -> None:

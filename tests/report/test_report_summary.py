@@ -112,6 +112,19 @@ def test_what_grows_with_the_horizon_is_named(make_case: Callable[..., Any]) -> 
     assert over["intervals"] == steady["intervals"] == "replications"
 
 
+def test_an_axis_is_not_lost_to_a_column_of_its_name(tmp_path: Path, make_case: Callable[..., Any]) -> None:
+    cases = [make_case("a", 1.0, capacity=2.0, usd_per_h=None, warmup_s=value) for value in (0, 30)]
+    found = written(tmp_path / "summary.csv", cases, ["warmup_s"])
+    assert [row["warmup_s"] for row in found] == ["0", "30"]
+    assert (tmp_path / "summary.csv").read_text().splitlines()[0].split(",").count("warmup_s") == 1
+
+
+def test_an_endless_time_per_token_of_an_overloaded_fleet_is_named(make_case: Callable[..., Any]) -> None:
+    case = make_case("a", 4.0, capacity=2.0, usd_per_h=None)
+    case.metrics["tpot_s_p95"] = inf
+    assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["horizon_dependent"].split()
+
+
 def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
     case.metrics["batch_ci95"] = {"ttft_s_p95": 0.03}
