@@ -166,7 +166,7 @@ def bars(study: FutureStudy, first: Outcome, less: Outcome | None = None) -> lis
             low, high = low - float(less.low[MILLION][index]), high - float(less.high[MILLION][index])
         found.append(Bar(label(one), low, high, *(_value(one, share) for share in (LOW, HIGH))))
     size = max((abs(end) for bar in found for end in (bar.low, bar.high)), default=0.0)
-    return [bar for bar in found if bar.swing > LEAST_SWING * size]
+    return [bar for bar in found if abs(bar.high - bar.low) > LEAST_SWING * size]
 
 
 def _value(one: Input, share: float) -> str:

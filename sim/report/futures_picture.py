@@ -49,7 +49,7 @@ class Tornado:
     def __init__(self, title: str, subtitle: str, base: float, found: Sequence[Bar], zero: bool) -> None:
         """*zero*: mark where the sign changes."""
         self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
-        self.bars = sorted(found, key=lambda bar: -bar.swing)[:MOST_BARS]
+        self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
         if len(found) > MOST_BARS:
             self.subtitle += f"; the {MOST_BARS} widest of {len(found)}"
         self.height_in = TOP + tornado_height_in(self.bars)

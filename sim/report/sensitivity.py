@@ -213,8 +213,8 @@ def _widest(answer: Answer, one: Swing) -> float:
     read = list(results(answer, one))
     if not read:
         return 0.0  # no fleet runs
-    _, _, low, high = read[-1]
-    return abs(high.value - low.value) if isfinite(low.value) and isfinite(high.value) else float("inf")
+    values = [reading.value for reading in read[-1][1:]]
+    return max(values) - min(values) if all(map(isfinite, values)) else float("inf")
 
 
 def _notes(answer: Answer) -> list[str]:

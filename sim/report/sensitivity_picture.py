@@ -34,7 +34,7 @@ def tornado_chart(title: str, base: float, bars: Sequence[Bar], unit_label: str)
     """How far each input moves one result."""
     return Chart(
         title,
-        "blue: the input at its low value; red: at its high value",
+        "blue: the input at its low value; orange: at its high value",
         tornado_height_in(bars),
         lambda ax: draw_tornado(ax, base, bars, unit_label),
     )

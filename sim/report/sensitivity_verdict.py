@@ -102,10 +102,16 @@ def _strongest(answer: Answer, name: str) -> Iterator[str]:
     ]
     if not read:
         return
-    moved, now, low, high = max(read, key=lambda item: abs(item[3].value - item[2].value))
+    moved, now, low, high = max(read, key=lambda item: _swing(*item[1:]))
     if high.value != low.value:
         ends = f"{said(answer, low)} at {amount(moved, moved.low)}, {said(answer, high)} at {amount(moved, moved.high)}"
         yield f"{_begun(moved.name)} moves {name} most: {ends}, {said(answer, now)} now."
+
+
+def _swing(*readings: Reading) -> float:
+    """How far the result moves in all."""
+    values = [reading.value for reading in readings]
+    return max(values) - min(values)
 
 
 def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:

@@ -33,10 +33,9 @@ class Bar:
     """The input's low value as people read it."""
     high_text: str
 
-    @property
-    def swing(self) -> float:
-        """How far the result moves."""
-        return abs(self.high - self.low)
+    def swing(self, base: float) -> float:
+        """How far the result moves in all, from *base* to one side or to both."""
+        return max(self.low, self.high, base) - min(self.low, self.high, base)
 
 
 def tornado_height_in(bars: Sequence[Bar]) -> float:
@@ -50,7 +49,7 @@ def draw_tornado(ax: Any, base: float, bars: Sequence[Bar], unit_label: str) -> 
     Each end of a bar carries the input's value that leads there. *unit_label* says what the horizontal axis shows, with
     its unit: `USD a month`. An input that moves the result to one side only has both parts there, overlaid.
     """
-    ordered = sorted(bars, key=lambda bar: -bar.swing)
+    ordered = sorted(bars, key=lambda bar: -bar.swing(base))
     ends = [base, *(end for bar in ordered for end in (bar.low, bar.high))]
     reach = (max(ends) - min(ends)) or abs(base) or 1.0
     for row, bar in enumerate(ordered):
@@ -92,8 +91,11 @@ def _draw_bar(ax: Any, base: float, bar: Bar, y: float) -> None:
     one_sided = (bar.low - base) * (bar.high - base) > 0
     for index, (end, color, text) in enumerate(parts):
         ax.barh(y, end - base, left=base, height=2 * HALF_HEIGHT, color=color, linewidth=0, zorder=2)
-        hidden = index == 1 and (one_sided or end == parts[0][0])  # it would stand on the longer part
-        if text and not hidden:
+        if not text:
+            continue
+        if index == 1 and (one_sided or end == parts[0][0]):  # beside its end it would stand on the longer part
+            _write_end(ax, base, y, text, rightwards=parts[0][0] < base)
+        else:
             _write_end(ax, end, y, text, rightwards=_rightwards(end, base, parts[1 - index][0]))
 
 
