@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -20,11 +21,18 @@ Address = Annotated[
 @contextmanager
 def workplace(workers: int | None, cluster: str | None, out: Path) -> Iterator[Any]:
     """The cluster at the address *cluster*, else so many *workers* here; an interrupt is told with the folder *out*."""
+    before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
     try:
         with _cores(workers) if cluster is None else _cluster(cluster) as found:
             yield found
     except KeyboardInterrupt:
         fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _cores(workers: int | None) -> AbstractContextManager[Any]:

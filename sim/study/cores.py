@@ -151,5 +151,6 @@ def _here() -> None:
 
 
 def _ignore_interrupt() -> None:
-    """Ctrl-C reaches every process of a terminal; the first one ends the others."""
+    """Ctrl-C reaches every process of a terminal, a batch system's signal every process; the first ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

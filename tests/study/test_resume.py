@@ -54,8 +54,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str) -> None:
+@pytest.mark.parametrize(("workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)])
+def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
     out = folder / "out"
     process = subprocess.Popen(
         command(folder, "out", "--workers", workers),
@@ -68,7 +68,7 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str) -> Non
     deadline = time.monotonic() + 200
     while len(finished(out)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, stop)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "interrupted" in errors
