@@ -202,6 +202,8 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> St
             low, kept = middle, case
         else:
             high = middle
+    if kept is not None and _idle(kept):
+        low, kept = 0.0, None
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
     return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered)
 
@@ -238,6 +240,8 @@ def _bracket(
         return load, inf, kept
     while load > start / WIDEST and not (axis.whole and load <= 1):
         case = yield from attempt(load / 2)
+        if _idle(case):
+            break
         if meets(case):
             return load / 2, load, case
         load /= 2
@@ -253,7 +257,12 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 
 def meets(case: StoredCase) -> bool:
     """Within the service level, and the queue does not grow without end; so it is where nobody asks for anything."""
-    return (case.metrics["requests"] == 0 or bool(case.metrics["meets_slo"])) and not case.metrics["overloaded"]
+    return (_idle(case) or bool(case.metrics["meets_slo"])) and not case.metrics["overloaded"]
+
+
+def _idle(case: StoredCase) -> bool:
+    """Whether no request arrived in the window: a load that says nothing of the fleet."""
+    return bool(case.metrics["requests"] == 0)
 
 
 def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:
