@@ -52,13 +52,14 @@ def breakeven(
         folder = usable(out or Path("outputs") / f"{loaded.name}-breakeven")
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
+        refusals = []
         for position, fleet in enumerate(loaded.fleets):
             if fleet.has_own_costs:
-                fail(
-                    f"{path}: fleets.{position}.pools: breakeven compares ways to pay for a whole fleet, not for pools"
-                )
-            if fleet.cost is None:
-                fail(f"{path}: fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+                refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
+            elif fleet.cost is None:
+                refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+        if refusals:
+            fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             answer = deliver_breakeven(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])

@@ -50,8 +50,8 @@ def sensitivity(
         path, catalog = scenario_file(scenario), load_catalog()
         loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         folder = usable(out or Path("outputs") / f"{loaded.name}-sensitivity")
-        if refusal := why_no_sensitivity(loaded):
-            fail(f"{path}: {refusal}")
+        if refusals := why_no_sensitivity(loaded):
+            fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
             answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])

@@ -100,13 +100,12 @@ class Swings:
     """Fleets that are left out, and why."""
 
 
-def why_no_sensitivity(scenario: Scenario) -> str:
-    """What the scenario lacks, with its key; empty if nothing."""
-    metric = (scenario.sensitivity or Sensitivity()).metric
-    for position, fleet in enumerate(scenario.fleets if metric == USD else ()):
-        if not fleet.is_priced:
-            return f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question"
-    return ""
+def why_no_sensitivity(scenario: Scenario) -> list[str]:
+    """What the scenario lacks, each with its key."""
+    if (scenario.sensitivity or Sensitivity()).metric != USD:
+        return []
+    unpriced = [(position, fleet.name) for position, fleet in enumerate(scenario.fleets) if not fleet.is_priced]
+    return [f"fleets.{position}.cost: is missing: what {name} costs is the question" for position, name in unpriced]
 
 
 def swings(
