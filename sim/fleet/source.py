@@ -8,7 +8,6 @@ import simpy
 
 from sim.records import Request, RequestTable
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
-from sim.workload.streams import uniforms
 
 Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
@@ -80,13 +79,15 @@ class ClientSource:
         """Those that have arrived."""
         self._env = env
         self._send = send
-        self._think_s = loop.think_s
+        self._loop, self._streams = loop, streams
+        self._pauses_s: list[float] = []
+        """After the answer of each request."""
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
-        if loop.spread_s:
-            for part in uniforms(streams, "clients", 0, loop.concurrency):
-                self._send_at(float(part) * loop.spread_s)
+        if loop.random:
+            for at_s in loop.pauses_s(streams, "first pauses", 0, loop.concurrency).tolist():
+                self._send_at(at_s)
         else:
             first = [self._next(0.0) for _ in range(loop.concurrency)]
             start = env.timeout(0)
@@ -102,11 +103,18 @@ class ClientSource:
 
     def answered(self, request: Request, now: float) -> None:
         """The client of *request* has its answer, or its refusal, at *now* and will send again."""
-        at_s = now + (max(self._think_s, self.REJECTED_PAUSE_S) if request.rejected else self._think_s)
+        pause_s = self._pause_s(request.index)
+        at_s = now + (max(pause_s, self.REJECTED_PAUSE_S) if request.rejected else pause_s)
         if at_s == now < self._horizon_s:
             self._send_next(at_s)
         else:
             self._send_at(at_s)
+
+    def _pause_s(self, index: int) -> float:
+        while index >= len(self._pauses_s):
+            known = len(self._pauses_s)
+            self._pauses_s += self._loop.pauses_s(self._streams, "pauses", known, self.CHUNK).tolist()
+        return self._pauses_s[index]
 
     def _send_at(self, at_s: float) -> None:
         if at_s < self._horizon_s:

@@ -164,7 +164,7 @@ def with_client_pause(plan: CasePlan) -> CasePlan:
     loop = plan.workload.closed_loop()
     if loop is None or not overhead_s:
         return plan
-    arrivals = loop.model_copy(update={"think_s": loop.think_s + overhead_s, "ramp_s": 0})
+    arrivals = loop.model_copy(update={"think_s": loop.think_s + overhead_s, "pauses": "constant"})
     return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
 
 

@@ -136,11 +136,14 @@ def test_arrivals_without_an_end_are_refused(process: Poisson | Constant) -> Non
 def test_descriptions() -> None:
     closed = {"process": "closed_loop", "concurrency": 8, "think_s": 2}
     assert ClosedLoop.model_validate(closed).describe() == (
-        "8 clients send one request at a time, 2 s after the last answer"
+        "8 clients send one request at a time, a mean of 2 s after the last answer"
     )
     assert ClosedLoop(process="closed_loop", concurrency=1).describe() == "1 client sends one request at a time"
     assert not ClosedLoop(process="closed_loop", concurrency=8).random
     assert ClosedLoop.model_validate(closed).random
-    assert not ClosedLoop.model_validate(closed | {"ramp_s": 0}).random
+    assert not ClosedLoop.model_validate(closed | {"pauses": "constant"}).random
+    pauses_s = ClosedLoop.model_validate(closed).pauses_s(STREAMS, "pauses", 0, 20_000)
+    assert (pauses_s.mean(), pauses_s.std()) == (pytest.approx(2, rel=0.03), pytest.approx(2, rel=0.03))
+    assert (ClosedLoop.model_validate(closed).pauses_s(STREAMS, "pauses", 500, 20) == pauses_s[500:520]).all()
     assert poisson(1.5).describe() == "Poisson arrivals at 1.5 requests/s"
     assert gamma(1.5, 2).describe() == "gamma arrivals at 1.5 requests/s (cv 2)"
