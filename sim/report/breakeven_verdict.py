@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from sim.report.text import percent, plain, usd
+from sim.report.text import listing, percent, plain, usd
 from sim.report.text import place as place_text
-from sim.study.breakeven import crossing, payback_months
+from sim.study.breakeven import Candidate, below, payback_months
 from sim.study.decision import Answer
 from sim.study.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
@@ -49,15 +49,31 @@ def _crossings(answer: Answer) -> list[str]:
         for name, theirs in others.items():
             if not all(map(isfinite, [*mine, *theirs])):
                 continue
-            at = crossing(xs, mine, theirs)
-            if at is None:
-                told.append(f"{one.name} never gets cheaper than {name}.")
-            elif at <= xs[0]:
-                told.append(f"{one.name} is cheaper than {name} from {percent(xs[0])} utilisation on, or before.")
-            else:
-                load = place_text(answer.axis, float(f"{at * one.capacity:.3g}"))
-                told.append(f"{one.name} is cheaper than {name} above {percent(at)} utilisation ({load}).")
+            told.append(f"{one.name} {_where_cheaper(answer, one, xs, below(xs, mine, theirs), name)}.")
     return told
+
+
+def _where_cheaper(
+    answer: Answer, one: Candidate, xs: Sequence[float], ranges: Sequence[tuple[float, float]], other: str
+) -> str:
+    """Between which utilisations *one* is cheaper than the *other*."""
+    if not ranges:
+        return f"never gets cheaper than {other}"
+    if ranges == [(xs[0], xs[-1])]:
+        return f"is cheaper than {other} from {percent(xs[0])} utilisation on, or before"
+
+    def at(u: float) -> str:
+        return f"{percent(u)} utilisation ({place_text(answer.axis, float(f'{u * one.capacity:.3g}'))})"
+
+    parts = [
+        f"below {at(high)}"
+        if low == xs[0]
+        else f"above {at(low)}"
+        if high == xs[-1]
+        else f"between {percent(low)} and {at(high)}"
+        for low, high in ranges
+    ]
+    return f"is cheaper than {other} {listing(parts)}"
 
 
 def _paybacks(answer: Answer) -> list[str]:

@@ -37,7 +37,7 @@ def _takes(row: Row, axis: LoadAxis) -> str:
 
 
 def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> list[str]:
-    """What limits each fleet, and whether their capacities differ for certain."""
+    """What limits each fleet, and whether their capacities differ."""
     told = [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
             for row in rows if row["limited_by"]]  # fmt: skip
     usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
@@ -46,7 +46,7 @@ def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> 
         pairs = [(one.capacity, other.capacity) for one, other in searches]
         difference, half = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
         if half is not None:
-            certain = "differs for certain" if abs(difference) > half else "cannot tell: zero is within it"
+            certain = "differs" if abs(difference) > half else "cannot tell: zero is within it"
             sign = "+" if difference > 0 else ""
             text = f"{sign}{plain(difference)}" + (f" ± {plain(half, 2)}" if half else "")
             told.append(f"{first.fleet} less {second.fleet}, paired by seed: {place(axis.label, text)} ({certain}).")

@@ -45,7 +45,7 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
 
 def _costs(one: Outlook) -> str:
     levelised = one.levelised_usd_per_million_output_tokens
-    each = "" if levelised is None else f", {usd(levelised)} per million output tokens"
+    each = "" if levelised is None else f", levelised {usd(levelised)} per million output tokens"
     return f"{usd(one.present_usd)} in present value{each}"
 
 

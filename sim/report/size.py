@@ -95,8 +95,8 @@ def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
     if scenario.replications == 1 and not scenario.workload.deterministic:
         yield "One replication each: how much chance there is in it, more would tell."
     elif share is not None and best.attained_half is not None and share - best.attained_half < wanted:
-        kept = f"{percent(share)} ± {percent(best.attained_half)} of the requests keep to the service level"
-        yield f"It is near the limit: {kept}, {percent(wanted)} are asked for."
+        kept = f"{100 * share:.1f} ± {100 * best.attained_half:.1f} % of the requests keep to the service level"
+        yield f"It is near the limit: {kept}, {100 * wanted:g} % are asked for."
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:

@@ -7,6 +7,7 @@ quantity. Beyond one unit's capacity whole units are added, each with an even sh
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, exp, log
 from pathlib import Path
 from typing import Any
@@ -145,10 +146,10 @@ class Ledgers:
         """(utilisation, cost) of one unit."""
         return [(u, self.cost(candidate, u * candidate.capacity)) for u in UTILISATIONS]
 
-    def api_usd_per_million(self) -> float | None:
+    def api_usd_per_million(self, overrides: Overrides | None = None) -> float | None:
         """What a million output tokens and their prompts cost at the API, at the verdict's load; None without one."""
         for candidate in self.candidates:
-            cost = self.cost(candidate, self.load)
+            cost = self.cost(candidate, self.load, overrides)
             if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
                 return 1e6 * cost.api_usd_per_h / cost.output_tokens_per_h
         return None
@@ -241,13 +242,22 @@ def payback_months(bought: Cost, other_usd_per_h: float) -> float:
     return bought.capex_usd / saving if saving > 0 else float("inf")
 
 
-def crossing(xs: Sequence[float], first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Where *first* falls below *second* for good, on straight lines in logarithms; None where it never does."""
+def below(xs: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:
+    """The ranges of *xs* in which *first* is below *second*, on straight lines in logarithms.
+
+    >>> below([1.0, 2.0, 4.0], [5.0, 1.0, 1.0], [2.0, 2.0, 2.0])[0][1]
+    4.0
+    """
     gaps = [log(a) - log(b) for a, b in zip(first, second, strict=True)]
-    if gaps[-1] >= 0:
-        return None
-    last = max((i for i, gap in enumerate(gaps) if gap >= 0), default=None)
-    if last is None:
-        return xs[0]
-    part = gaps[last] / (gaps[last] - gaps[last + 1])
-    return exp(log(xs[last]) + part * (log(xs[last + 1]) - log(xs[last])))
+    found: list[tuple[float, float]] = []
+    start = xs[0] if gaps[0] < 0 else None
+    for i, (gap, following) in enumerate(pairwise(gaps)):
+        if (gap < 0) == (following < 0):
+            continue
+        at = exp(log(xs[i]) + gap / (gap - following) * (log(xs[i + 1]) - log(xs[i])))
+        if start is None:
+            start = at
+        else:
+            found.append((start, at))
+            start = None
+    return found if start is None else [*found, (start, xs[-1])]

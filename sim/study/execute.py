@@ -99,14 +99,16 @@ def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
 
 
 def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Simulates those of *jobs* that are not on disk yet."""
-    yield from simulated(workplace, [job for job in jobs if load_case(job.folder) is None])
+    """Simulates those of *jobs* that are not on disk yet, each case once however often it is asked for."""
+    each = {job.folder: job for job in jobs}
+    yield from simulated(workplace, [job for job in each.values() if load_case(job.folder) is None])
 
 
 def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
     """Simulates those of *jobs* that are not on disk yet, and tells of all."""
-    left = [job for job in jobs if load_case(job.folder) is None]
-    found = len(jobs) - len(left)
-    progress(found, len(jobs), found)
+    each = {job.folder: job for job in jobs}
+    left = [job for job in each.values() if load_case(job.folder) is None]
+    found = len(each) - len(left)
+    progress(found, len(each), found)
     for done, _ in enumerate(simulated(workplace, left), start=found + 1):
-        progress(done, len(jobs), found)
+        progress(done, len(each), found)

@@ -126,7 +126,7 @@ class MixedSearcher:
 
     def _ways(self, mix: Mix) -> list[Mix]:
         """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
-        if mix.counts in self._split:
+        if mix.counts in self._split or self._alike(mix):
             return [mix]
         self._split.add(mix.counts)
         least_good = self._trials.slo.attainment - SAMPLING_MARGIN
@@ -226,8 +226,7 @@ class MixedSearcher:
             pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
             words.append(unit.counted(n, spare))
         data = {"name": " + ".join(words), "pools": pools}
-        rates = self._kinds.most_rps[:, [u for u, _ in mix.counts]]
-        if (rates == rates[:, :1]).all():  # the same machines, paid for in different ways
+        if self._alike(mix):
             return Fleet.model_validate(data)
         limits = [*({"up_to_prompt_tokens": border} for border in self._borders), {}]
         classes = [
@@ -235,6 +234,11 @@ class MixedSearcher:
             for limit, row in zip(limits, mix.split, strict=True)
         ]
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": _merged(classes)}})
+
+    def _alike(self, mix: Mix) -> bool:
+        """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
+        rates = self._kinds.most_rps[:, [u for u, _ in mix.counts]]
+        return bool((rates == rates[:, :1]).all())
 
     def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
         """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.

@@ -64,8 +64,11 @@ def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = N
     """Cost of *load* with every candidate, and with the API where the scenario has one [USD/h]."""
     found: dict[str, Cost] = {one.name: ledgers.cost(one, load, overrides) for one in ledgers.candidates}
     costs = {name: cost.usd_per_h for name, cost in found.items()}
-    api = next((cost.api_usd_per_h for cost in found.values() if cost.api_usd_per_h is not None), None)
-    return costs if api is None else costs | {API: api}
+    api = ledgers.api_usd_per_million(overrides)
+    if api is None:
+        return costs
+    # of the same tokens as the first candidate makes, so that either way to compare them gives the same answer
+    return costs | {API: api * next(iter(found.values())).output_tokens_per_h / 1e6}
 
 
 def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:

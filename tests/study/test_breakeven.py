@@ -1,4 +1,4 @@
-"""Pay-back, net present cost and crossings against figures worked by hand, and the command from door to door."""
+"""Pay-back, net present cost and belows against figures worked by hand, and the command from door to door."""
 
 import csv
 from itertools import pairwise
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.cost.finance import Annuity
-from sim.study.breakeven import Cost, crossing, months, payback_months
+from sim.study.breakeven import Cost, below, months, payback_months
 from sim.study.tipping import API, Input, _tipping
 
 FINANCE = Annuity(method="annuity", discount_rate=0.10, life_years=3, residual_fraction=0.0)
@@ -61,9 +61,11 @@ def test_two_lines_cross_where_they_are_equal() -> None:
     xs = [0.01, 0.1, 1.0]
     falling = [10 / x for x in xs]
     # 10 / x = 40 at x = 0.25; both are straight in logarithms
-    assert crossing(xs, falling, [40.0] * 3) == pytest.approx(0.25)
-    assert crossing(xs, falling, [5.0] * 3) is None
-    assert crossing(xs, falling, [2000.0] * 3) == 0.01
+    assert below(xs, falling, [40.0] * 3) == [(pytest.approx(0.25), xs[-1])]
+    assert below(xs, [40.0] * 3, falling) == [(xs[0], pytest.approx(0.25))]
+    assert below(xs, falling, [5.0] * 3) == []
+    assert below(xs, falling, [2000.0] * 3) == [(0.01, xs[-1])]
+    assert len(below([1.0, 2.0, 4.0, 8.0], [1.0, 4.0, 1.0, 4.0], [2.0] * 4)) == 2
 
 
 def test_a_verdict_tips_where_the_costs_are_equal() -> None:

@@ -16,7 +16,7 @@ from sim.scenario.sweep import as_data, cases
 from sim.study import cluster
 from sim.study.cluster import Cluster, ClusterError
 from sim.study.cores import Cores
-from sim.study.execute import Call, Job, simulated
+from sim.study.execute import Call, Job, do_missing, simulated
 from sim.study.points import POINTS, jobs_of
 from sim.yamlio import dump
 
@@ -149,3 +149,11 @@ def test_this_process_and_another_do_each_job_once(scenario: Scenario, tmp_path:
         done = [job.folder for job in simulated(cores, work)]
     assert sorted(done) == sorted(job.folder for job in work)
     assert len(set(done)) == len(done)
+
+
+def test_a_case_that_is_asked_for_twice_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
+    work = jobs(scenario, tmp_path)[:6]
+    with Cores(2) as cores:
+        done = [job.folder for job in do_missing(cores, [*work, *work])]
+        assert sorted(done) == sorted(job.folder for job in work)
+        assert list(do_missing(cores, work)) == []
