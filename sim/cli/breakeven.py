@@ -37,7 +37,10 @@ def breakeven(
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
-    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict."""
+    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict.
+
+    The scenario's section `breakeven` names other ways to pay for its fleets.
+    """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.breakeven import breakeven_document, deliver_breakeven, ranking

@@ -32,7 +32,7 @@ Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.
 Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
 Format = Annotated[
-    Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, also with --quiet.")
+    Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]

@@ -40,7 +40,10 @@ def plan(
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
-    """Plan several years month by month: what to buy, replace or rent when, and the cash."""
+    """Plan several years month by month: what to buy, replace or rent when, and the cash.
+
+    The scenario's section `plan` tells demand, orders and terms.
+    """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json

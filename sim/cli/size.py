@@ -37,7 +37,10 @@ def size(
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
-    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose."""
+    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose.
+
+    The scenario's section `size` says what there is to choose from.
+    """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json

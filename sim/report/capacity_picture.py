@@ -155,7 +155,15 @@ def _bars(
             continue
         axes.hlines(place, 0, value, color=color, linewidth=1.0, alpha=0.35)
         axes.errorbar(
-            value, place, xerr=half, color=color, marker=marker, markersize=7, elinewidth=1.8, capsize=4, clip_on=False
+            value,
+            place,
+            xerr=None if half is None else [[min(half, value)], [half]],
+            color=color,
+            marker=marker,
+            markersize=7,
+            elinewidth=1.8,
+            capsize=4,
+            clip_on=False,
         )
         shown_value = usd(value) if dollars else plain(value)
         around = f" ± {plain(half, 2)}" if half else ""

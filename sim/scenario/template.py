@@ -32,13 +32,14 @@ workload:
   arrivals: {{process: poisson, rate_rps: 4}}
   # {{process: gamma, rate_rps: 4, cv: 2}}                  bursty
   # {{process: constant, rate_rps: 4}}
-  # {{process: closed_loop, concurrency: 32, think_s: 1}}   as many clients, each waits for its answer
+  # {{process: closed_loop, concurrency: 32, think_s: 20}}  as many users, each waits for its answer and pauses
   # {{process: burst, num_requests: 1000}}                  all at once
   # {{process: profile, hourly_rps: [1, 2, 5, 3]}}          hour by hour, then again
   lengths:                    # tokens; also fixed (value), uniform (min, max), geometric (mean)
     prompt: {{distribution: lognormal, mean: 512, cv: 1.0, max: 4096}}
     output: {{distribution: lognormal, mean: 256, cv: 0.8, max: 2048}}
-  # instead of both:
+  # shared_prefix: {{tokens: 800}}   what all prompts begin with; batching: {{enable_prefix_caching: true}} reuses it
+  # instead of all that:
   # trace: {{path: requests.csv, format: csv}}   # columns arrival_s,prompt_tokens,output_tokens[,priority]
 
 horizon_s: 900                # arrivals stop then, and the fleet drains
@@ -97,6 +98,13 @@ load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.cs
 # months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
 # plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
 #   price_decline_per_year: 0.1}}
+# what to choose from, for `gpufleet size`; costs are ways to pay, as in a fleet
+# size: {{gpus: [rtx-4090, l40s], tensor_parallel_sizes: [1, 2], quantizations: [none, fp8], max_replicas: 4,
+#   spare_replicas: 1, costs: {{rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4, l40s: 0.9}}}}}}, mixed: {{}}}}
+# what to vary, for `gpufleet sensitivity`; left out: prices, rates, load and lengths, by 30 % each
+# sensitivity: {{inputs: {{site.pue: [1.1, 1.6], fleets.2x RTX 4090.cost.quotes.rtx-4090: {{relative: 0.2}}}}}}
+# other ways to pay for a fleet, for `gpufleet breakeven`
+# breakeven: {{also: {{2x RTX 4090: {{rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4}}}}}}}}}}
 """
 
 

@@ -187,6 +187,18 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert schema["properties"]["horizon_s"]["description"].startswith("When arrivals stop")
 
 
+def test_what_init_has_in_comments_for_other_commands_is_valid(inside: Inside, tmp_path: Path) -> None:
+    assert inside("init", "my-service").returncode == 0
+    lines, inside_one = [], False
+    for line in (tmp_path / "my-service.yaml").read_text().splitlines():
+        begins = line.startswith(("# plan: {", "# size: {", "# sensitivity: {", "# breakeven: {"))
+        inside_one = begins or (inside_one and line.startswith("#   "))
+        lines.append(line[2:] if inside_one else line)
+    (tmp_path / "more.yaml").write_text("\n".join(lines))
+    scenario = load(tmp_path / "more.yaml", catalog=load_catalog())
+    assert None not in (scenario.plan, scenario.size, scenario.sensitivity, scenario.breakeven)
+
+
 def test_the_help_imports_nothing_heavy() -> None:
     code = "import sys, sim.cli; print(sorted({'numpy', 'pydantic', 'rich', 'yaml', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

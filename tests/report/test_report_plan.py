@@ -45,7 +45,7 @@ RENTED = [(0.0, 16.0)] * 6 + [(0.0, 0.0)]
 def test_the_cheapest_and_what_the_others_cost_more() -> None:
     answer = verdict([outlook("rented", RENTED), outlook("bought", BOUGHT)], PLAN)
     assert answer.headline == (
-        "Over 0.5 years bought costs least: $46.00 in present value, $7.67 per million output tokens; "
+        "Over 0.5 years bought costs least: $46.00 in present value, levelised $7.67 per million output tokens; "
         "rented costs 109\N{NO-BREAK SPACE}% more. bought meets the SLO in every month."
     )
 
@@ -62,7 +62,7 @@ def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
         "bought is short of capacity in 2 months; the cheapest plan that meets the SLO in every month"
         in answer.headline
     )
-    assert answer.headline.endswith("is rented, $96.00 in present value, $16.00 per million output tokens.")
+    assert answer.headline.endswith("is rented, $96.00 in present value, levelised $16.00 per million output tokens.")
     assert "short in 2 months (2027-11 to 2027-12), by 1 at worst" in answer.findings[0]
 
 
