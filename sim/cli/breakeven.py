@@ -43,7 +43,7 @@ def breakeven(
     """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.breakeven import breakeven_document, deliver_breakeven, ranking
+        from sim.report.breakeven import breakeven_document, deliver_breakeven, left_out, ranking
         from sim.report.breakeven_verdict import sentences, unmoved
         from sim.report.document import as_json
         from sim.report.page import text_table
@@ -71,5 +71,5 @@ def breakeven(
     if quiet or format == "json":
         return
     table = ranking(answer)
-    told = [line for line in (*sentences(answer), unmoved(answer)) if line]
+    told = [line for line in (*sentences(answer), unmoved(answer), *left_out(answer)) if line]
     show_all(text_table(table), *told, f"results in {folder}")

@@ -130,7 +130,7 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     if drawn:
         write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
     page = render_page(
-        scenario.name, asked, told, drawn, _tables(answer), _notes(answer), key=key(answer) if drawn else ()
+        scenario.name, asked, told, drawn, _tables(answer), notes(answer), key=key(answer) if drawn else ()
     )
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 
@@ -192,6 +192,8 @@ def _per_million(answer: Answer, name: str) -> float:
 
 
 def _tables(answer: Answer) -> list[Table]:
+    if not answer.usd_per_h:
+        return []
     found = [ranking(answer)]
     heads = [
         "USD per million output tokens at utilisation",
@@ -229,15 +231,26 @@ def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
     return Table(title, note, ["input", "now", "another is the cheapest below", "above"], rows)
 
 
-def _notes(answer: Answer) -> list[str]:
-    notes = [
+def left_out(answer: Answer) -> list[str]:
+    """Fleets that are not compared, and why."""
+    told = [f"{one.fleet} is left out: {one.reason}." for one in answer.capacities if one.reason]
+    missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
+    return told + [f"{name} is left out: it does not meet the service level at any load tried." for name in missed]
+
+
+def notes(answer: Answer) -> list[str]:
+    """Capacities, who is left out and why, and conventions."""
+    told = [
         f"Capacity of {one.fleet}: {place_text(answer.axis, float(f'{one.mean:.3g}'))}"
         + (f" (± {plain(one.half_width, 2)})" if one.half_width else "")
         for one in answer.capacities
         if not one.reason and 0 < one.mean < float("inf")
     ]
-    notes += [f"{one.fleet} is left out: {one.reason}." for one in answer.capacities if one.reason]
-    missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
-    notes += [f"{name} is left out: it does not meet the service level at any load tried." for name in missed]
-    notes.append("Cash flows are at month ends; net present cost takes off what the hardware would fetch at that age.")
-    return notes
+    told += left_out(answer)
+    told += [
+        f"Capacity of {one.fleet}: at least {place_text(answer.axis, float(f'{one.at_least:.3g}'))}, the highest tried."
+        for one in answer.capacities
+        if one.mean == float("inf")
+    ]
+    told.append("Cash flows are at month ends; net present cost takes off what the hardware would fetch at that age.")
+    return told

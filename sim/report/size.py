@@ -85,7 +85,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
     nearest = min(rivals, key=_least, default=None)
     if nearest is not None:
-        first += f"; with other GPUs the cheapest {_compared(nearest, cost)} ({nearest.name})"
+        first += f"; the next with other GPUs, {nearest.name}, {_compared(nearest, cost)}"
     return [f"{first}.", *_how_sure(best, scenario), how, *mixed]
 
 
@@ -110,7 +110,10 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
     if not mixed.proved:
         yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
     elif mixed.trials:
-        yield f"After {tried} of mixed fleets the search proposes none that could be cheaper."
+        yield (
+            f"After {tried} of mixed fleets the search proposes none that could be cheaper; "
+            "with other lengths for each pool one may be."
+        )
     else:
         yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
 

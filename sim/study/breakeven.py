@@ -158,8 +158,8 @@ class Ledgers:
 def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:
     also = (scenario.breakeven or Breakeven()).also
     for position, fleet in enumerate(scenario.fleets):
-        capacity = next(one.mean for one in found if one.fleet == fleet.name)
-        if not 0 < capacity < float("inf"):
+        capacity = next(one.at_least for one in found if one.fleet == fleet.name)
+        if not capacity:
             continue
         ways = also.get(fleet.name, {})
         assert fleet.cost is not None  # breakeven_complaints has seen to it

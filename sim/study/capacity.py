@@ -74,12 +74,14 @@ class Found:
     replication: int
     capacity: float
     """Between the highest load that met the service level and the lowest that did not, a small fraction apart; of
-    clients the former. 0 if the lowest one tried did not, inf if the highest did."""
+    neighbouring numbers of clients the former. 0 if the lowest one tried did not, inf if the highest did."""
     at: StoredCase | None
     """The case at that load."""
     simulated: int
     tried: tuple[Tried, ...] = ()
     """What was simulated on the way, by load."""
+    met: float = 0.0
+    """The highest load tried that met the service level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,11 @@ class Capacity:
     found: tuple[Found, ...]
     reason: str = ""
     """Why there is none: the model does not fit."""
+
+    @property
+    def at_least(self) -> float:
+        """The capacity; where it lies beyond the search, the highest load that every replication met."""
+        return self.mean if self.mean < inf else min(one.met for one in self.found)
 
 
 def why_no_capacity(scenario: Scenario) -> str:
@@ -190,7 +197,7 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> St
             tried[value] = Tried(value, attained, stored.metrics["overloaded"], meets(stored))
         return stored
 
-    start = axis.start if axis.whole else axis.start * 2.0 ** _offset(replication)
+    start = axis.start * 2.0 ** _offset(replication)
     best = yield from attempt(start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)
@@ -205,7 +212,7 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> St
     if kept is not None and _idle(kept):
         low, kept = 0.0, None
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
-    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered)
+    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low)
 
 
 def _offset(replication: int) -> float:
@@ -219,7 +226,8 @@ def _between(axis: LoadAxis, low: float, high: float) -> float:
     """The capacity, of which is known that *low* meets and *high* does not: their geometric mean, so as not to lean."""
     if not low or high == inf:
         return high if low else 0.0
-    return float(axis.value(low)) if axis.whole else sqrt(low * high)
+    neighbours = axis.whole and axis.value(high) - axis.value(low) <= 1
+    return float(axis.value(low)) if neighbours else sqrt(low * high)
 
 
 def _bracket(
@@ -234,6 +242,8 @@ def _bracket(
         kept = first
         while load < start * WIDEST:
             case = yield from attempt(2 * load)
+            if _idle(case) and not _idle(kept):
+                break  # all requests that there are arrive before the window
             if not meets(case):
                 return load, 2 * load, kept
             load, kept = 2 * load, case

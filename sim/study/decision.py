@@ -39,13 +39,13 @@ class Answer:
 
     @property
     def winner(self) -> str:
-        """The cheapest at the load."""
-        return min(self.usd_per_h, key=lambda name: self.usd_per_h[name])
+        """The cheapest at the load; empty where no fleet meets the service level at any."""
+        return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
 
     @property
     def best_machine(self) -> str:
         """The cheapest at the load, the API left aside."""
-        return min(self.at_load, key=lambda name: self.usd_per_h[name])
+        return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 
 def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> Answer:

@@ -150,16 +150,18 @@ def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], fl
 def split_by_length(
     kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float, most: int
 ) -> list[Mix]:
-    """At most so many splits of *counts* in which each pool has the classes of one range of lengths for itself.
+    """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
+    pools at most so many of those that the bounds allow, with the most room in the fullest pool.
 
-    Those that the bounds allow, the one with the most room in its fullest pool first. The balanced split fills pools
-    evenly, but a long prompt holds up the short ones beside it, which the bounds do not see.
+    The balanced split fills pools evenly, but a long prompt holds up the short ones beside it, which the bounds do not
+    see; and where a few may be late, it is the long ones that a small pool may have for itself.
     """
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
     cost = sum(kinds.usd_per_h[u][n - 1] for u, n in counts)
-    found: list[tuple[float, Mix]] = []
+    every: list[Mix] = []
     for order in permutations(range(len(pools))):
+        found: list[tuple[float, Mix]] = []
         for borders in combinations(range(1, classes), len(pools) - 1):
             owner = np.repeat(order, np.diff([0, *borders, classes]))
             split = (owner[:, None] == np.arange(len(pools))).astype(float)
@@ -170,7 +172,8 @@ def split_by_length(
             if allowed and good >= least_good and fullest <= 1:
                 per_replica = tuple(float(load) / n for load, (_, n) in zip(taken, counts, strict=True))
                 found.append((fullest, Mix(counts, split, cost, per_replica)))
-    return [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
+        every += [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
+    return every
 
 
 class _Rows:

@@ -23,12 +23,14 @@ from sim.study.size_trials import Outcome, Trials
 from sim.study.size_units import Prospects, Unit
 from sim.study.store import StoredCase
 
-MOST_TRIALS = 80
+MOST_TRIALS = 120
 """About so many fleets are simulated; beyond them the answer says that the search was cut off."""
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
-MOST_SPLITS = 3
-"""Ways to give each pool a range of lengths that are tried beside the balanced one."""
+MOST_SPLITS = 2
+"""Ways to give each pool a range of lengths, for each order of the pools, that are tried beside the balanced one."""
+CUTS = 11
+"""Borders between such ranges to choose from."""
 STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
 """A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
 BEHIND = 0.9
@@ -104,6 +106,8 @@ class MixedSearcher:
         edges = [-inf, *self._borders, inf]
         self._classes = [demand.of_prompts(low, high) for low, high in pairwise(edges)]
         self._units, self._kinds = self._known(units)
+        self._cuts = length_classes(demand, CUTS + 1)
+        self._ranges = self._of_ranges(demand)
         self._reached: dict[tuple[int, int], float] = {}
         self._forbidden: list[Counts] = []
         """Known already."""
@@ -130,8 +134,26 @@ class MixedSearcher:
             return [mix]
         self._split.add(mix.counts)
         least_good = self._trials.slo.attainment - SAMPLING_MARGIN
-        others = split_by_length(self._kinds, mix.counts, self._reached, least_good, MOST_SPLITS)
-        return [mix, *(other for other in others if not np.array_equal(other.split, mix.split))]
+        others = split_by_length(self._ranges, mix.counts, self._reached, least_good, MOST_SPLITS)
+        return [mix, *others]
+
+    def _of_ranges(self, demand: Demand) -> Kinds:
+        """The same kinds by the finer classes that ranges are made of."""
+        parts = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *self._cuts, inf])]
+        rates: dict[str, tuple[list[float], list[float]]] = {}
+        for unit in self._units:
+            if unit.machine not in rates:
+                rates[unit.machine] = self._rates(unit, parts)
+        shape = (len(self._units), len(parts))
+        most_rps = np.array([rates[unit.machine][0] for unit in self._units]).reshape(shape).T
+        good = np.array([rates[unit.machine][1] for unit in self._units]).reshape(shape).T
+        arriving = np.array([one.rate_rps for one in parts], dtype=float)
+        return Kinds(arriving, most_rps, good, self._kinds.usd_per_h, self._kinds.families)
+
+    def _classes_of(self, mix: Mix) -> tuple[Kinds, list[int]]:
+        """What is known of the classes that *mix* divides, and their borders."""
+        ranges = len(mix.split) == len(self._cuts) + 1 and len(self._cuts) != len(self._borders)
+        return (self._ranges, self._cuts) if ranges else (self._kinds, self._borders)
 
     def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
@@ -169,7 +191,7 @@ class MixedSearcher:
         for place in held:
             machine = units[place].machine
             if machine not in rates:
-                rates[machine] = self._rates(units[place])
+                rates[machine] = self._rates(units[place], self._classes)
         chosen = [place for place in held if any(rates[units[place].machine][0])]
         shape = (len(chosen), len(self._classes))
         most_rps = np.array([rates[units[place].machine][0] for place in chosen]).reshape(shape).T
@@ -190,14 +212,14 @@ class MixedSearcher:
                 return
             yield usd_per_h
 
-    def _rates(self, unit: Unit) -> tuple[list[float], list[float]]:
+    def _rates(self, unit: Unit, classes: Sequence[Demand]) -> tuple[list[float], list[float]]:
         """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
         plan = self._prospects.plan(unit).pools[0]
         whole = Floor(plan, self._prospects.demand)
-        floors = [Floor(plan, part) for part in self._classes]
+        floors = [Floor(plan, part) for part in classes]
         good = [floor.good_alone(self._trials.slo) for floor in floors]
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
-        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in self._classes]
+        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
         apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
         # prompts of one class fill steps that decodes of another leave room in
         help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
@@ -228,7 +250,7 @@ class MixedSearcher:
         data = {"name": " + ".join(words), "pools": pools}
         if self._alike(mix):
             return Fleet.model_validate(data)
-        limits = [*({"up_to_prompt_tokens": border} for border in self._borders), {}]
+        limits = [*({"up_to_prompt_tokens": border} for border in self._classes_of(mix)[1]), {}]
         classes = [
             limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
             for limit, row in zip(limits, mix.split, strict=True)
@@ -247,8 +269,9 @@ class MixedSearcher:
         """
         names = _names([self._units[u] for u, _ in mix.counts])
         fared = [_fared(cases, name) for name in names]
-        good = self._kinds.good[:, [u for u, _ in mix.counts]]
-        sent = self._kinds.shares[:, None] * mix.split
+        kinds, _ = self._classes_of(mix)
+        good = kinds.good[:, [u for u, _ in mix.counts]]
+        sent = kinds.shares[:, None] * mix.split
         hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
         needed = np.minimum(hoped, self._trials.slo.attainment)
         short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]

@@ -98,6 +98,14 @@ def test_beyond_the_search_is_where_the_widest_load_is_met(tmp_path: Path, monke
     assert found(loaded, tmp_path / "out").mean == inf
 
 
+def test_a_load_that_leaves_the_window_empty_says_nothing(tmp_path: Path) -> None:
+    # 60 requests, half of a second each: from one a second on they all arrive within the warm-up
+    arrivals = {"process": "poisson", "rate_rps": 0.1, "num_requests": 60}
+    output = {"distribution": "fixed", "value": 20}
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=None, warmup_s=60, replications=2)
+    assert found(loaded, tmp_path / "out").mean == inf
+
+
 def test_a_profile_needs_a_window_that_covers_it(tmp_path: Path) -> None:
     arrivals = {"process": "profile", "hourly_rps": [1, 2, 3]}
     loaded = scenario(tmp_path, arrivals, {"distribution": "fixed", "value": 10})
