@@ -120,10 +120,11 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
     )
     return (
         f"The SLO: {percent(scenario.slo.attainment)} of the requests within {limits}, and a queue that does not grow "
-        f"without end. Each replication is searched by itself, the first from {place(axis.label, plain(axis.start))}: the load "
-        f"is doubled or halved until the SLO is met on one side, then bisected until the ends are within "
-        f"{100 * relative:g} % of each other. Its requests are the same at every load and in every fleet. Its capacity "
-        "lies between the highest load that met the SLO and the first that did not; shown is the mean over replications."
+        "without end. Each replication is searched by itself, the first from "
+        f"{place(axis.label, plain(axis.start))}: the load is doubled or halved until the SLO is met on one side, then "
+        f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every load "
+        "and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did not; "
+        "shown is the mean over replications."
     )
 
 
