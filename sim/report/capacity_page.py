@@ -122,9 +122,9 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
         f"The SLO: {percent(scenario.slo.attainment)} of the requests within {limits}, and a queue that does not grow "
         "without end. Each replication is searched by itself, the first from "
         f"{place(axis.label, plain(axis.start))}: the load is doubled or halved until the SLO is met on one side, then "
-        f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every load "
-        "and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did not; "
-        "shown is the mean over replications."
+        f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every "
+        "load and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did "
+        "not; shown is the mean over replications."
     )
 
 
