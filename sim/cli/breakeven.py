@@ -1,6 +1,5 @@
 """`gpufleet breakeven`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     say_what_is_left_aside,
     scenario_file,
@@ -65,7 +65,7 @@ def breakeven(
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_breakeven(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
+            answer = deliver_breakeven(loaded, catalog, folder, there, quiet, command_line())
     if format == "json":
         typer.echo(as_json(breakeven_document(loaded, answer, str(folder))))
     if quiet or format == "json":

@@ -1,6 +1,5 @@
 """`gpufleet capacity`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     say_what_is_left_aside,
     scenario_file,
@@ -65,7 +65,7 @@ def capacity(
                 relative=relative,
                 report=not no_report,
                 quiet=quiet,
-                command=["gpufleet", *sys.argv[1:]],
+                command=command_line(),
             )
     rows = capacity_rows(found, axis)
     if format == "json":

@@ -83,6 +83,11 @@ def usable(folder: Path) -> Path:
     return folder
 
 
+def command_line() -> list[str]:
+    """The command as it was typed, for the manifest."""
+    return ["gpufleet", *sys.argv[1:]]
+
+
 def say_what_is_left_aside(scenario: Any, quiet: bool) -> None:
     """On stderr, for commands that ask about the scenario's own workload."""
     names = [name for name in ("sweep", "precision") if getattr(scenario, name) is not None]

@@ -1,6 +1,5 @@
 """`gpufleet plan`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     say_what_is_left_aside,
     scenario_file,
@@ -62,7 +62,7 @@ def plan(
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            found = deliver_plan(loaded, catalog, folder, there, relative, quiet, ["gpufleet", *sys.argv[1:]])
+            found = deliver_plan(loaded, catalog, folder, there, relative, quiet, command_line())
     if format == "json":
         typer.echo(as_json(plan_document(loaded, found, str(folder))))
     if quiet or format == "json":

@@ -1,12 +1,11 @@
 """`gpufleet price`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sim.cli.common import Format, NoReport, Quiet, app, bad_input_told, show_all, usable
+from sim.cli.common import Format, NoReport, Quiet, app, bad_input_told, command_line, show_all, usable
 
 
 @app.command()
@@ -36,7 +35,7 @@ def price(
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
-        cases = price_run(run, loaded, catalog, folder, not no_report, ["gpufleet", *sys.argv[1:]])
+        cases = price_run(run, loaded, catalog, folder, not no_report, command_line())
     told = (cases, axes(loaded), limits(loaded))
     notes = [*loaded.workload.notes(), *futures_told(folder)]
     if format == "json":

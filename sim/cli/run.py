@@ -1,6 +1,5 @@
 """`gpufleet run`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     scenario_file,
     show_all,
@@ -62,7 +62,7 @@ def run(
                 workplace=there,
                 report=not no_report,
                 quiet=quiet,
-                command=["gpufleet", *sys.argv[1:]],
+                command=command_line(),
             )
     told = (cases, axes(loaded), limits(loaded))
     notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]

@@ -1,6 +1,5 @@
 """`gpufleet sensitivity`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     say_what_is_left_aside,
     scenario_file,
@@ -57,7 +57,7 @@ def sensitivity(
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
+            answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, command_line())
     if format == "json":
         typer.echo(as_json(sensitivity_document(loaded, answer, str(folder))))
     if quiet or format == "json":

@@ -1,6 +1,5 @@
 """`gpufleet size`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from sim.cli.common import (
     Workers,
     app,
     bad_input_told,
+    command_line,
     fail,
     say_what_is_left_aside,
     scenario_file,
@@ -56,7 +56,7 @@ def size(
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            found = deliver_size(loaded, catalog, folder, there, quiet, ["gpufleet", *sys.argv[1:]])
+            found = deliver_size(loaded, catalog, folder, there, quiet, command_line())
     if format == "json":
         typer.echo(as_json(size_document(found, loaded, str(folder))))
     if quiet or format == "json":

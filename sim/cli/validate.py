@@ -1,13 +1,12 @@
 """`gpufleet validate`."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sim.cli.common import OTHER_FAILURE, Quiet, Workers, app, bad_input_told, fail, show_all, usable
+from sim.cli.common import OTHER_FAILURE, Quiet, Workers, app, bad_input_told, command_line, fail, show_all, usable
 
 
 @app.command()
@@ -40,7 +39,7 @@ def validate(
                 workers=workers or os.cpu_count() or 1,
                 table=str(table),
                 quiet=quiet,
-                command=["gpufleet", *sys.argv[1:]],
+                command=command_line(),
             )
         except KeyboardInterrupt:
             fail("interrupted; nothing is kept", OTHER_FAILURE)

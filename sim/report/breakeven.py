@@ -7,6 +7,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.breakeven_picture import key, panels
 from sim.report.breakeven_verdict import amount, sentences, unmoved
+from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import Progress
@@ -139,10 +140,7 @@ def breakeven_document(scenario: Scenario, answer: Answer, out: str) -> dict[str
     """The answer for `--format json`: the rows of all its CSV files."""
     told = [line for line in (*sentences(answer), unmoved(answer)) if line]
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "axis": answer.axis,
         "load": answer.load,
         "verdict": {"headline": told[0], "findings": told[1:]},

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import isfinite
 
+from sim.report.text import amount as amount_text
 from sim.report.text import listing, percent, plain, usd
 from sim.report.text import place as place_text
 from sim.study.breakeven import Candidate, below, payback_months
@@ -112,13 +113,7 @@ def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]
 
 def amount(one: Tipping, value: float) -> str:
     """*value* of the input that tips, with its unit."""
-    if one.unit.startswith("USD"):
-        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
-    if one.unit in ("per year", "of the price"):
-        return f"{percent(value)} {one.unit}"
-    if one.name == "load":
-        return place_text(one.unit, float(f"{value:.3g}"))
-    return f"{plain(value)} {one.unit}".strip()
+    return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
 
 
 def unmoved(answer: Answer) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from sim.catalog.catalog import Catalog
 from sim.report.capacity_page import findings, headline, render_capacity
 from sim.report.capacity_picture import picture_svg, write_picture
+from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
@@ -141,10 +142,7 @@ def capacity_document(
     """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
     rows = capacity_rows(found, axis)
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "axis": axis.label,
         "relative": relative,
         "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis)},

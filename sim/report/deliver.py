@@ -3,14 +3,13 @@
 import json
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
-from sim.report.folder import MANIFEST, begin, write_manifest
+from sim.report.folder import MANIFEST, begin, finished, write_manifest
 from sim.report.futures import sentences
 from sim.report.progress import Progress
 from sim.report.summary import summarize
@@ -34,16 +33,14 @@ def run_scenario(
     quiet: bool,
     command: Sequence[str],
 ) -> list[StoredCase]:
-    """Simulates all cases of *scenario*, and leaves tables and, with
-    *report*, pictures in *out*.
+    """Simulates all cases of *scenario*, and leaves tables and, with *report*, pictures in *out*.
 
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
-    started = time.time()
     told = begin(out, scenario, command)
     with Progress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
-    _finish(scenario, catalog, out, cases, report, told, started)
+    _finish(scenario, catalog, out, cases, report, told)
     return cases
 
 
@@ -51,10 +48,9 @@ def price_run(
     run: Path, scenario: Scenario, catalog: Catalog, out: Path, report: bool, command: Sequence[str]
 ) -> list[StoredCase]:
     """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
-    started = time.time()
     told = begin(out, scenario, command) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
-    _finish(scenario, catalog, out, cases, report, told, started)
+    _finish(scenario, catalog, out, cases, report, told)
     return cases
 
 
@@ -65,7 +61,6 @@ def _finish(
     cases: Sequence[StoredCase],
     report: bool,
     told: dict[str, Any],
-    started: float,
 ) -> None:
     """Tables, report and the scenario itself, all swapped in together."""
     futures = futures_of(scenario, catalog, cases)
@@ -89,9 +84,8 @@ def _finish(
             futures=futures,
         )
         keep_scenario(aside, scenario)
-        wall = {"wall_s": round(time.time() - started, 3), "cases": len(cases), "status": "finished"}
         drawn = {"futures": answers} if answers else {}
-        write_manifest(aside, told | wall | drawn | statistics_told(scenario, cases))
+        write_manifest(aside, told | {"cases": len(cases)} | finished(told) | drawn | statistics_told(scenario, cases))
         _swap(aside, out, cases)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -33,6 +33,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def heading(scenario: Scenario, out: str) -> dict[str, Any]:
+    """What every answer begins with."""
+    return {"scenario": scenario.name, "question": scenario.question, "seed": scenario.seed, "out": out}
+
+
 def run_document(
     scenario: Scenario,
     cases: Sequence[FinishedCase],
@@ -47,10 +52,7 @@ def run_document(
     columns = [name for name in wanted if name not in axes]
     answer = verdict(points, axes, slo)
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "axes": list(axes),
         "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
         "notes": list(notes),

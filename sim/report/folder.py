@@ -62,8 +62,7 @@ def written_together(out: Path, told: dict[str, Any]) -> Iterator[Path]:
     aside = Path(tempfile.mkdtemp(prefix=".answer-", dir=out))
     try:
         yield aside
-        wall_s = time.time() - datetime.fromisoformat(told["started_at"]).timestamp()
-        write_manifest(aside, told | {"wall_s": round(wall_s, 3), "status": "finished"})
+        write_manifest(aside, told | finished(told))
         written = {path.name for path in aside.iterdir()}
         for path in out.iterdir():
             if path.is_file() and path.name not in written:
@@ -72,6 +71,12 @@ def written_together(out: Path, told: dict[str, Any]) -> Iterator[Path]:
             path.replace(out / path.name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def finished(told: dict[str, Any]) -> dict[str, Any]:
+    """The last entries of a manifest that begins with *told*."""
+    wall_s = time.time() - datetime.fromisoformat(told["started_at"]).timestamp()
+    return {"wall_s": round(wall_s, 3), "status": "finished"}
 
 
 def write_manifest(folder: Path, told: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.plan_page import render_plan
 from sim.report.plan_picture import write_plan_picture
@@ -54,10 +55,7 @@ def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dic
     assert scenario.plan is not None
     answer = verdict(found, scenario.plan)
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "axis": LoadAxis.of(scenario).label,
         "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
         "fleets": [summary_row(one) for one in found],

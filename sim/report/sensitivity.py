@@ -6,23 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page
 from sim.report.progress import Progress
 from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
 from sim.report.sensitivity_verdict import (
     Answer,
-    amount,
     gap_sentences,
     less,
     load_of,
     results,
     said,
     sentences,
+    swing,
     utilisation_usd,
 )
 from sim.report.tables import write_rows
-from sim.report.text import first_sentence, percent, seconds, usd
+from sim.report.text import amount, first_sentence, percent, seconds, usd
 from sim.report.tornado import Bar
 from sim.scenario.schema import Scenario
 from sim.scenario.sensitivity import Sensitivity
@@ -111,10 +112,7 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
     """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
     told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "metric": answer.found.metric,
         "between": answer.between,
         "verdict": {"headline": told[0] if told else "", "findings": told[1:]},
@@ -153,7 +151,7 @@ def _tornados(answer: Answer) -> Iterator[Chart]:
             bases[name] = now.value
             mine = bars.setdefault(name, [])
             if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
-                ends = amount(one.input, one.input.low), amount(one.input, one.input.high)
+                ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 mine.append(Bar(one.input.name, low.value, high.value, *ends))
     label = LABELS[answer.found.metric]
     for name, held in bars.items():
@@ -170,7 +168,7 @@ def tables(answer: Answer) -> list[Table]:
     rows = [
         [
             one.input.name,
-            *(amount(one.input, value) for value in (one.input.low, one.input.high)),
+            *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
             *(f"{said(answer, low)} to {said(answer, high)}" for _, _, low, high in results(answer, one)),
         ]
         for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
@@ -211,10 +209,7 @@ def _part(gap: Gap, group: str) -> str:
 def _widest(answer: Answer, one: Swing) -> float:
     """The last result's swing: the difference's where there is one."""
     read = list(results(answer, one))
-    if not read:
-        return 0.0  # no fleet runs
-    values = [reading.value for reading in read[-1][1:]]
-    return max(values) - min(values) if all(map(isfinite, values)) else float("inf")
+    return swing(read[-1][1:]) if read else 0.0  # where no fleet runs there is none
 
 
 def _notes(answer: Answer) -> list[str]:

@@ -1,13 +1,13 @@
 """What `gpufleet sensitivity` found, in sentences: what moves the result, how sure that is, and what makes the gap."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 
-from sim.report.text import listing, percent, plain, seconds, usd
+from sim.report.text import amount, listing, percent, seconds, usd
 from sim.study.gap import FULL, Explained, Gap
 from sim.study.hybrid import LAYOUT, PRICE
-from sim.study.sensitivity import USD, Input, Sample, Swing, Swings, difference
+from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
 
 SAID = {USD: " per million output tokens", "ttft_s_p95": " (p95 to the first token)", "tpot_s_p95": " (p95 per token)"}
 MENTIONED = 0.005
@@ -102,16 +102,17 @@ def _strongest(answer: Answer, name: str) -> Iterator[str]:
     ]
     if not read:
         return
-    moved, now, low, high = max(read, key=lambda item: _swing(*item[1:]))
+    moved, now, low, high = max(read, key=lambda item: swing(item[1:]))
     if high.value != low.value:
-        ends = f"{said(answer, low)} at {amount(moved, moved.low)}, {said(answer, high)} at {amount(moved, moved.high)}"
+        at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
+        ends = f"{said(answer, low)} at {at_low}, {said(answer, high)} at {at_high}"
         yield f"{_begun(moved.name)} moves {name} most: {ends}, {said(answer, now)} now."
 
 
-def _swing(*readings: Reading) -> float:
-    """How far the result moves in all."""
+def swing(readings: Sequence[Reading]) -> float:
+    """How far the result moves in all; infinite where one of them is not known."""
     values = [reading.value for reading in readings]
-    return max(values) - min(values)
+    return max(values) - min(values) if all(map(isfinite, values)) else inf
 
 
 def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
@@ -155,7 +156,7 @@ def astray(answer: Answer) -> list[str]:
     told = []
     for one in answer.found.swings:
         for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
-            at = f"with {one.input.name} at {amount(one.input, end)}"
+            at = f"with {one.input.name} at {amount(end, one.input.unit)}"
             for name, sample in values.items():
                 reading = _reading(sample)
                 if reading.state == CANNOT:
@@ -220,12 +221,3 @@ def said(answer: Answer, reading: Reading) -> str:
 
 def _plainly(answer: Answer, value: float) -> str:
     return usd(value) if answer.found.metric == USD else seconds(value)
-
-
-def amount(one: Input, value: float) -> str:
-    """*value* of an input with its unit."""
-    if one.unit.startswith("USD"):
-        return usd(value) + one.unit.removeprefix("USD").replace("/", " per ", 1)
-    if one.unit in ("per year", "of the price", "of today's"):
-        return f"{percent(value)} {one.unit}"
-    return f"{plain(value)} {one.unit}".strip()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import SearchProgress
@@ -202,10 +203,7 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
     """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
     rows, told = size_rows(found, scenario), sentences(found, scenario)
     return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "seed": scenario.seed,
-        "out": out,
+        **heading(scenario, out),
         "verdict": {"headline": told[0], "findings": told[1:]},
         "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
         "candidates": rows,

@@ -81,7 +81,21 @@ def percent(fraction: float) -> str:
     if 99.95 <= shown < 100:
         return "99.9\u00a0%" if shown < 99.995 else ">99.99\u00a0%"
     digits = 1 if 0 < shown < 10 or 99 < shown < 100 else 0
+    # adding zero makes of -0 a plain 0
     return f"{round(shown, digits) + 0.0:.{digits}f}\u00a0%"
+
+
+def amount(value: float, unit: str) -> str:
+    """*value* with its unit: dollars and shares as people write them.
+
+    >>> amount(0.12, "USD/kWh"), amount(4, "years")
+    ('$0.120 per kWh', '4 years')
+    """
+    if unit.startswith("USD"):
+        return usd(value) + unit.removeprefix("USD").replace("/", " per ", 1)
+    if unit in ("per year", "of the price", "of today's"):
+        return f"{percent(value)} {unit}"
+    return f"{plain(value)} {unit}".strip()
 
 
 def axis_label(axis: str) -> str:

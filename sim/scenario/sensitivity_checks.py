@@ -1,14 +1,17 @@
 """What the `sensitivity` section cannot see by itself: whether its paths are numbers and its fleets are there."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sim.scenario.errors import Complaint, Place, did_you_mean, dotted
 from sim.scenario.layers import descend, place_of
 from sim.scenario.schema import Scenario
+from sim.scenario.sensitivity import Relative
 from sim.scenario.sweep import NOT_SWEPT, as_data, at_point
 
 Check = Callable[[Scenario], Sequence[object]]
 """What is wrong with a scenario: Complaints, and errors of files."""
+Contradictions = Callable[[str, Place, float], Iterator[Complaint]]
+"""Of (path, place to tell it at, value): what is wrong with the scenario at that value and not without."""
 NO_INPUTS = ("sensitivity", "sweep", "seed", "breakeven", "plan", "futures", "load_profile")
 """Sections that say nothing of what is simulated and billed."""
 
@@ -24,14 +27,16 @@ def sensitivity_complaints(scenario: Scenario, check: Check) -> Iterator[Complai
             yield Complaint(("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}")
     if asked.between and asked.between[0] == asked.between[1]:
         yield Complaint(("sensitivity", "between"), "two different fleets are needed")
-    yield from _input_complaints(scenario, check)
+    if asked.inputs:
+        yield from _input_complaints(scenario, asked.inputs, _contradictions(scenario, check))
 
 
-def _input_complaints(scenario: Scenario, check: Check) -> Iterator[Complaint]:
+def _input_complaints(
+    scenario: Scenario, inputs: Mapping[str, tuple[float, float] | Relative], contradictions: Contradictions
+) -> Iterator[Complaint]:
     """Paths of nothing or of no number, and values that the scenario does not allow there."""
-    asked = scenario.sensitivity
     data = as_data(scenario)
-    for path, ends in (asked.inputs or {}).items() if asked is not None else ():
+    for path, ends in inputs.items():
         place: Place = ("sensitivity", "inputs", path)
         try:
             where = place_of(data, path)
@@ -47,14 +52,14 @@ def _input_complaints(scenario: Scenario, check: Check) -> Iterator[Complaint]:
         elif (number := number_at(path, now)) is None:
             yield Complaint(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
-            yield from _range_complaints(scenario, number[0], place, ends, check)
+            yield from _range_complaints(scenario, number[0], place, ends, contradictions)
         else:
             low, high = around(scenario, *number, ends.relative)
             if not allowed(scenario, number[0], (low, high)):
                 yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
                 continue
             for value in (low, high):
-                yield from _contradictions(scenario, number[0], place, value, check)
+                yield from contradictions(number[0], place, value)
 
 
 def number_at(path: str, value: object) -> tuple[str, float] | None:
@@ -68,17 +73,20 @@ def number_at(path: str, value: object) -> tuple[str, float] | None:
     return None if isinstance(value, bool) or not isinstance(value, int | float) else (path, value)
 
 
-def _contradictions(scenario: Scenario, path: str, place: Place, value: float, check: Check) -> Iterator[Complaint]:
-    """What is wrong with the scenario at *value* and not without."""
+def _contradictions(scenario: Scenario, check: Check) -> Contradictions:
     quiet = {"sensitivity": None, "sweep": None}
     standing = check(scenario.model_copy(update=quiet))
-    for one in check(at_point(scenario, {path: value}).model_copy(update=quiet)):
-        if one not in standing and isinstance(one, Complaint):
-            yield Complaint(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+
+    def found(path: str, place: Place, value: float) -> Iterator[Complaint]:
+        for one in check(at_point(scenario, {path: value}).model_copy(update=quiet)):
+            if one not in standing and isinstance(one, Complaint):
+                yield Complaint(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+
+    return found
 
 
 def _range_complaints(
-    scenario: Scenario, path: str, place: Place, ends: tuple[float, float], check: Check
+    scenario: Scenario, path: str, place: Place, ends: tuple[float, float], contradictions: Contradictions
 ) -> Iterator[Complaint]:
     if ends[0] >= ends[1]:
         yield Complaint(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
@@ -89,7 +97,7 @@ def _range_complaints(
         except ValueError:
             yield Complaint((*place, i), f"{value:g} is not allowed there")
         else:
-            yield from _contradictions(scenario, path, (*place, i), value, check)
+            yield from contradictions(path, (*place, i), value)
 
 
 def around(scenario: Scenario, path: str, now: float, relative: float) -> tuple[float, float]:

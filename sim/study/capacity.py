@@ -161,27 +161,26 @@ def _side_by_side(
     """What the *searches* find, in any order: each goes on as soon as the case that it waits for is there."""
     waiting: dict[Path, Steps] = {}
 
-    def go_on(search: Steps, case: Case) -> Found | None:
+    def go_on(search: Steps, stored: StoredCase | None) -> Found | None:
         while True:
+            try:
+                case = next(search) if stored is None else search.send(stored)
+            except StopIteration as end:
+                found: Found = end.value
+                return found
             (job,) = jobs_of(scenario, [case], catalog, out)
             stored = load_case(job.folder)
             if stored is None:
                 waiting[job.folder] = search
                 workplace.submit(job)
                 return None
-            try:
-                case = search.send(stored)
-            except StopIteration as end:
-                found: Found = end.value
-                return found
 
     for search in searches:
-        if (found := go_on(search, next(search))) is not None:
+        if (found := go_on(search, None)) is not None:
             yield found
     while waiting:
         job = workplace.finished()
-        search = waiting.pop(job.folder)
-        if (found := go_on(search, job.case)) is not None:
+        if (found := go_on(waiting.pop(job.folder), job.stored())) is not None:
             yield found
 
 

@@ -98,17 +98,21 @@ def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
         yield workplace.finished()
 
 
-def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Simulates those of *jobs* that are not on disk yet, each case once however often it is asked for."""
+def missing(jobs: Iterable[Job]) -> list[Job]:
+    """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
     each = {job.folder: job for job in jobs}
-    yield from simulated(workplace, [job for job in each.values() if load_case(job.folder) is None])
+    return [job for job in each.values() if load_case(job.folder) is None]
+
+
+def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Simulates the `missing` ones."""
+    yield from simulated(workplace, missing(jobs))
 
 
 def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
-    """Simulates those of *jobs* that are not on disk yet, and tells of all."""
-    each = {job.folder: job for job in jobs}
-    left = [job for job in each.values() if load_case(job.folder) is None]
-    found = len(each) - len(left)
-    progress(found, len(each), found)
+    """Simulates the `missing` ones, and tells of all."""
+    left, total = missing(jobs), len({job.folder for job in jobs})
+    found = total - len(left)
+    progress(found, total, found)
     for done, _ in enumerate(simulated(workplace, left), start=found + 1):
-        progress(done, len(each), found)
+        progress(done, total, found)

@@ -114,9 +114,9 @@ def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str,
     """One for each replication."""
     fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
-        clients = max(_seats(one.pools[0]) for one in _plans(scenario, catalog, names, replication, 0))
-        clients = clients if load == FULL else 0
-        same = alike(*_plans(scenario, catalog, names, replication, clients))
+        plans = _plans(scenario, catalog, names, replication, 0)
+        clients = max(_seats(one.pools[0]) for one in plans) if load == FULL else 0
+        same = alike(*(_at_load(one, clients) for one in plans))
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
         yield Game(names, replication, clients, same, paths)

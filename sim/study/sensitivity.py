@@ -40,7 +40,7 @@ class Sample:
     """A result in every replication, as a ratio: the result is the ratio of the sums. Of a mean all bottoms are 1."""
 
     tops: tuple[float, ...]
-    """None where the fleet cannot run."""
+    """Empty where the fleet cannot run."""
     bottoms: tuple[float, ...]
     overloaded: bool = False
 
@@ -146,9 +146,9 @@ def swings(
 
 def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
     """USD over millions of output tokens, with hardware and rent dearer by the fraction *part*."""
-    usd = tuple(bill.window_h * (bill.usd_per_h + part * bill.hardware_usd_per_h) for bill in bills)
     if len(bills) < len(cases):
         return Sample((), ())
+    usd = tuple(bill.window_h * (bill.usd_per_h + part * bill.hardware_usd_per_h) for bill in bills)
     return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _overloaded(cases))
 
 

@@ -13,7 +13,7 @@ the service level when served alone; e, the part of the bound that n replicas re
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 
 import numpy as np
@@ -43,6 +43,8 @@ class Kinds:
     """Per kind: what 1, 2, ... replicas cost at least."""
     families: tuple[str, ...]
     """Per kind: a fleet has at most one kind of a family."""
+    borders: tuple[int, ...] = ()
+    """The longest prompts of all classes but the last."""
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -55,18 +57,42 @@ class Kinds:
         allowed = self.most_rps > 0
         return np.where(allowed, self.rates_rps[:, None] / np.where(allowed, self.most_rps, 1.0), 0.0)
 
+    def only(self, chosen: Sequence[int]) -> "Kinds":
+        """The *chosen* kinds alone."""
+        return replace(
+            self,
+            most_rps=self.most_rps[:, chosen],
+            good=self.good[:, chosen],
+            usd_per_h=tuple(self.usd_per_h[u] for u in chosen),
+            families=tuple(self.families[u] for u in chosen),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Mix:
     """A fleet of several kinds."""
 
+    kinds: Kinds
+    """Whose classes it divides."""
     counts: Counts
     split: NDArray[np.float64]
     """Classes x pools: the part of each class that each pool gets."""
-    usd_per_h: float
-    """At least."""
-    utilisation: tuple[float, ...]
-    """Of each pool, by the bound."""
+
+    @property
+    def pools(self) -> list[int]:
+        """The kind of each."""
+        return [u for u, _ in self.counts]
+
+    @property
+    def usd_per_h(self) -> float:
+        """At least."""
+        return sum(self.kinds.usd_per_h[u][n - 1] for u, n in self.counts)
+
+    @property
+    def utilisation(self) -> NDArray[np.float64]:
+        """Of each pool, by the bound."""
+        taken = (self.split * self.kinds.busy[:, self.pools]).sum(axis=0)
+        return np.asarray(taken / np.array([n for _, n in self.counts]))
 
 
 def cheapest_mix(
@@ -141,10 +167,7 @@ def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], fl
     assert found.x is not None  # the integer program has found a split
     split = np.asarray(found.x[:-1]).reshape(classes, len(pools))
     split = np.where(split < SMALLEST_SHARE, 0.0, split)
-    split = np.round(split / split.sum(axis=1, keepdims=True), 3)
-    taken = (split * busy).sum(axis=0) / np.array([n for _, n in counts])
-    cost = sum(kinds.usd_per_h[u][n - 1] for u, n in counts)
-    return Mix(counts, split, cost, tuple(float(value) for value in taken))
+    return Mix(kinds, counts, np.round(split / split.sum(axis=1, keepdims=True), 3))
 
 
 def split_by_length(
@@ -158,20 +181,17 @@ def split_by_length(
     """
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
-    cost = sum(kinds.usd_per_h[u][n - 1] for u, n in counts)
+    busy, good = kinds.busy[:, pools], kinds.shares[:, None] * kinds.good[:, pools]
+    barred = kinds.most_rps[:, pools] == 0
     every: list[Mix] = []
     for order in permutations(range(len(pools))):
         found: list[tuple[float, Mix]] = []
         for borders in combinations(range(1, classes), len(pools) - 1):
             owner = np.repeat(order, np.diff([0, *borders, classes]))
             split = (owner[:, None] == np.arange(len(pools))).astype(float)
-            allowed = ((split == 0) | (kinds.most_rps[:, pools] > 0)).all()
-            good = float((kinds.shares[:, None] * kinds.good[:, pools] * split).sum())
-            taken = (split * kinds.busy[:, pools]).sum(axis=0)
-            fullest = float((taken / room).max())
-            if allowed and good >= least_good and fullest <= 1:
-                per_replica = tuple(float(load) / n for load, (_, n) in zip(taken, counts, strict=True))
-                found.append((fullest, Mix(counts, split, cost, per_replica)))
+            fullest = float(((split * busy).sum(axis=0) / room).max())
+            if not (split * barred).any() and float((good * split).sum()) >= least_good and fullest <= 1:
+                found.append((fullest, Mix(kinds, counts, split)))
         every += [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
     return every
 

@@ -101,13 +101,9 @@ class MixedSearcher:
     ) -> None:
         self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
         self._best_usd_per_h = best_usd_per_h
-        demand = prospects.demand
-        self._borders = length_classes(demand, mixed.length_classes)
-        edges = [-inf, *self._borders, inf]
-        self._classes = [demand.of_prompts(low, high) for low, high in pairwise(edges)]
         self._units, self._kinds = self._known(units)
-        self._cuts = length_classes(demand, CUTS + 1)
-        self._ranges = self._of_ranges(demand)
+        self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
+        """The same by the finer classes that ranges are made of."""
         self._reached: dict[tuple[int, int], float] = {}
         self._forbidden: list[Counts] = []
         """Known already."""
@@ -121,12 +117,12 @@ class MixedSearcher:
             batch, least_usd_per_h = self._proposals()
             if not batch or len(tried) >= MOST_TRIALS:
                 return MixedSearch(tuple(tried), least_usd_per_h, not batch)
-            ways = [way for mix in batch for way in self._ways(mix)]
-            trials = self._try(ways)
+            ways = [self._ways(mix) for mix in batch]
+            trials = self._try([way for mine in ways for way in mine])
             tried += trials
-            for mix in batch:
-                mine = [(way, t) for way, t in zip(ways, trials, strict=True) if way.counts == mix.counts]
-                self._judge(mine)
+            following = iter(trials)
+            for mine in ways:
+                self._judge([(way, next(following)) for way in mine])
 
     def _ways(self, mix: Mix) -> list[Mix]:
         """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
@@ -136,24 +132,6 @@ class MixedSearcher:
         least_good = self._trials.slo.attainment - SAMPLING_MARGIN
         others = split_by_length(self._ranges, mix.counts, self._reached, least_good, MOST_SPLITS)
         return [mix, *others]
-
-    def _of_ranges(self, demand: Demand) -> Kinds:
-        """The same kinds by the finer classes that ranges are made of."""
-        parts = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *self._cuts, inf])]
-        rates: dict[str, tuple[list[float], list[float]]] = {}
-        for unit in self._units:
-            if unit.machine not in rates:
-                rates[unit.machine] = self._rates(unit, parts)
-        shape = (len(self._units), len(parts))
-        most_rps = np.array([rates[unit.machine][0] for unit in self._units]).reshape(shape).T
-        good = np.array([rates[unit.machine][1] for unit in self._units]).reshape(shape).T
-        arriving = np.array([one.rate_rps for one in parts], dtype=float)
-        return Kinds(arriving, most_rps, good, self._kinds.usd_per_h, self._kinds.families)
-
-    def _classes_of(self, mix: Mix) -> tuple[Kinds, list[int]]:
-        """What is known of the classes that *mix* divides, and their borders."""
-        ranges = len(mix.split) == len(self._cuts) + 1 and len(self._cuts) != len(self._borders)
-        return (self._ranges, self._cuts) if ranges else (self._kinds, self._borders)
 
     def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
@@ -169,7 +147,7 @@ class MixedSearcher:
         """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
         found: list[Mix] = []
         least_good = self._trials.slo.attainment - SAMPLING_MARGIN
-        while len(found) < TOGETHER and len(self._units) > 1 and len(self._classes) > 1:
+        while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
             forbidden = [*self._forbidden, *(mix.counts for mix in found)]
             mix = cheapest_mix(self._kinds, self._reached, least_good, self._mixed.most_kinds, forbidden)
             if mix is None or mix.usd_per_h >= self._best_usd_per_h:
@@ -187,19 +165,26 @@ class MixedSearcher:
             if unit.own is None and not self._prospects.cannot_start(unit):
                 costs[place] = tuple(self._costs(unit))
         held = [place for place in costs if costs[place] and not _dominated(place, units, costs)]
-        rates = {}
-        for place in held:
-            machine = units[place].machine
-            if machine not in rates:
-                rates[machine] = self._rates(units[place], self._classes)
-        chosen = [place for place in held if any(rates[units[place].machine][0])]
-        shape = (len(chosen), len(self._classes))
-        most_rps = np.array([rates[units[place].machine][0] for place in chosen]).reshape(shape).T
-        good = np.array([rates[units[place].machine][1] for place in chosen]).reshape(shape).T
-        arriving = np.array([one.rate_rps for one in self._classes], dtype=float)
-        families = tuple(_family(units[place]) for place in chosen)
-        known = Kinds(arriving, most_rps, good, tuple(costs[place] for place in chosen), families)
-        return [units[place] for place in chosen], known
+        known = self._by_class(
+            [units[place] for place in held], self._mixed.length_classes, tuple(costs[place] for place in held)
+        )
+        chosen = np.flatnonzero(known.most_rps.any(axis=0)).tolist()
+        return [units[held[u]] for u in chosen], known.only(chosen)
+
+    def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> Kinds:
+        """What a replica of each of *units* can do at most with at most *count* classes of prompts."""
+        demand = self._prospects.demand
+        borders = length_classes(demand, count)
+        classes = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *borders, inf])]
+        rates: dict[str, tuple[list[float], list[float]]] = {}
+        for unit in units:
+            if unit.machine not in rates:
+                rates[unit.machine] = self._rates(unit, classes)
+        shape = (len(units), len(classes))
+        most_rps = np.array([rates[unit.machine][0] for unit in units]).reshape(shape).T
+        good = np.array([rates[unit.machine][1] for unit in units]).reshape(shape).T
+        arriving = np.array([one.rate_rps for one in classes], dtype=float)
+        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(_family, units)), tuple(borders))
 
     def _costs(self, unit: Unit) -> Iterator[float]:
         """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
@@ -241,7 +226,7 @@ class MixedSearcher:
 
     def fleet(self, mix: Mix, spare: int) -> Fleet:
         """*mix* as a scenario says it."""
-        names = _names([self._units[u] for u, _ in mix.counts])
+        names = _names([self._units[u] for u in mix.pools])
         pools, words = [], []
         for (u, n), name in zip(mix.counts, names, strict=True):
             unit = self._units[u]
@@ -250,7 +235,7 @@ class MixedSearcher:
         data = {"name": " + ".join(words), "pools": pools}
         if self._alike(mix):
             return Fleet.model_validate(data)
-        limits = [*({"up_to_prompt_tokens": border} for border in self._classes_of(mix)[1]), {}]
+        limits = [*({"up_to_prompt_tokens": border} for border in mix.kinds.borders), {}]
         classes = [
             limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
             for limit, row in zip(limits, mix.split, strict=True)
@@ -259,7 +244,7 @@ class MixedSearcher:
 
     def _alike(self, mix: Mix) -> bool:
         """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
-        rates = self._kinds.most_rps[:, [u for u, _ in mix.counts]]
+        rates = mix.kinds.most_rps[:, mix.pools]
         return bool((rates == rates[:, :1]).all())
 
     def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
@@ -267,11 +252,10 @@ class MixedSearcher:
 
         Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
         """
-        names = _names([self._units[u] for u, _ in mix.counts])
+        names = _names([self._units[u] for u in mix.pools])
         fared = [_fared(cases, name) for name in names]
-        kinds, _ = self._classes_of(mix)
-        good = kinds.good[:, [u for u, _ in mix.counts]]
-        sent = kinds.shares[:, None] * mix.split
+        good = mix.kinds.good[:, mix.pools]
+        sent = mix.kinds.shares[:, None] * mix.split
         hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
         needed = np.minimum(hoped, self._trials.slo.attainment)
         short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
