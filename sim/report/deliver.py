@@ -19,6 +19,7 @@ from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
 from sim.study.execute import Workplace
 from sim.study.futures import futures_of
+from sim.study.idle import idle_hours
 from sim.study.points import POINTS, limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
@@ -67,6 +68,8 @@ def _finish(
     answers: list[str] = []
     if futures is not None:
         answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
+    year = year_plan(scenario)
+    idle = list(idle_hours(scenario, catalog, year.axis)) if year is not None and year.has_idle_hours else []
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
     try:
         write_report(
@@ -79,7 +82,8 @@ def _finish(
             limits(scenario),
             scenario.requests,
             with_pictures=report,
-            year=year_plan(scenario),
+            year=year,
+            idle=idle,
             notes=[*precision_notes(scenario, cases), *answers],
             futures=futures,
         )

@@ -19,6 +19,7 @@ from sim.report.verdict import verdict
 from sim.report.year import write_year, year_rows, year_table
 from sim.scenario.year import YearPlan
 from sim.study.futures import FutureStudy
+from sim.study.idle import IdleHour
 from sim.yamlio import dump
 
 
@@ -33,13 +34,15 @@ def write_report(
     requests_format: str,
     with_pictures: bool,
     year: YearPlan | None = None,
+    idle: Sequence[IdleHour] = (),
     notes: Sequence[str] = (),
     futures: FutureStudy | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.describe); *slo* the limits in seconds and
-    `attainment`; *year* the hours of year.csv; *notes* what else qualifies the verdict; *futures* what was drawn.
+    `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies the verdict;
+    *futures* what was drawn.
     Every file but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
@@ -53,7 +56,7 @@ def write_report(
     rows: list[dict[str, Any]] = []
     if year is not None:
         tariffs = {str(plan["fleet"]): plan.get("usd_per_kwh_by_hour") for plan in resolved}
-        rows = year_rows(points, axes, year, tariffs)
+        rows = year_rows(points, axes, year, tariffs, idle)
         write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
     if futures is not None:
         write_futures(out, futures, axes)

@@ -1,6 +1,7 @@
 """year.csv: what a year costs and serves, its hours weighting the simulated loads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import fsum, inf
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,19 @@ from sim.report.cases import Point
 from sim.report.tables import write_rows
 from sim.report.text import percent, plain, usd
 from sim.scenario.year import YearPlan
+from sim.study.idle import IdleHour
 from sim.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 COLUMNS = [
-    *["status", "peak_rps", "meets_slo_at_peak", "slo_attainment_at_peak", "slo_attainment", "good_hours"],
-    *["interpolated_hours", "requests_per_year", "output_tokens_per_year", "total_tokens_per_year", "kwh_per_year"],
+    *["status", "peak_rps", "peak_concurrency", "meets_slo_at_peak", "slo_attainment_at_peak", "slo_attainment"],
+    *["good_hours", "interpolated_hours"],
+    *["requests_per_year", "output_tokens_per_year", "total_tokens_per_year", "kwh_per_year"],
     *["usd_per_year", "energy_usd_per_year", "idle_tax_usd_per_year", "preemption_waste_usd_per_year"],
     *["usd_per_million_output_tokens", "usd_per_million_tokens", "usd_per_million_good_tokens"],
 ]
 MONEY = [name for name in COLUMNS if "usd" in name]
+PEAKS = ("peak_rps", "peak_concurrency")
+"""One of them stands in the table: what a load is."""
 WASTE = {"idle_tax_usd": "idle", "preemption_waste_usd": "recompute"}
 """Metric -> phase of the ledger."""
 TOKENS = {
@@ -32,11 +37,17 @@ Tariffs = Mapping[str, Sequence[float] | None]
 """Fleet -> mean price per kWh of each hour of the day; None where one price holds always."""
 
 
-def year_rows(points: Sequence[Point], axes: Sequence[str], plan: YearPlan, tariffs: Tariffs) -> list[dict[str, Any]]:
+def year_rows(
+    points: Sequence[Point],
+    axes: Sequence[str],
+    plan: YearPlan,
+    tariffs: Tariffs,
+    idle: Sequence[IdleHour] = (),
+) -> list[dict[str, Any]]:
     """One row per fleet and setting of the other axes.
 
     An hour at a load between two simulated ones is taken as the straight line between them; each hour is steady, no
-    queue is carried into the next.
+    queue is carried into the next. Hours without load are those of *idle*.
     """
     others = [axis for axis in axes if axis != plan.axis]
     groups: dict[str, list[Point]] = {}
@@ -47,32 +58,57 @@ def year_rows(points: Sequence[Point], axes: Sequence[str], plan: YearPlan, tari
     for members in groups.values():
         first = members[0]
         front = {"fleet": first.fleet, **{axis: first.axes.get(axis) for axis in others}}
-        rows.append(front | dict.fromkeys(COLUMNS) | _year(members, plan, tariffs.get(first.fleet)))
+        empty = [_idle(hour) for hour in idle if {"fleet": hour.fleet, **hour.axes} == front]
+        rows.append(front | dict.fromkeys(COLUMNS) | _year(members, plan, tariffs.get(first.fleet), empty))
     return rows
 
 
 def write_year(path: Path, rows: Sequence[Mapping[str, Any]], axes: Sequence[str], money: bool) -> None:
     """The rows as CSV; without any cost there are no money columns."""
-    write_rows(path, rows, ["fleet", *axes, *(name for name in COLUMNS if money or name not in MONEY)])
+    shown = [name for name in PEAKS if any(row[name] is not None for row in rows)] or PEAKS[:1]
+    left_out = {*PEAKS} - {*shown} | (set() if money else {*MONEY})
+    write_rows(path, rows, ["fleet", *axes, *(name for name in COLUMNS if name not in left_out)])
 
 
-def _year(members: Sequence[Point], plan: YearPlan, tariff: Sequence[float] | None) -> dict[str, Any]:
-    known = {_rate(point, plan): point for point in members if point.ok}
-    wanted = [entry for entry in plan.rates if entry[1]]
-    if not known:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A fleet at one load."""
+
+    hourly: Hourly
+    good: bool
+    attained: float
+
+
+def _of(point: Point) -> _Load:
+    return _Load(_hourly(point), point.good, point.number("slo_attainment") or 0.0)
+
+
+def _idle(hour: IdleHour) -> _Load:
+    counts = dict.fromkeys(("offered", "good_requests", "requests"), 0.0)
+    return _Load(counts | _amounts([hour.metrics]), good=True, attained=0.0)
+
+
+def _year(
+    members: Sequence[Point], plan: YearPlan, tariff: Sequence[float] | None, idle: Sequence[_Load]
+) -> dict[str, Any]:
+    simulated = {_load(point, plan): point for point in members if point.ok}
+    wanted = [entry for entry in plan.loads if entry[1]]
+    if not simulated:
         return {"status": "infeasible"}
-    if not all(min(known) <= rate <= max(known) for rate, *_ in wanted):
+    if not all(min(simulated) <= load <= max(simulated) for load, *_ in wanted if load or not idle):
         return {"status": "not simulated"}
-    hours = [(_between(known, rate), weight, hour) for rate, weight, hour in wanted]
-    sums = _sums(known, hours, tariff)
-    around = _between(known, plan.peak_rps)
+    known = {load: _of(point) for load, point in simulated.items()}
+    known |= {0.0: idle[0]} if idle else {}
+    hours = [(_between(known, load), weight, hour) for load, weight, hour in wanted]
+    sums = _sums(hours, tariff)
+    around = _between(known, plan.peak)
     row = {
         "status": "ok",
-        "peak_rps": plan.peak_rps,
-        "meets_slo_at_peak": all(point.good for point, _ in around),
-        "slo_attainment_at_peak": fsum((p.number("slo_attainment") or 0.0) * share for p, share in around),
+        PEAKS[plan.clients]: plan.peak,
+        "meets_slo_at_peak": all(one.good for one, _ in around),
+        "slo_attainment_at_peak": fsum(one.attained * share for one, share in around),
         "slo_attainment": sums["good_requests"] / sums["offered"] if sums["offered"] else None,
-        "good_hours": fsum(weight for ends, weight, _ in hours if all(point.good for point, _ in ends)),
+        "good_hours": fsum(weight for ends, weight, _ in hours if all(one.good for one, _ in ends)),
         "interpolated_hours": fsum(weight for ends, weight, _ in hours if len(ends) > 1),
         "requests_per_year": sums["requests"],
         "output_tokens_per_year": sums["output_tokens"],
@@ -90,32 +126,29 @@ def _year(members: Sequence[Point], plan: YearPlan, tariff: Sequence[float] | No
     return row
 
 
-def _rate(point: Point, plan: YearPlan) -> float:
+def _load(point: Point, plan: YearPlan) -> float:
     """The point's load; where it is not swept, the one of the profile."""
-    return float(point.axes[plan.axis]) if plan.axis is not None else plan.peak_rps
+    return float(point.axes[plan.axis]) if plan.axis is not None else plan.peak
 
 
-def _between(known: Mapping[float, Point], rate: float) -> list[tuple[Point, float]]:
-    """The simulated point at *rate*, or the two around it, with their weights."""
-    if rate in known:
-        return [(known[rate], 1.0)]
-    below, above = max(r for r in known if r < rate), min(r for r in known if r > rate)
-    share = (rate - below) / (above - below)
+def _between(known: Mapping[float, _Load], load: float) -> list[tuple[_Load, float]]:
+    """What is known at *load*, or at the two loads around it, with their weights."""
+    if load in known:
+        return [(known[load], 1.0)]
+    below, above = max(one for one in known if one < load), min(one for one in known if one > load)
+    share = (load - below) / (above - below)
     return [(known[below], 1 - share), (known[above], share)]
 
 
 def _sums(
-    known: Mapping[float, Point],
-    hours: Sequence[tuple[list[tuple[Point, float]], float, int | None]],
-    tariff: Sequence[float] | None,
+    hours: Sequence[tuple[list[tuple[_Load, float]], float, int | None]], tariff: Sequence[float] | None
 ) -> dict[str, float]:
     """Everything that adds up over the hours of a year."""
-    hourly = {id(point): _hourly(point) for point in known.values()}
     parts: dict[str, list[float]] = {}
     for ends, weight, hour in hours:
         price = None if tariff is None else fsum(tariff) / len(tariff) if hour is None else tariff[hour]
-        for point, share in ends:
-            for name, amount in _at_price(hourly[id(point)], price).items():
+        for one, share in ends:
+            for name, amount in _at_price(one.hourly, price).items():
                 parts.setdefault(name, []).append(amount * share * weight)
     return {name: fsum(amounts) for name, amounts in parts.items()}
 
@@ -131,37 +164,34 @@ def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
 
 
 def _hourly(point: Point) -> Hourly:
-    """Amounts per hour at the point: sums over its replications, over their hours."""
+    """Amounts per hour at the point."""
     offered = SECONDS_PER_HOUR * (point.number("offered_rps") or 0.0)
-    found = {
+    counts = {
         "offered": offered,
         "good_requests": offered * (point.number("slo_attainment") or 0.0),
         "requests": SECONDS_PER_HOUR * (point.number("requests_per_s") or 0.0),
-        **{name: _per_h(point, name) for name in TOKENS.values()},
     }
-    if point.number("energy_kwh") is not None:
-        found["kwh"] = _per_h(point, "energy_kwh")
-    if point.number("cost_usd_per_h") is not None:
-        found |= {"usd": _per_h(point, "cost_usd"), "energy_usd": fsum(_energy_usd(point).values())}
-        for name, phase in WASTE.items():
-            found |= {name: _per_h(point, name), f"{name}_energy": _energy_usd(point).get(phase, 0.0)}
-    return found
+    return counts | _amounts([case.metrics for case in point.cases])
 
 
-def _per_h(point: Point, metric: str) -> float:
-    return fsum(case.metrics[metric] for case in point.cases) / _window_h(point)
-
-
-def _window_h(point: Point) -> float:
+def _amounts(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
     # a window in which nothing could be served may have no length
-    return fsum(case.metrics["window_h"] for case in point.cases) or inf
+    window_h = fsum(metrics["window_h"] for metrics in runs) or inf
 
+    def per_h(metric: str) -> float:
+        return fsum(metrics[metric] for metrics in runs) / window_h
 
-def _energy_usd(point: Point) -> dict[str, float]:
-    """Money for energy per hour, by phase."""
-    tables = [case.metrics["energy_usd"] for case in point.cases]
-    names = dict.fromkeys(name for table in tables for name in table)
-    return {name: fsum(table.get(name, 0.0) for table in tables) / _window_h(point) for name in names}
+    found = {name: per_h(name) for name in TOKENS.values()}
+    if all(metrics.get("energy_kwh") is not None for metrics in runs):
+        found["kwh"] = per_h("energy_kwh")
+    if all(metrics.get("cost_usd") is not None for metrics in runs):
+        energy = [metrics["energy_usd"] for metrics in runs]
+        found |= {"usd": per_h("cost_usd"), "energy_usd": fsum(fsum(one.values()) for one in energy) / window_h}
+        for name, phase in WASTE.items():
+            by_phase = fsum(one.get(phase, 0.0) for one in energy) / window_h
+            found |= {name: per_h(name), f"{name}_energy": by_phase}
+    return found
 
 
 def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: YearPlan) -> dict[str, Any]:
@@ -169,12 +199,13 @@ def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: Yea
     others = [axis for axis in axes if axis != plan.axis]
     money = any(row["usd_per_year"] is not None for row in rows)
     heads = [*(["USD a year", "of it idle", "per million output tokens"] if money else []), "output tokens a year"]
-    heads += ["MWh a year", f"SLO at the peak of {plan.peak_rps:g}/s", "hours within the SLO", "requests within it"]
+    peak = f"{plan.peak:g} clients" if plan.clients else f"{plan.peak:g}/s"
+    heads += ["MWh a year", f"SLO at the peak of {peak}", "hours within the SLO", "requests within it"]
     body = []
     for row in rows:
         name = ", ".join([row["fleet"], *(f"{axis} {row[axis]}" for axis in others)])
         body.append((row["fleet"], name, _cells(row, money) if row["status"] == "ok" else [row["status"]]))
-    return {"heads": heads, "rows": body, "note": _note(rows)}
+    return {"heads": heads, "rows": body, "note": _note(rows, plan)}
 
 
 def _cells(row: Mapping[str, Any], money: bool) -> list[str]:
@@ -196,10 +227,14 @@ def _cells(row: Mapping[str, Any], money: bool) -> list[str]:
     ]
 
 
-def _note(rows: Sequence[Mapping[str, Any]]) -> str:
+def _note(rows: Sequence[Mapping[str, Any]], plan: YearPlan) -> str:
+    parts = ["Each hour is taken as steady at its load: no queue is carried into the next."]
+    if plan.clients:
+        parts.append("A load is the number of clients present, all with the pauses of the workload.")
+    idle = fsum(hours for load, hours, _ in plan.loads if not load)
+    if idle:
+        parts.append(f"In {plain(idle)} hours no requests arrive: the machines stay on and idle.")
     hours = max((row["interpolated_hours"] or 0.0 for row in rows), default=0.0)
-    text = "Each hour is taken as steady at its load: no queue is carried into the next."
     if hours:
-        between = f" {plain(hours)} of its hours lie between simulated loads and are taken as the straight line."
-        return text + between
-    return text
+        parts.append(f"{plain(hours)} of its hours lie between simulated loads and are taken as the straight line.")
+    return " ".join(parts)

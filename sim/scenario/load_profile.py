@@ -12,16 +12,20 @@ HOURS_PER_DAY = 24
 
 def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
     if isinstance(value, dict) and value:
-        hours = {_number(rate, "requests per second"): _number(part, "hours per year") for rate, part in value.items()}
-        if min(hours) == 0:
-            raise ValueError("0 requests/s cannot be simulated: give the least load that the hours have")
+        hours = {_number(load, "a load"): _number(part, "hours per year") for load, part in value.items()}
+        if max(hours) == 0:
+            raise ValueError("no hour has any load")
         total = fsum(hours.values())
         if not isclose(total, HOURS_PER_YEAR, abs_tol=0.5):
             raise ValueError(f"the hours add up to {total:g}; a year has {HOURS_PER_YEAR:g}")
         return hours
     if isinstance(value, list | tuple) and len(value) == HOURS_PER_DAY:
-        return tuple(_number(rate, "requests per second") for rate in value)
-    raise ValueError("{requests per second: hours per year} is needed, or a list of 24 rates, one an hour of the day")
+        day = tuple(_number(load, "a load") for load in value)
+        if max(day) == 0:
+            raise ValueError("no hour has any load")
+        return day
+    text = "{load: hours per year} is needed, or a list of 24 loads, one an hour of the day"
+    raise ValueError(f"{text}; a load is requests per second, or clients of a closed loop")
 
 
 def _number(value: Any, what: str) -> float:

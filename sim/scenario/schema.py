@@ -182,8 +182,9 @@ class Scenario(Choices):
     carbon: Carbon | None = None
     """Greenhouse gases of the electricity and of making the machines."""
     load_profile: LoadProfile | None = None
-    """What a year is made of, for year.csv: hours per year at each of several request rates ({8: 2920, 0.5: 5840}), or
-    24 rates, one an hour of the day. All lie within the rates that the sweep simulates."""
+    """What a year is made of, for year.csv: hours per year at each of several loads ({8: 2920, 0.5: 5840}), or 24
+    loads, one an hour of the day. A load is requests per second, in a closed loop the number of clients; all lie within
+    the loads that the sweep simulates, but for 0: then the machines are on and idle."""
     plan: MultiYear | None = None
     """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None

@@ -91,7 +91,7 @@ carbon:                       # kg CO2e of the electricity, and of making the ma
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
-load_profile: {{8: 2920, 1: 5840}}   # hours of a year at each load, for year.csv; or 24 rates, one an hour of the day
+load_profile: {{8: 2920, 1: 5840}}   # for year.csv: hours of a year at each load, 0 too; or 24 loads, one an hour
 # futures: {{draws: 2000}}      # any price, any term and the load may be {{triangular: [low, mode, high], note: why}},
 #   {{uniform: [low, high]}}, {{normal: [mean, sd]}} or {{lognormal: [mean, cv]}} in place of a number
 # requests_cost: true         # each request's part of the bill

@@ -6,14 +6,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.scenario.errors import Complaint, Place
+from sim.scenario.errors import Complaint, Place, dotted
 from sim.scenario.layers import place_of, value_at
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, axis_labels, points
 from sim.units import HOURS_PER_YEAR
 
+PROCESS: Place = ("workload", "arrivals", "process")
 RATE: Place = ("workload", "arrivals", "rate_rps")
+CLIENTS: Place = ("workload", "arrivals", "concurrency")
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24
 
 
@@ -21,15 +23,23 @@ DAYS_PER_YEAR = HOURS_PER_YEAR / 24
 class YearPlan:
     """What the year table is made of."""
 
-    rates: tuple[tuple[float, float, int | None], ...]
-    """(requests per second, hours per year, hour of the day or None where it is not said)."""
+    loads: tuple[tuple[float, float, int | None], ...]
+    """(load, hours per year, hour of the day or None where it is not said); a load is requests per second, or clients
+    of a closed loop."""
     axis: str | None
-    """Label of the swept rate; None where one rate stands for all."""
+    """Label of the swept load; None where one load stands for all."""
+    clients: bool = False
+    """Loads are clients of a closed loop."""
 
     @property
-    def peak_rps(self) -> float:
+    def peak(self) -> float:
         """The highest load with any hours."""
-        return max(rate for rate, hours, _ in self.rates if hours)
+        return max(load for load, hours, _ in self.loads if hours)
+
+    @property
+    def has_idle_hours(self) -> bool:
+        """Whether no requests arrive in some hours."""
+        return any(hours and not load for load, hours, _ in self.loads)
 
 
 def year_plan(scenario: Scenario) -> YearPlan | None:
@@ -38,14 +48,16 @@ def year_plan(scenario: Scenario) -> YearPlan | None:
         return None
     data = as_data(scenario)
     labels = axis_labels(path for point in points(scenario.sweep) for path in point)
-    axis = next((label for path, label in labels.items() if place_of(data, path) == RATE), None)
-    return YearPlan(_rates(scenario.load_profile), axis)
+    clients = scenario.workload.closed_loop() is not None
+    place = CLIENTS if clients else RATE
+    axis = next((label for path, label in labels.items() if place_of(data, path) == place), None)
+    return YearPlan(_loads(scenario.load_profile), axis, clients)
 
 
-def _rates(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
+def _loads(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
     if isinstance(profile, dict):
-        return tuple((rate, hours, None) for rate, hours in sorted(profile.items()))
-    return tuple((rate, DAYS_PER_YEAR, hour) for hour, rate in enumerate(profile))
+        return tuple((load, hours, None) for load, hours in sorted(profile.items()))
+    return tuple((load, DAYS_PER_YEAR, hour) for hour, load in enumerate(profile))
 
 
 def profile_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
@@ -56,21 +68,24 @@ def profile_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
         profile: Any = TypeAdapter(LoadProfile).validate_python(data["load_profile"])
     except ValidationError:
         return  # the schema's complaint is told
-    simulated = [_rate_at(data, point) for point in points(data.get("sweep"))]
-    known = [rate for rate in simulated if isinstance(rate, int | float) and not isinstance(rate, bool)]
+    clients = value_at(data, PROCESS) == "closed_loop"
+    place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
+    simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]
+    known = [load for load in simulated if isinstance(load, int | float) and not isinstance(load, bool)]
     if len(known) < len(simulated):
-        text = "weights the loads of workload.arrivals.rate_rps, which these arrivals do not have"
+        text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
         yield Complaint(("load_profile",), text)
         return
-    rates = [rate for rate, hours, _ in _rates(profile) if hours]
-    outside = [f"{rate:g}" for rate in sorted(set(rates)) if not min(known) <= rate <= max(known)]
+    # hours without any load need no simulated load: idle machines have one bill
+    loads = [load for load, hours, _ in _loads(profile) if hours and load]
+    outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
     if outside:
-        text = f"{', '.join(outside)} requests/s lie outside what is simulated ({min(known):g} to {max(known):g}): "
-        yield Complaint(("load_profile",), text + "add them to sweep: {workload.arrivals.rate_rps: [...]}")
+        text = f"{', '.join(outside)} {unit} lie outside what is simulated ({min(known):g} to {max(known):g}): "
+        yield Complaint(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
 
 
-def _rate_at(data: dict[str, Any], point: dict[str, Any]) -> Any:
+def _load_at(data: dict[str, Any], point: dict[str, Any], load: Place) -> Any:
     for path, value in point.items():
-        if place_of(data, path) == RATE:
+        if place_of(data, path) == load:
             return value
-    return value_at(data, RATE)
+    return value_at(data, load)

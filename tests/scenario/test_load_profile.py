@@ -37,15 +37,15 @@ def loaded(tmp_path):
 def test_hours_at_rates(loaded):
     scenario = loaded({8: 2920, 0.5: 5840})
     plan = year_plan(scenario)
-    assert plan.rates == ((0.5, 5840.0, None), (8.0, 2920.0, None))
-    assert (plan.axis, plan.peak_rps) == ("rate_rps", 8.0)
+    assert plan.loads == ((0.5, 5840.0, None), (8.0, 2920.0, None))
+    assert (plan.axis, plan.peak) == ("rate_rps", 8.0)
     assert at_point(scenario, {"workload.arrivals.rate_rps": 8}).load_profile == {8.0: 2920.0, 0.5: 5840.0}
 
 
 def test_a_rate_for_each_hour_of_the_day(loaded):
     plan = year_plan(loaded([0.5] * 20 + [8] * 4))
-    assert plan.rates[19:21] == ((0.5, 365.0, 19), (8.0, 365.0, 20))
-    assert sum(hours for _, hours, _ in plan.rates) == 8760
+    assert plan.loads[19:21] == ((0.5, 365.0, 19), (8.0, 365.0, 20))
+    assert sum(hours for _, hours, _ in plan.loads) == 8760
 
 
 def test_one_load_needs_no_sweep(loaded):
@@ -58,9 +58,10 @@ def test_one_load_needs_no_sweep(loaded):
         ({8: 3000}, "add up to 3000; a year has 8760"),
         ({9: 8760}, r"9 requests/s lie outside what is simulated \(0.5 to 8\)"),
         ([0.1] * 24, "0.1 requests/s lie outside"),
-        ([1, 2], "24 rates"),
+        ([1, 2], "24 loads"),
         ({8: -1, 1: 8761}, "0 or more, not -1"),
-        ({0: 8760}, "0 requests/s cannot be simulated"),
+        ({0: 8760}, "no hour has any load"),
+        ([0] * 24, "no hour has any load"),
         ({"noon": 8760}, "not 'noon'"),
     ],
 )
@@ -70,6 +71,6 @@ def test_odd_profiles_are_refused(loaded, profile, says):
 
 
 def test_arrivals_without_a_rate_have_no_year(loaded):
-    workload = SCENARIO["workload"] | {"arrivals": {"process": "closed_loop", "concurrency": 2}}
+    workload = SCENARIO["workload"] | {"arrivals": {"process": "burst", "num_requests": 2}}
     with pytest.raises(ScenarioErrors, match="which these arrivals do not have"):
         loaded({1: 8760}, workload=workload, sweep=None)
