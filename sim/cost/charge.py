@@ -1,11 +1,56 @@
-"""A charge: one component of one pool's bill, a quantity times a unit price."""
+"""A charge: one component of one pool's bill, a quantity times a unit price, with when it is paid and what it follows.
 
+Every reader of a bill (ledger, price, breakeven, plan, size, futures) asks the charge; none of them knows a component
+by its name. A new component therefore reaches every command.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from enum import Enum
+from math import fsum
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from sim.catalog.value import Value
 from sim.cost.phases import ByPhase, gpu_s_by_phase
+from sim.cost.window import Window
 from sim.records import Interval
+
+
+class Paid(Enum):
+    """When a charge is paid. The ledger books all of them by the hour; a cash flow does not."""
+
+    AT_DELIVERY = "at delivery"
+    """Once, when the machines come."""
+    IN_SERVICE = "in service"
+    """Month by month in arrears, for the time that machines are owned or reserved."""
+    SWITCHED_ON = "switched on"
+    """Month by month in arrears, for the time that replicas are switched on."""
+    METERED = "metered"
+    """Month by month in arrears, for what a meter counts."""
+    AT_END = "at the end"
+    """Once, when the machines leave service."""
+
+    @property
+    def by_the_clock(self) -> bool:
+        """Whether the amount per hour is the same whatever is served."""
+        return self not in (Paid.SWITCHED_ON, Paid.METERED)
+
+    @property
+    def monthly(self) -> bool:
+        """Whether it is paid month by month, as operating cost."""
+        return self not in (Paid.AT_DELIVERY, Paid.AT_END)
+
+
+class Follows(Enum):
+    """Which market price a charge moves with."""
+
+    NOTHING = "nothing"
+    HARDWARE = "hardware"
+    """The price of new hardware when it is ordered."""
+    MACHINES = "machines"
+    """The price that was paid for the machines in service."""
+    RENT = "rent"
+    """The rent when the contract was signed."""
 
 
 class Stated(NamedTuple):
@@ -50,7 +95,7 @@ class UnitPrice:
 
 
 class Charge(Protocol):
-    """What the ledger needs of a cost component.
+    """What the readers of a bill need of a cost component.
 
     The amount in a window is `quantity(...)` times `price.usd`; its rows share it in proportion to `by_phase`.
     """
@@ -72,14 +117,53 @@ class Charge(Protocol):
         """Price of one unit of the quantity."""
 
     @property
-    def capex_usd(self) -> float:
-        """Purchase money that the charge recovers."""
+    def paid(self) -> Paid:
+        """When it is paid."""
+
+    @property
+    def once_usd(self) -> float:
+        """What is paid at delivery or at the end; 0 for what is paid month by month."""
+
+    @property
+    def resold(self) -> bool:
+        """Whether what was paid at delivery buys something that is sold again at the end of its life."""
+
+    @property
+    def follows(self) -> Follows:
+        """Which market price it moves with."""
+
+    @property
+    def follows_share(self) -> float:
+        """The part of it that does."""
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """What the charge follows in one interval of its pool; None where it has no part in the interval."""
 
-    def quantity(self, followed: float, window_h: float) -> float:
-        """Units in a window of *window_h* hours in which `by_phase` came to *followed*."""
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units in *window*, in which `by_phase` came to *followed*."""
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Lower bound at any load, where the servers of the pool draw at least *least_kw* [USD/h]."""
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """The same at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
+        weighted by the 24 numbers *by_hour* or alike.
+        """
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """The same in *pool* for *part* times as much hardware, where it is paid for hardware."""
+
+
+def amount_usd(charge: Charge, window: Window) -> float:
+    """What *charge* comes to in *window* [USD]."""
+    inside = window.intervals.get(charge.pool, ())
+    followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
+    return charge.quantity(followed, window) * charge.price.usd
+
+
+def purchase(component: str, pool: str, server: str, units: float, price: UnitPrice, usd: float) -> "FlatCharge":
+    """*units* of hardware that *price* recovers per hour: *usd* each, paid at delivery and sold again at the end."""
+    return FlatCharge(component, pool, server, units, price, Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +176,54 @@ class FlatCharge:
     units_per_h: float
     """Units of `price` that an hour takes, for example 8 GPU-hours."""
     price: UnitPrice
-    capex_usd: float = 0.0
+    paid: Paid = Paid.IN_SERVICE
+    once_usd: float = 0.0
+    resold: bool = False
+    follows: Follows = Follows.NOTHING
+    follows_share: float = 1.0
 
     def by_phase(self, interval: Interval) -> ByPhase:
         """GPU-seconds."""
         return gpu_s_by_phase(interval)
 
-    def quantity(self, followed: float, window_h: float) -> float:
+    def quantity(self, followed: float, window: Window) -> float:
         """Units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
-        return self.units_per_h * window_h
+        return self.units_per_h * window.hours
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """All of it."""
+        return self.units_per_h * self.price.usd
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Itself: its price is the same at all hours."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """*part* times the units."""
+        return replace(self, pool=pool, units_per_h=part * self.units_per_h, once_usd=part * self.once_usd)
+
+
+class Metered:
+    """What all charges have in common that follow a meter: nothing is paid once, and hardware does not scale them."""
+
+    __slots__ = ()
+
+    paid: ClassVar[Paid] = Paid.METERED
+    once_usd: ClassVar[float] = 0.0
+    resold: ClassVar[bool] = False
+    follows: ClassVar[Follows] = Follows.NOTHING
+    follows_share: ClassVar[float] = 1.0
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Nothing: what an idle fleet is metered for is not known in general."""
+        return 0.0
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Itself: its price is the same at all hours."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """The same price: more hardware is metered more."""
+        charge: Any = self
+        moved: Self = replace(charge, pool=pool)
+        return moved

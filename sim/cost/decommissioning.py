@@ -1,6 +1,6 @@
 """Taking servers out of service at the end of their life: removal, wiping of data, disposal."""
 
-from sim.cost.charge import FlatCharge, Stated, UnitPrice
+from sim.cost.charge import FlatCharge, Paid, Stated, UnitPrice
 from sim.cost.deployment import countable_servers
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
@@ -20,6 +20,8 @@ class Decommissioning(Spec):
             finance.end_usd_per_h(self.usd_per_server), "server-h", f"scenario: {stated.path}", stated=(stated,)
         )
         return [
-            FlatCharge("decommissioning", pool.name, pool.server_id, part, price)
+            FlatCharge(
+                "decommissioning", pool.name, pool.server_id, part, price, Paid.AT_END, part * self.usd_per_server
+            )
             for pool, part in hardware.shared(servers)
         ]

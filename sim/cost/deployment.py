@@ -1,6 +1,6 @@
 """Putting servers into service: freight, racking, cabling, burn-in."""
 
-from sim.cost.charge import FlatCharge, Stated, UnitPrice
+from sim.cost.charge import FlatCharge, Paid, Stated, UnitPrice
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.prices import CostError, Problem
@@ -20,7 +20,9 @@ class Deployment(Spec):
             finance.sunk_usd_per_h(self.usd_per_server), "server-h", f"scenario: {stated.path}", stated=(stated,)
         )
         return [
-            FlatCharge("deployment", pool.name, pool.server_id, part, price, capex_usd=part * self.usd_per_server)
+            FlatCharge(
+                "deployment", pool.name, pool.server_id, part, price, Paid.AT_DELIVERY, part * self.usd_per_server
+            )
             for pool, part in hardware.shared(servers)
         ]
 

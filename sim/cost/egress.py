@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from sim.cost.charge import Stated, UnitPrice
+from sim.cost.charge import Metered, Stated, UnitPrice
 from sim.cost.hardware import PoolFacts
 from sim.cost.phases import ByPhase
+from sim.cost.window import Window
 from sim.records import Interval
 from sim.spec import NonNegative, Spec
 from sim.units import GB
@@ -30,7 +31,7 @@ class Egress(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class EgressCharge:
+class EgressCharge(Metered):
     """Answers of one pool, booked to the decoding that made them."""
 
     pool: str
@@ -38,12 +39,11 @@ class EgressCharge:
     bytes_per_output_token: float
     price: UnitPrice
     component: str = "egress"
-    capex_usd: float = 0.0
 
     def by_phase(self, interval: Interval) -> ByPhase:
         """Data sent [GB]."""
         return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
 
-    def quantity(self, followed: float, window_h: float) -> float:
+    def quantity(self, followed: float, window: Window) -> float:
         """What was sent [GB]."""
         return followed

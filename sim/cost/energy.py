@@ -1,16 +1,19 @@
 """Electricity: what the servers draw at the wall, times PUE, times the tariff."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
-from sim.cost.charge import UnitPrice
+from sim.cost.charge import Metered, UnitPrice
 from sim.cost.phases import ByPhase, wall_j_by_phase
 from sim.cost.tariff import Band
+from sim.cost.window import Window
 from sim.records import Interval
 from sim.units import JOULES_PER_KWH
 
 
 @dataclass(frozen=True, slots=True)
-class EnergyCharge:
+class EnergyCharge(Metered):
     """Energy of one pool at the site's meter, booked to the phases that used it."""
 
     pool: str
@@ -21,7 +24,6 @@ class EnergyCharge:
     band: Band | None = None
     """When the price holds; None: always."""
     component: str = "energy"
-    capex_usd: float = 0.0
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """Energy at the site's meter [kWh]; None while another price holds."""
@@ -29,6 +31,17 @@ class EnergyCharge:
             return None
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window_h: float) -> float:
+    def quantity(self, followed: float, window: Window) -> float:
         """What was metered [kWh]."""
         return followed
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """The power that is always drawn; nothing for a price of some hours, which others replace."""
+        return 0.0 if self.band is not None else self.pue * least_kw * self.price.usd
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """All energy at its part of the mean price: the charges of all bands together are energy at that price."""
+        if self.band is None:
+            return self
+        usd = self.price.usd * self.band.share(month, by_hour)
+        return replace(self, band=None, price=self.price.per(self.price.unit, usd))

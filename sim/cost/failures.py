@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.cost.charge import FlatCharge, Stated, UnitPrice
+from sim.cost.charge import FlatCharge, Follows, Stated, UnitPrice
 from sim.cost.hardware import Hardware
 from sim.cost.prices import PriceBook, QuotedPrice
 from sim.cost.replacement import gpu_price
@@ -40,7 +40,12 @@ class Failures(Spec):
             price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
             paid_usd += (1 - self.covered_fraction) * price.usd
         per_failure = price.derived(paid_usd, "failure", *stated)
+        of_gpus = 1 - self.handling_usd / paid_usd if paid_usd else 0.0
         return [
-            FlatCharge("failures", pool.name, pool.server_id, failures_per_h, per_failure)
+            FlatCharge(
+                *("failures", pool.name, pool.server_id, failures_per_h, per_failure),
+                follows=Follows.HARDWARE,
+                follows_share=of_gpus,
+            )
             for pool, failures_per_h in hardware.shared(self.per_gpu_year * hardware.gpus / HOURS_PER_YEAR)
         ]

@@ -1,6 +1,6 @@
 """GPUs bought one by one: those in use that no server's price includes. Empty slots stay empty."""
 
-from sim.cost.charge import FlatCharge
+from sim.cost.charge import FlatCharge, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.prices import CostError, PriceBook, Problem
@@ -19,6 +19,6 @@ def gpu_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Ann
     bought = max(0.0, hardware.gpus - included * hardware.servers)
     per_h = price.per("GPU-h", finance.usd_per_h(price.usd))
     return [
-        FlatCharge("gpu_capital", pool.name, pool.server_id, gpus, per_h, capex_usd=gpus * price.usd)
+        purchase("gpu_capital", pool.name, pool.server_id, gpus, per_h, price.usd)
         for pool, gpus in hardware.shared(bought)
     ]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from sim.cost.charge import Charge
 from sim.cost.phases import PHASES
 from sim.cost.plan import CostPlan
-from sim.cost.rented_time import RentedTime, stops
 from sim.cost.split import split
+from sim.cost.window import Window
 from sim.records import Interval, LedgerRow
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -36,21 +36,10 @@ class Ledger:
         The same intervals under another plan are priced anew without a simulation. Raises ValueError where a pool
         that is charged by the clock has no reading in the window.
         """
-        window_h = (end_s - start_s) / SECONDS_PER_HOUR
-        by_pool: dict[str, list[Interval]] = {}
-        every: dict[str, list[Interval]] = {}
-        for interval in intervals:
-            every.setdefault(interval.pool, []).append(interval)
-            if start_s <= (interval.start_s + interval.end_s) / 2 < end_s:
-                by_pool.setdefault(interval.pool, []).append(interval)
+        window = Window.of(intervals, start_s, end_s)
         entries: dict[str, list[_Entry]] = {}
         for charge in plan.charges:
-            more = 0.0
-            if isinstance(charge, RentedTime):
-                due = [stop for stop in stops(every.get(charge.pool, [])) if start_s <= stop.at_s < end_s]
-                more = charge.rounded_up(due)
-            metered = by_pool.get(charge.pool, [])
-            entries.setdefault(charge.component, []).extend(_entries(charge, metered, window_h, more))
+            entries.setdefault(charge.component, []).extend(_entries(charge, window))
         rows = [row for component in entries.values() for row in _rows(component)]
         return cls(tuple(rows), start_s, end_s, plan.capex_usd)
 
@@ -98,10 +87,10 @@ class _Entry(NamedTuple):
         return self.quantity * self.charge.price.usd
 
 
-def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float, more: float) -> list[_Entry]:
-    """Spread the window's quantity, and *more* of it, over meter intervals and phases, replicas taken together."""
+def _entries(charge: Charge, window: Window) -> list[_Entry]:
+    """Spread the quantity of *window* over meter intervals and phases, replicas taken together."""
     followed: dict[tuple[float, float], list[float]] = {}
-    for interval in intervals:
+    for interval in window.intervals.get(charge.pool, ()):
         parts = charge.by_phase(interval)
         if parts is None:
             continue
@@ -109,7 +98,7 @@ def _entries(charge: Charge, intervals: Sequence[Interval], window_h: float, mor
         for index, part in enumerate(parts):
             sums[index] += part
     total = fsum(part for sums in followed.values() for part in sums)
-    quantity = charge.quantity(total, window_h) + more
+    quantity = charge.quantity(total, window)
     if total == 0 and quantity != 0:
         raise ValueError(f"pool {charge.pool!r} has no meter reading in the window to book {charge.component} by")
     return [

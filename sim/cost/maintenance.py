@@ -1,9 +1,8 @@
 """A maintenance contract: a share of the purchase price every year."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from sim.cost.charge import FlatCharge, Stated
+from sim.cost.charge import FlatCharge, Follows, Stated
 from sim.spec import NonNegative, Spec
 from sim.units import HOURS_PER_YEAR
 
@@ -19,8 +18,10 @@ class Maintenance(Spec):
         return [self._fee(charge) for charge in bought]
 
     def _fee(self, charge: FlatCharge) -> FlatCharge:
-        usd_per_h = self.fraction_per_year * charge.capex_usd / HOURS_PER_YEAR
+        usd_per_h = self.fraction_per_year * charge.once_usd / HOURS_PER_YEAR
         each_usd = usd_per_h / charge.units_per_h if charge.units_per_h else 0.0
         stated = Stated("operations.maintenance.fraction_per_year", self.fraction_per_year, "of the price per year")
         price = charge.price.derived(each_usd, charge.price.unit, stated)
-        return replace(charge, component="maintenance", price=price, capex_usd=0.0)
+        return FlatCharge(
+            "maintenance", charge.pool, charge.server, charge.units_per_h, price, follows=Follows.MACHINES
+        )

@@ -20,8 +20,8 @@ class NetworkStorage(Spec):
 
 
 def _share(charge: FlatCharge, fraction: float, finance: StraightLine | Annuity) -> FlatCharge:
-    bought_usd = fraction * charge.capex_usd
+    bought_usd = fraction * charge.once_usd
     each_usd = finance.usd_per_h(bought_usd / charge.units_per_h) if charge.units_per_h else 0.0
     stated = Stated("operations.network_storage.fraction_of_hardware", fraction, "of the hardware's price")
     price = charge.price.derived(each_usd, charge.price.unit, stated)
-    return replace(charge, component="network_storage", price=price, capex_usd=bought_usd)
+    return replace(charge, component="network_storage", price=price, once_usd=bought_usd)

@@ -1,7 +1,7 @@
 """Everything that a fleet is charged for, with prices in USD: what the ledger multiplies metered quantities by."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from sim.catalog.price import PriceList
 from sim.catalog.value import Value
 from sim.cost.api import Api, ApiTariff
-from sim.cost.charge import Charge
+from sim.cost.charge import Charge, Paid
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
 from sim.cost.operations import OWNERS, Operations, left_out
@@ -41,7 +41,13 @@ class CostPlan:
     @property
     def capex_usd(self) -> float:
         """Purchase money up front; 0 when renting."""
-        return sum(charge.capex_usd for charge in self.charges)
+        return sum(charge.once_usd for charge in self.charges if charge.paid is Paid.AT_DELIVERY)
+
+    def averaged(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> "CostPlan":
+        """The same at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
+        of the simulated window; the hours of the day are weighted by the 24 numbers *by_hour*, or alike.
+        """
+        return replace(self, charges=tuple(charge.averaged(month, by_hour) for charge in self.charges))
 
     @property
     def values(self) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.cost.charge import Charge, FlatCharge, Stated, UnitPrice
+from sim.cost.charge import Charge, FlatCharge, Follows, Stated, UnitPrice
 from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
 from sim.cost.prices import CostError, PriceBook, Priced, Problem, Quotes
 from sim.cost.rental_terms import Commitment, Spot
@@ -84,7 +84,7 @@ class Rent(Spec):
     def _charge(self, component: str, pool: PoolFacts, units_per_h: float, price: UnitPrice) -> Charge:
         """By the clock, or from start to stop where replicas are switched."""
         if not pool.scheduled:
-            return FlatCharge(component, pool.name, pool.server_id, units_per_h, price)
+            return FlatCharge(component, pool.name, pool.server_id, units_per_h, price, follows=Follows.RENT)
         return RentedTime(component, pool.name, pool.server_id, units_per_h / pool.gpus, price, self.billing)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:

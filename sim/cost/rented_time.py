@@ -1,17 +1,16 @@
 """Rent that runs from the start of a replica to its stop, in the landlord's steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import ClassVar
 
-from sim.cost.charge import UnitPrice
+from sim.cost.charge import Follows, Metered, Paid, UnitPrice
 from sim.cost.phases import ByPhase, gpu_s_by_phase
+from sim.cost.window import OFF, Stop, Window
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
-
-OFF = "off"
 
 
 class Billing(Spec):
@@ -32,16 +31,8 @@ class Billing(Spec):
         return max(self.minimum_s, ceil(ran_s / self.granularity_s - 1e-9) * self.granularity_s)
 
 
-class Stop(NamedTuple):
-    """The end of a replica's run."""
-
-    at_s: float
-    ran_s: float
-    gpus: float
-
-
 @dataclass(frozen=True, slots=True)
-class RentedTime:
+class RentedTime(Metered):
     """GPU-time of one pool from starts to stops, booked to phases as it was used."""
 
     component: str
@@ -51,31 +42,18 @@ class RentedTime:
     """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
     price: UnitPrice
     billing: Billing
-    capex_usd: float = 0.0
+
+    paid: ClassVar[Paid] = Paid.SWITCHED_ON
+    follows: ClassVar[Follows] = Follows.RENT
 
     def by_phase(self, interval: Interval) -> ByPhase:
         """GPU-seconds; none while the replica is off."""
         return ByPhase(0.0, 0.0, 0.0, 0.0) if interval.state == OFF else gpu_s_by_phase(interval)
 
-    def quantity(self, followed: float, window_h: float) -> float:
-        """Units for the time that replicas ran in the window."""
-        return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units for the time that replicas ran in *window*, and for what is paid beyond it when they stop."""
+        gpu_s = followed + self._rounded_up_gpu_s(window.stops.get(self.pool, ()))
+        return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
 
-    def rounded_up(self, stops: Iterable[Stop]) -> float:
-        """Further units for what is paid beyond the time that a replica ran, due when it stops."""
-        more_gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in stops)
-        return more_gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
-
-
-def stops(intervals: Sequence[Interval]) -> list[Stop]:
-    """The stops of one pool's replicas. A run that began before the first interval counts from there."""
-    found = []
-    began: dict[int, float] = {}
-    for interval in sorted(intervals, key=lambda one: (one.replica, one.start_s)):
-        if interval.state != OFF:
-            began.setdefault(interval.replica, interval.start_s)
-        elif interval.replica in began:
-            start_s = began.pop(interval.replica)
-            gpus = interval.gpu_s / (interval.end_s - interval.start_s)
-            found.append(Stop(interval.start_s, interval.start_s - start_s, gpus))
-    return found
+    def _rounded_up_gpu_s(self, stops: Iterable[Stop]) -> float:
+        return sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in stops)

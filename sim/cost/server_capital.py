@@ -1,6 +1,6 @@
 """Servers bought, with the GPUs that their price includes."""
 
-from sim.cost.charge import FlatCharge
+from sim.cost.charge import FlatCharge, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.prices import PriceBook
@@ -13,6 +13,6 @@ def server_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | 
     price, _ = book.server_purchase(hardware.server.id, hardware.gpu)
     per_h = price.per("server-h", finance.usd_per_h(price.usd))
     return [
-        FlatCharge("server_capital", pool.name, pool.server_id, servers, per_h, capex_usd=servers * price.usd)
+        purchase("server_capital", pool.name, pool.server_id, servers, per_h, price.usd)
         for pool, servers in hardware.shared(hardware.servers)
     ]

@@ -1,6 +1,6 @@
 """Spare GPUs on the shelf: bought with the others, never in use."""
 
-from sim.cost.charge import FlatCharge, Stated
+from sim.cost.charge import FlatCharge, Stated, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.prices import PriceBook, QuotedPrice
@@ -22,6 +22,6 @@ class Spares(Spec):
         stated = Stated("operations.spares.fraction_of_gpus", self.fraction_of_gpus, "of the GPUs")
         price = each.derived(finance.usd_per_h(each.usd), "GPU-h", stated)
         return [
-            FlatCharge("spares", pool.name, pool.server_id, gpus, price, capex_usd=gpus * each.usd)
+            purchase("spares", pool.name, pool.server_id, gpus, price, each.usd)
             for pool, gpus in hardware.shared(self.fraction_of_gpus * hardware.gpus)
         ]

@@ -1,6 +1,6 @@
 """Electricity that costs more at some hours than at others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import fsum
@@ -83,6 +83,16 @@ class Band:
         """Whether *interval*, which lies within one hour of the clock, is charged at this price."""
         middle = self.starts_at + timedelta(seconds=(interval.start_s + interval.end_s) / 2)
         return (middle.month, middle.hour) in self.when
+
+    def share(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> float:
+        """Part of the hours of *month* (1 to 12), or of the 365 days of a year, at which the price holds.
+
+        Hours of the day count as the 24 numbers *by_hour* say, or alike.
+        """
+        weights = [1.0] * len(HOURS) if by_hour is None else by_hour
+        days = {m: DAYS[m] for m in (MONTHS if month is None else (month,))}
+        held = fsum(days[m] * weights[hour] for m, hour in self.when if m in days)
+        return held / (sum(days.values()) * fsum(weights))
 
 
 def crosses_the_hour(interval: Interval, starts_at: datetime) -> bool:

@@ -19,8 +19,8 @@ class Tax(Spec):
         return [self._tax(charge, finance) for charge in bought]
 
     def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
-        paid_usd = self.fraction_of_purchases * charge.capex_usd
+        paid_usd = self.fraction_of_purchases * charge.once_usd
         each_usd = finance.sunk_usd_per_h(paid_usd / charge.units_per_h) if charge.units_per_h else 0.0
         stated = Stated("operations.tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
         price = charge.price.derived(each_usd, charge.price.unit, stated)
-        return replace(charge, component="tax", price=price, capex_usd=paid_usd)
+        return replace(charge, component="tax", price=price, once_usd=paid_usd, resold=False)

@@ -13,8 +13,8 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.carbon import GRAMS_PER_KG
-from sim.cost.charge import FlatCharge
-from sim.cost.rented_time import RentedTime, Stop, stops
+from sim.cost.charge import amount_usd
+from sim.cost.window import Stop, Window
 from sim.records import Interval
 from sim.scenario.errors import Place
 from sim.scenario.plan import CasePlan
@@ -25,8 +25,8 @@ from sim.scenario.terms import Machines, Terms, place_in_terms
 from sim.study.futures_inputs import World
 from sim.study.rebill import added_up, window_s
 from sim.study.store import StoredCase
-from sim.units import SECONDS_PER_HOUR
 
+ONE_HOUR = Window(1.0)
 AMOUNTS = ("usd", "api_usd", "kg_co2e")
 
 
@@ -43,43 +43,41 @@ class Amounts:
 class Reading:
     """The meters of one fleet at one point, all replications together."""
 
-    intervals: tuple[Interval, ...]
-    """One per pool, state and, where electricity is priced by it, hour of the clock."""
-    stops: Mapping[str, Sequence[Stop]]
-    """Pool -> ends of replicas' runs that fall due in the window."""
-    window_h: float
+    window: Window
+    """Of its intervals one per pool, state and, where electricity is priced by it, hour of the clock."""
     kwh_by_hour: tuple[float, ...]
     """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
 
     @classmethod
     def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "Reading":
         """Of the replications *cases*, which all have the *plan* but for their warm-up."""
-        metered: list[Interval] = []
-        hours: list[float] = []
-        due: dict[str, list[Stop]] = {}
+        windows = []
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
-            start_s, end_s = window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)
-            hours.append((end_s - start_s) / SECONDS_PER_HOUR)
-            metered += [row for row in rows if start_s <= (row.start_s + row.end_s) / 2 < end_s]
-            for pool in plan.pools:
-                ends = stops([row for row in rows if row.pool == pool.name])
-                due.setdefault(pool.name, []).extend(end for end in ends if start_s <= end.at_s < end_s)
-        merged = added_up((_of_pool(row) for row in metered), plan.starts_at)
-        return cls(tuple(merged), due, fsum(hours), tuple(_kwh_by_hour(metered, plan)))
+            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
+        metered = [row for window in windows for rows in window.intervals.values() for row in rows]
+        due: dict[str, list[Stop]] = {}
+        merged: dict[str, list[Interval]] = {}
+        for window in windows:
+            for pool, ends in window.stops.items():
+                due.setdefault(pool, []).extend(ends)
+        for row in added_up((_of_pool(row) for row in metered), plan.starts_at):
+            merged.setdefault(row.pool, []).append(row)
+        return cls(Window(fsum(one.hours for one in windows), merged, due), tuple(_kwh_by_hour(metered, plan)))
+
+    @property
+    def window_h(self) -> float:
+        """Length of the windows [h]."""
+        return self.window.hours
 
     def total(self, name: str) -> int:
         """Sum of one meter."""
-        return sum(getattr(interval, name) for interval in self.intervals)
+        return sum(getattr(interval, name) for rows in self.window.intervals.values() for interval in rows)
 
     def amounts(self, priced: "Priced") -> Amounts:
         """What it comes to under *priced*, in float arithmetic."""
         usd = priced.flat_usd_per_h * self.window_h
-        for charge in priced.metered:
-            inside = [interval for interval in self.intervals if interval.pool == charge.pool]
-            parts = [part for interval in inside if (parts := charge.by_phase(interval)) for part in parts]
-            more = charge.rounded_up(self.stops[charge.pool]) if isinstance(charge, RentedTime) else 0.0
-            usd += (charge.quantity(fsum(parts), self.window_h) + more) * charge.price.usd
+        usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
         tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
         api_usd = None if priced.costs.api is None else priced.costs.api.usd(*tokens)
         return Amounts(usd, api_usd, self._kg_co2e(priced.carbon))
@@ -124,12 +122,12 @@ class Priced:
         """Raises CostError, which a scenario that has passed `load` does not."""
         costs = terms.costs(machines, catalog)
         assert costs is not None  # Biller has seen to it
-        flat = [charge for charge in costs.charges if isinstance(charge, FlatCharge)]
-        metered = tuple(charge for charge in costs.charges if not isinstance(charge, FlatCharge))
+        flat = [charge for charge in costs.charges if charge.paid.by_the_clock]
+        metered = tuple(charge for charge in costs.charges if not charge.paid.by_the_clock)
         return cls(
             costs,
             terms.carbon_plan(machines, catalog),
-            fsum(charge.units_per_h * charge.price.usd for charge in flat),
+            fsum(amount_usd(charge, ONE_HOUR) for charge in flat),
             metered,
         )
 

@@ -20,7 +20,6 @@ from typing import Any
 from sim.batching import Slots
 from sim.catalog.gpu import Gpu
 from sim.cost import CostPlan, Ledger
-from sim.cost.charge import FlatCharge
 from sim.fleet import Fleet
 from sim.power import LoadLaw, PoolPower
 from sim.run import CaseResult
@@ -168,12 +167,7 @@ def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
     """The charges of *payer* for the GPUs of *pool*: those by the clock in proportion to GPUs."""
     assert payer.costs is not None  # why_not has seen to it
     part = gpus(pool) / gpus(payer.pools[0])
-    charges: list[Any] = []
-    for charge in payer.costs.charges:
-        any_charge: Any = charge
-        more = {"units_per_h": charge.units_per_h * part} if isinstance(charge, FlatCharge) else {}
-        charges.append(replace(any_charge, pool=pool.name, **more))
-    return replace(payer.costs, charges=tuple(charges))
+    return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
 
 
 def gpus(pool: PoolPlan) -> int:

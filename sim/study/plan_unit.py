@@ -74,7 +74,7 @@ class Prices:
 def prices(costs: CostPlan, operations: Operations | None) -> Prices:
     """The charges of a fleet, sorted by when and how often they are paid."""
     flat = [charge for charge in costs.charges if isinstance(charge, FlatCharge)]
-    up_front = {name: sum(c.capex_usd for c in flat if c.component == name) for name in UP_FRONT}
+    up_front = {name: sum(c.once_usd for c in flat if c.component == name) for name in UP_FRONT}
     failures = operations.failures if operations is not None else None
     failure_usd = next((charge.price.usd for charge in flat if charge.component == "failures"), 0.0)
     egress = next((charge for charge in costs.charges if isinstance(charge, EgressCharge)), None)

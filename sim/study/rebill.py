@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan, Ledger
+from sim.cost.charge import Paid
 from sim.cost.rental import RENTAL
 from sim.records import Interval
 from sim.scenario.plan import CasePlan
@@ -130,7 +131,7 @@ class _Metered:
             window_h=ledger.window_h,
             capex_usd=ledger.capex_usd,
             component_usd_per_h=ledger.component_usd_per_h(),
-            capital_components=frozenset(charge.component for charge in plan.costs.charges if charge.capex_usd),
+            capital_components=frozenset(one.component for one in plan.costs.charges if one.paid is Paid.AT_DELIVERY),
             prompt_tokens=sum(interval.prompt_tokens for interval in inside),
             cached_tokens=sum(interval.cached_tokens for interval in inside),
             output_tokens=sum(interval.output_tokens for interval in inside),

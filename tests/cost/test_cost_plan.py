@@ -64,7 +64,7 @@ def test_quotes_override_the_catalogue(resolve, make_pool):
     plan = resolve(BUY | {"quotes": {"card": 1000, "box": 500}}, make_pool())
     assert plan.capex_usd == 4 * 1000 + 500
     assert plan.values == {}
-    assert {charge.price.source for charge in plan.charges if charge.capex_usd} == {
+    assert {charge.price.source for charge in plan.charges if charge.once_usd} == {
         "scenario: cost.quotes.card",
         "scenario: cost.quotes.box",
     }

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.catalog.catalog import load_catalog
-from sim.cost.rented_time import Billing, Stop, stops
+from sim.cost.rented_time import Billing
+from sim.cost.window import Stop, stops
 from sim.records import Interval
 from sim.run import CaseResult, run_case
 from sim.scenario.errors import ScenarioErrors
