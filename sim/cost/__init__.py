@@ -5,6 +5,7 @@ Open `ledger.py` first, then `plan.py`; each component of the bill is a file of 
 
 from sim.cost.api import Api
 from sim.cost.carbon import Carbon, CarbonPlan
+from sim.cost.clock import MIDNIGHT, Clock, ClockError, Moment
 from sim.cost.finance import Finance
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger
@@ -16,18 +17,22 @@ from sim.cost.pools import costs_by_pool
 from sim.cost.prices import CostError, Problem
 from sim.cost.requests import RequestUse, request_costs
 from sim.cost.site import Site
-from sim.cost.tariff import Tariff, crosses_the_hour
+from sim.cost.tariff import Tariff
 
 __all__ = [
+    "MIDNIGHT",
     "PHASES",
     "Api",
     "Carbon",
     "CarbonPlan",
+    "Clock",
+    "ClockError",
     "Cost",
     "CostError",
     "CostPlan",
     "Finance",
     "Ledger",
+    "Moment",
     "MultiYear",
     "Operations",
     "PoolFacts",
@@ -36,7 +41,6 @@ __all__ = [
     "Site",
     "Tariff",
     "costs_by_pool",
-    "crosses_the_hour",
     "request_costs",
     "resolve_costs",
 ]

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, model_validator
 
 from sim.catalog.grid import Grid
 from sim.cost.charge import Stated
+from sim.cost.clock import MIDNIGHT, Clock
 from sim.cost.prices import CostError, Problem
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
@@ -64,9 +65,9 @@ class Carbon(Spec):
         return self
 
     def plan(
-        self, gpus: dict[str, int], servers: float, pue: float, starts_at_h: float, grid: Grid | None = None
+        self, gpus: dict[str, int], servers: float, pue: float, clock: Clock, grid: Grid | None = None
     ) -> "CarbonPlan":
-        """For *gpus* by id in *servers*, at a site with *pue*; time 0 is *starts_at_h* o'clock. Raises CostError.
+        """For *gpus* by id in *servers*, at a site with *pue*; *clock* shows its local time. Raises CostError.
 
         *grid* is the one that is named, where one is.
         """
@@ -81,7 +82,7 @@ class Carbon(Spec):
             if not servers and self.embodied.server_kg:
                 notes += ("Carbon of making the server is left out: the fleet names none.",)
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
-        return CarbonPlan(by_hour, pue, kg_per_h, starts_at_h, tuple(self._stated(gpus)), notes, grid)
+        return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid)
 
     def _stated(self, gpus: dict[str, int]) -> Iterator[Stated]:
         if (by_hour := self.grid_g_per_kwh) is not None:
@@ -111,7 +112,8 @@ class CarbonPlan:
     pue: float
     """Energy of the site over that of the servers."""
     embodied_kg_per_h: float
-    starts_at_h: float = 0.0
+    clock: Clock = MIDNIGHT
+    """Whose hours the 24 values of the grid follow."""
     stated: tuple[Stated, ...] = ()
     """The scenario's figures."""
     notes: tuple[str, ...] = ()
@@ -131,12 +133,18 @@ class CarbonPlan:
         """Mean of the grid's intensity over [start_s, end_s) [g/kWh]."""
         if len(self.grid_g_per_kwh) == 1 or end_s <= start_s:
             return self.grid_g_per_kwh[floor(self._hour(start_s)) % len(self.grid_g_per_kwh)]
-        start_h, end_h = self._hour(start_s), self._hour(end_s)
         total = 0.0
+        start_h, end_h = self._hour(start_s), self._hour(end_s)
         for hour in range(floor(start_h), floor(end_h) + 1):
-            overlap_h = min(end_h, hour + 1) - max(start_h, hour)
-            total += max(0.0, overlap_h) * self.grid_g_per_kwh[hour % HOURS_PER_DAY]
+            from_h, to_h = max(start_h, hour), min(end_h, hour + 1)
+            total += max(0.0, to_h - from_h) * self._at((from_h + to_h) / 2 - self._hour(0.0))
         return total / (end_h - start_h)
 
+    def _at(self, hours: float) -> float:
+        """The grid's intensity *hours* after simulated time 0, by the clock on the wall [g/kWh]."""
+        return self.grid_g_per_kwh[self.clock.at(SECONDS_PER_HOUR * hours).hour % len(self.grid_g_per_kwh)]
+
     def _hour(self, at_s: float) -> float:
-        return self.starts_at_h + at_s / SECONDS_PER_HOUR
+        """Hours since midnight of the day on which the simulation begins."""
+        at = self.clock.starts_at
+        return at.hour + at.minute / 60 + at.second / 3600 + at_s / SECONDS_PER_HOUR

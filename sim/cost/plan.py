@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from sim.catalog.price import PriceList
 from sim.catalog.value import Value
 from sim.cost.api import Api, ApiTariff
 from sim.cost.charge import Charge, Paid
+from sim.cost.clock import Clock
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
 from sim.cost.operations import OWNERS, Operations, left_out
@@ -63,12 +63,12 @@ def resolve_costs(
     finance: StraightLine | Annuity | None,
     pools: Sequence[PoolFacts],
     prices: Callable[[str], PriceList | None],
-    starts_at: datetime | None = None,
+    clock: Clock | None = None,
     operations: Operations | None = None,
     api: Api | None = None,
 ) -> CostPlan:
     """Price the hardware of *pools*; *prices* gives the catalogue's price list of an item;
-    *starts_at* is the time of day and year at simulated time 0, for tariffs that depend on them.
+    *clock* shows the site's local time, for tariffs that depend on it.
 
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
@@ -90,12 +90,12 @@ def resolve_costs(
         if site is None:
             problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
         else:
-            charges += collect(problems, lambda: site.charges(fleet, starts_at))
+            charges += collect(problems, lambda: site.charges(fleet, clock))
             notes += _site_notes(site)
     if problems:
         raise CostError(*problems)
     notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
-    by_hour = site.usd_per_kwh_by_hour if site is not None and not isinstance(cost, Rent) else None
+    by_hour = site.usd_per_kwh_by_hour(clock) if site is not None and not isinstance(cost, Rent) else None
     return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, *_currency(finance))
 
 

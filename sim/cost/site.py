@@ -1,12 +1,12 @@
 """Where the machines stand: electricity, cooling, space."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
+from sim.cost.clock import Clock, TimeZone
 from sim.cost.colocation import PerKwMonth
 from sim.cost.cooling import Cooling
 from sim.cost.energy import EnergyCharge
@@ -39,6 +39,9 @@ class Site(Spec):
     """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
     cooling: Cooling | None = None
     """The plant's efficiency, if `pue` stands for power distribution alone; left out: the PUE includes cooling."""
+    timezone: TimeZone | None = None
+    """Name in the IANA database, such as Europe/Berlin: `starts_at` is local time there, with summer time. Left out: a
+    clock without summer time."""
     hosting: HostingOrNone = None
     """Rack space or contracted power; `none` for machines that stand where nobody charges for it."""
 
@@ -48,18 +51,18 @@ class Site(Spec):
             raise ValueError("electricity and electricity_usd_per_kwh are two tariffs: remove one")
         return self
 
-    def charges(self, fleet: Sequence[Hardware], starts_at: datetime | None = None) -> list[Charge]:
+    def charges(self, fleet: Sequence[Hardware], clock: Clock | None = None) -> list[Charge]:
         """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
 
-        *starts_at* is the time of day and year at simulated time 0, for tariffs that depend on them.
+        *clock* shows the site's local time, for tariffs that depend on it.
         """
         hosting = self.hosting.charges(fleet) if self.hosting is not None else []
-        return [*hosting, *self._energy_charges(fleet, starts_at)]
+        return [*hosting, *self._energy_charges(fleet, clock)]
 
-    def _energy_charges(self, fleet: Sequence[Hardware], starts_at: datetime | None) -> list[EnergyCharge]:
+    def _energy_charges(self, fleet: Sequence[Hardware], clock: Clock | None) -> list[EnergyCharge]:
         if self.hosting is not None and self.hosting.electricity == "included":
             return []
-        prices = list(self._energy_prices(starts_at))
+        prices = list(self._energy_prices(clock))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
             text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
@@ -75,25 +78,27 @@ class Site(Spec):
             for price, band in prices
         ]
 
-    @property
-    def usd_per_kwh_by_hour(self) -> tuple[float, ...] | None:
+    def usd_per_kwh_by_hour(self, clock: Clock | None) -> tuple[float, ...] | None:
         """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
         included = self.hosting is not None and self.hosting.electricity == "included"
-        return None if self.electricity is None or included else self.electricity.by_hour()
+        if self.electricity is None or included or clock is None:
+            return None
+        return self.electricity.by_hour(clock)
 
     @property
     def facility_factor(self) -> float:
         """The site's energy over the servers' energy, cooling included."""
         return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
 
-    def _energy_prices(self, starts_at: datetime | None) -> Iterator[tuple[UnitPrice, Band | None]]:
+    def _energy_prices(self, clock: Clock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
         """Prices per kWh and when each holds."""
         if self.electricity is not None:
-            if starts_at is None:
+            if clock is None:
                 text = "prices by the hour need starts_at: the date and time of day at simulated time 0"
                 raise CostError(Problem("site.electricity", text))
-            for usd, key, when in self.electricity.bands():
-                yield UnitPrice(usd, "kWh", f"scenario: site.electricity.{key}"), Band(starts_at, when)
+            for usd, key in self.electricity.bands():
+                price = UnitPrice(usd, "kWh", f"scenario: site.electricity.{key}")
+                yield price, Band(clock, self.electricity, usd)
         elif self.electricity_usd_per_kwh is not None:
             yield UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh"), None
         else:

@@ -5,6 +5,7 @@ from functools import partial
 
 import simpy
 
+from sim.cost import MIDNIGHT
 from sim.fleet.pool import engines_per_replica
 from sim.records import Request
 from sim.routing import Router
@@ -33,6 +34,7 @@ class Roster:
     ) -> None:
         """*read_meters* closes the running intervals, *serves* is told when a replica begins to."""
         self._plan, self._env, self._start = plan, env, start
+        self._clock = plan.clock or MIDNIGHT
         self._read_meters, self._serves = read_meters, serves
         self._pool = pool_of_replica
         self._members: dict[int, list[list[int]]] = {}
@@ -73,7 +75,7 @@ class Roster:
     def _arm(self, position: int) -> None:
         schedule = self._plan.pools[position].schedule
         if schedule is not None:
-            for at_s in schedule.switches_s(-self._plan.second_of_day, self._plan.horizon_s or 0.0):
+            for at_s in schedule.switches_s(self._clock, self._plan.horizon_s or 0.0):
                 self._env.timeout(at_s).callbacks.append(partial(self._on_switch, position))
 
     def _on_switch(self, position: int, event: simpy.Event) -> None:
@@ -84,7 +86,7 @@ class Roster:
         schedule = self._plan.pools[position].schedule
         if schedule is None:
             return
-        wanted = schedule.wanted((self._plan.second_of_day + self._env.now) % 86400.0)
+        wanted = schedule.wanted(self._clock.second_of_day(self._env.now))
         members = self._members[position]
         if not at_once:
             self._read_meters()

@@ -1,20 +1,18 @@
 """What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from math import floor
 from typing import Any, Protocol
 
 from sim.batching import Scheduler
 from sim.catalog.value import Value
-from sim.cost import CarbonPlan, CostPlan
+from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import Batch, Leap
 from sim.routing import Routing
 from sim.scenario.schedule import Schedule
 from sim.scenario.schema import Slo
-from sim.units import SECONDS_PER_HOUR
 from sim.workload import Workload
 
 
@@ -91,8 +89,8 @@ class CasePlan:
     """Whether the warm-up is read off the run itself; `warmup_s` is then 0 until it has been."""
     warmup_steady: bool = True
     """False where no steady part was found behind the warm-up."""
-    starts_at: datetime | None = None
-    """Time of day and year at simulated time 0; None: no clock."""
+    clock: Clock | None = None
+    """Local time at the site; None: it is not said when the simulation begins."""
     requests_cost: bool = False
     model: str = ""
     costs: CostPlan | None = None
@@ -106,12 +104,6 @@ class CasePlan:
     facts: tuple[Fact, ...] = field(default=())
 
     @property
-    def second_of_day(self) -> float:
-        """Seconds after midnight at simulated time 0; midnight without a clock."""
-        at = self.starts_at
-        return 0.0 if at is None else 3600.0 * at.hour + 60.0 * at.minute + at.second
-
-    @property
     def scheduled(self) -> bool:
         """Whether replicas are switched on and off."""
         return any(pool.schedule is not None for pool in self.pools)
@@ -122,9 +114,4 @@ class CasePlan:
         by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
         if by_interval_s <= after_s:  # rounded onto it
             by_interval_s += interval_s
-        if self.starts_at is None:
-            return by_interval_s
-        into_hour = self.starts_at - self.starts_at.replace(minute=0, second=0, microsecond=0)
-        first_s = (timedelta(hours=1) - into_hour).total_seconds()
-        by_clock_s = first_s + max(0, floor((after_s - first_s) / SECONDS_PER_HOUR) + 1) * SECONDS_PER_HOUR
-        return min(by_interval_s, by_clock_s)
+        return by_interval_s if self.clock is None else min(by_interval_s, self.clock.next_hour_s(after_s))

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.batching import Scheduler, Slots
 from sim.catalog.catalog import Catalog
-from sim.cost import CarbonPlan, CostPlan, PoolFacts
+from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
@@ -35,6 +35,7 @@ class FleetPlan:
     costs: CostPlan | None
     carbon: CarbonPlan | None
     machines: Machines
+    clock: Clock | None
     pue: float
     infeasible: str
     facts: tuple[Fact, ...]
@@ -61,7 +62,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         warmup_auto=at.warmup_s == "auto",
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
-        starts_at=at.starts_at,
+        clock=built.clock,
         requests_cost=at.requests_cost,
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
@@ -99,6 +100,7 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         costs=costs,
         carbon=carbon,
         machines=machines,
+        clock=terms.clock,
         pue=terms.facility_factor,
         infeasible="; ".join(
             reason if len(bound) == 1 else f"pool {name}: {reason}"

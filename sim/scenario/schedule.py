@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from sim.cost import Clock
 from sim.spec import NonNegative, Spec, WholeNumber
 
 MINUTES_PER_DAY = 24 * 60
-SECONDS_PER_DAY = 86400.0
 
 
 def _minute(value: Any) -> int:
@@ -31,8 +31,8 @@ class Schedule(Spec):
     """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
 
     replicas: Annotated[dict[TimeOfDay, WholeNumber], Field(min_length=1)]
-    """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. The day begins with simulated
-    time 0, or with `starts_at`."""
+    """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. With `starts_at` it is the
+    site's local time, else the day begins with simulated time 0."""
     starting_s: NonNegative
     """From switching a replica on to its first request: the machine, the engine, the weights."""
 
@@ -47,8 +47,6 @@ class Schedule(Spec):
         reached = [at for at in times if 60 * at <= second_of_day]
         return self.replicas[reached[-1] if reached else times[-1]]
 
-    def switches_s(self, start_of_day_s: float, until_s: float) -> list[float]:
-        """Simulated times in (0, *until_s*) at which the number may change; midnight was at *start_of_day_s* <= 0."""
-        days = int((until_s - start_of_day_s) // SECONDS_PER_DAY) + 1
-        times = {start_of_day_s + day * SECONDS_PER_DAY + 60 * at for day in range(days) for at in self.replicas}
-        return sorted(at for at in times if 0 < at < until_s)
+    def switches_s(self, clock: Clock, until_s: float) -> list[float]:
+        """Simulated times in (0, *until_s*) at which the number may change."""
+        return [at_s for at_s in clock.shows_s(self.replicas, until_s) if at_s > 0]

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, NaiveDatetime
+from pydantic import BeforeValidator, Field
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
-from sim.cost import Api, Carbon, Cost, Finance, MultiYear, Operations, Site
+from sim.cost import Api, Carbon, Cost, Finance, Moment, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
@@ -156,9 +156,10 @@ class Scenario(Choices):
     """How long the fleet may go on after the horizon; left out: as long as the horizon."""
     meter_interval_s: Positive = 300.0
     """Usage is cut into rows of at most this length."""
-    starts_at: NaiveDatetime | None = None
-    """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00. Meters are then read
-    at every full hour, too."""
+    starts_at: Moment | None = None
+    """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00 is local time in the
+    site's `timezone`, 2026-07-01T08:00:00+02:00 one moment everywhere. Meters are then read at every full hour of the
+    local clock, too."""
     seed: WholeNumber = 0
     replications: Count = 1
     """Runs with other random numbers; confidence intervals come from them."""

@@ -11,9 +11,11 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.cost import (
+    MIDNIGHT,
     Api,
     Carbon,
     CarbonPlan,
+    Clock,
     Cost,
     CostError,
     CostPlan,
@@ -54,7 +56,6 @@ class Terms:
     api: Api | None
     carbon: Carbon | None
     starts_at: datetime | None
-    """For prices that depend on the hour."""
 
     @classmethod
     def of(cls, scenario: Scenario, fleet: Fleet) -> "Terms":
@@ -76,6 +77,11 @@ class Terms:
         return self.cost is not None or any(own is not None for own in self.own_costs)
 
     @property
+    def clock(self) -> Clock | None:
+        """Local time at the site, for all that depends on the hour; None without `starts_at`. Raises ClockError."""
+        return None if self.starts_at is None else Clock.of(self.starts_at, self.site.timezone if self.site else None)
+
+    @property
     def facility_factor(self) -> float:
         """Energy of the site over that of the servers; 1 where no site is given."""
         return self.site.facility_factor if self.site else 1.0
@@ -88,7 +94,7 @@ class Terms:
         def priced(cost: Cost | None, pools: Sequence[PoolFacts]) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
-            asked = (self.starts_at, self.operations, self.api)
+            asked = (self.clock, self.operations, self.api)
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
 
         if all(own is None for own in self.own_costs):
@@ -102,10 +108,8 @@ class Terms:
         gpus: dict[str, int] = {}
         for pool in machines.pools:
             gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus
-        at = self.starts_at
-        starts_at_h = 0.0 if at is None else at.hour + at.minute / 60 + at.second / 3600
         grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
-        return self.carbon.plan(gpus, machines.servers, self.facility_factor, starts_at_h, grid)
+        return self.carbon.plan(gpus, machines.servers, self.facility_factor, self.clock or MIDNIGHT, grid)
 
     def data(self) -> dict[str, Any]:
         """Every section as a file would say it."""

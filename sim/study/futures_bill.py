@@ -61,7 +61,7 @@ class Reading:
         for window in windows:
             for pool, ends in window.stops.items():
                 due.setdefault(pool, []).extend(ends)
-        for row in added_up((_of_pool(row) for row in metered), plan.starts_at):
+        for row in added_up((_of_pool(row) for row in metered), plan.clock):
             merged.setdefault(row.pool, []).append(row)
         return cls(Window(fsum(one.hours for one in windows), merged, due), tuple(_kwh_by_hour(metered, plan)))
 

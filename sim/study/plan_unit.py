@@ -14,7 +14,7 @@ from sim.cost.egress import EgressCharge
 from sim.cost.energy import EnergyCharge
 from sim.cost.operations import Operations
 from sim.cost.rental import RENTAL
-from sim.cost.tariff import HOURS, MONTHS
+from sim.cost.tariff import MONTHS
 from sim.units import GB
 
 BOUGHT = ("gpu_capital", "server_capital", "network_storage", "spares")
@@ -112,5 +112,5 @@ def _energy(charges: Sequence[EnergyCharge]) -> dict[str, tuple[float, ...]]:
 
 def _in_month(charge: EnergyCharge, month: int) -> float:
     """Part of a month's mean price per kWh that *charge* holds for: all, or the hours of its band."""
-    share = 1.0 if charge.band is None else sum((month, hour) in charge.band.when for hour in HOURS) / len(HOURS)
+    share = 1.0 if charge.band is None else charge.band.share(month)
     return charge.pue * charge.price.usd * share

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.cost import crosses_the_hour
 from sim.records import FleetLog, Interval, Meters, Request
 from sim.run import CaseResult, priced
 from sim.scenario.errors import InputError, Place, ScenarioErrors, dotted
@@ -111,7 +110,7 @@ def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
     if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
         text = "cost.share changes how many servers run and what they draw: simulate it anew"
         raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, dotted(("cost", "share")), text)])
-    if plan.starts_at is not None and any(crosses_the_hour(i, plan.starts_at) for i in intervals):
+    if plan.clock is not None and any(plan.clock.crosses_the_hour(i.start_s, i.end_s) for i in intervals):
         text = "meters of the run were not read at the full hours: simulate it anew with starts_at"
         raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, "starts_at", text)])
     requests = _requests(stored) if plan.requests_cost else []

@@ -6,11 +6,10 @@ plan's prices times these sums: a millisecond, against seconds for a simulation 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.cost import CostPlan, Ledger
+from sim.cost import Clock, CostPlan, Ledger
 from sim.cost.charge import Paid
 from sim.cost.rental import RENTAL
 from sim.records import Interval
@@ -19,7 +18,7 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.study.store import StoredCase
-from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from sim.units import HOURS_PER_MONTH
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w"))
@@ -153,17 +152,14 @@ def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
     """
     if plan.scheduled:
         return list(intervals)  # rent follows each start and stop
-    return added_up(intervals, plan.starts_at)
+    return added_up(intervals, plan.clock)
 
 
-def added_up(intervals: Iterable[Interval], starts_at: datetime | None) -> list[Interval]:
-    """*intervals* added up by replica and state, and by hour of a clock that *starts_at* time 0."""
+def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:
+    """*intervals* added up by replica and state, and by hour of the *clock*."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
-        hour = 0
-        if starts_at is not None:
-            into_hour_s = starts_at.minute * 60 + starts_at.second
-            hour = int(((interval.start_s + interval.end_s) / 2 + into_hour_s) // SECONDS_PER_HOUR)
+        hour = None if clock is None else clock.hour_at((interval.start_s + interval.end_s) / 2)
         key = (*(getattr(interval, name) for name in KEYS), hour)
         known = sums.get(key)
         if known is None:

@@ -66,14 +66,14 @@ def resolve():
     site = {"electricity_usd_per_kwh": 0.1, "pue": 1.0}
     finance = {"method": "straight_line", "life_years": 3}
 
-    def run(cost, *pools, site=site, finance=finance, starts_at=None, operations=None, api=None):
+    def run(cost, *pools, site=site, finance=finance, clock=None, operations=None, api=None):
         return resolve_costs(
             TypeAdapter(Cost).validate_python(cost),
             None if site is None else Site.model_validate(site),
             None if finance is None else TypeAdapter(Finance).validate_python(finance),
             pools,
             PRICES.get,
-            starts_at,
+            clock,
             None if operations is None else Operations.model_validate(operations),
             None if api is None else Api.model_validate(api),
         )

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from pydantic import ValidationError
 
-from sim.cost import CostError, Ledger, Site, Tariff, crosses_the_hour
+from sim.cost import Clock, CostError, Ledger, Site, Tariff
 
 BUY = {"acquisition": "buy"}
 DAY_AND_NIGHT = [0.10] * 7 + [0.30] * 13 + [0.10] * 4
@@ -14,7 +14,7 @@ FINANCE = {"method": "straight_line", "life_years": 3}
 
 
 def resolved(resolve, make_pool, site, starts_at):
-    return resolve(BUY, make_pool(), site=site, finance=FINANCE, starts_at=starts_at)
+    return resolve(BUY, make_pool(), site=site, finance=FINANCE, clock=starts_at and Clock(starts_at))
 
 
 def test_each_hour_is_charged_at_its_own_price(resolve, make_pool, make_interval):
@@ -52,7 +52,7 @@ def test_mean_by_hour_weighs_months_by_their_days():
     # 92 of 365 days at 0.50
     summer = {"months": [6, 7, 8], "hourly_usd_per_kwh": [0.5] * 24}
     tariff = Tariff.model_validate({"hourly_usd_per_kwh": [0.1] * 24, "seasons": [summer]})
-    assert tariff.by_hour() == pytest.approx([0.1 + 0.4 * 92 / 365] * 24)
+    assert tariff.by_hour(Clock(datetime(2026, 1, 1))) == pytest.approx([0.1 + 0.4 * 92 / 365] * 24)
 
 
 def test_a_clock_is_needed(resolve, make_pool):
@@ -78,7 +78,7 @@ def test_two_tariffs_are_refused():
         Site.model_validate(SITE | {"electricity_usd_per_kwh": 0.1})
 
 
-def test_what_lies_across_an_hour_is_told(make_interval):
-    half_past = datetime(2026, 1, 1, 8, 30)
-    assert not crosses_the_hour(make_interval(0.0, 1800.0), half_past)
-    assert crosses_the_hour(make_interval(1500.0, 1801.0), half_past)
+def test_what_lies_across_an_hour_is_told():
+    half_past = Clock(datetime(2026, 1, 1, 8, 30))
+    assert not half_past.crosses_the_hour(0.0, 1800.0)
+    assert half_past.crosses_the_hour(1500.0, 1801.0)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.catalog.catalog import load_catalog
+from sim.cost import MIDNIGHT
 from sim.cost.rented_time import Billing
 from sim.cost.window import Stop, stops
 from sim.records import Interval
@@ -200,7 +201,7 @@ def test_no_time_of_day(text: object) -> None:
 @given(replicas=st.dictionaries(st.integers(0, 1439), st.integers(0, 5), min_size=1), at=st.floats(0, 86399))
 def test_what_is_wanted_changes_only_at_the_switches(replicas, at) -> None:
     schedule = Schedule(replicas=replicas, starting_s=0)
-    switches = [0.0, *schedule.switches_s(0.0, 86400.0), 86400.0]
+    switches = [0.0, *schedule.switches_s(MIDNIGHT, 86400.0), 86400.0]
     before = max(time for time in switches if time <= at)
     assert schedule.wanted(at) == schedule.wanted(before)
 

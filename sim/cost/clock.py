@@ -1,0 +1,164 @@
+"""Local time at a site while a simulation runs: one clock for tariffs, the grid's intensity, schedules and meters.
+
+Simulated seconds are real seconds: where the site has a time zone, the day on which summer time begins has 23 hours,
+the one on which it ends 25, as on the clocks there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import BeforeValidator
+
+from sim.units import SECONDS_PER_HOUR
+
+HOURS_PER_DAY = 24
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+
+
+def _known_zone(value: Any) -> Any:
+    zones = sorted(available_timezones())
+    if value in zones:
+        return value
+    near = get_close_matches(str(value), zones, n=1)
+    hint = f"did you mean {near[0]}?" if near else "the IANA database has names such as Europe/Berlin"
+    raise ValueError(f"unknown time zone {value!r}; {hint}")
+
+
+def _written_out(value: Any) -> Any:
+    if isinstance(value, str | datetime):
+        return value
+    raise ValueError(f"a date and a time are needed, such as 2026-07-01T08:00:00, not {value!r}")
+
+
+TimeZone = Annotated[str, BeforeValidator(_known_zone)]
+"""A name in the IANA database."""
+Moment = Annotated[datetime, BeforeValidator(_written_out)]
+"""Local time, or with its offset from UTC."""
+
+
+class ClockError(ValueError):
+    """A local time that does not exist, or exists twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a clock at the site shows.
+
+    >>> Clock.of(datetime(2026, 3, 29, 1, 30), "Europe/Berlin").at(3600.0).isoformat()
+    '2026-03-29T03:30:00+02:00'
+    """
+
+    starts_at: datetime
+    """Local time at simulated time 0, with its zone; without one, every day has 24 hours."""
+
+    @classmethod
+    def of(cls, starts_at: datetime, timezone: str | None) -> "Clock":
+        """*starts_at* on a clock in *timezone*; an offset in it says which moment is meant, without one it is local.
+
+        Without a *timezone* its offset is kept all year. Raises ClockError where summer time skips or repeats it.
+        """
+        if timezone is None:
+            return cls(starts_at.replace(tzinfo=None))
+        zone = ZoneInfo(timezone)
+        if starts_at.tzinfo is not None:
+            return cls(starts_at.astimezone(zone))
+        first, second = (starts_at.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+        if first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != starts_at:
+            raise ClockError(f"{starts_at.isoformat()} does not exist in {timezone}: its clocks are put forward then")
+        if first.utcoffset() != second.utcoffset():
+            choice = f"write {first.isoformat()} or {second.isoformat()}"
+            raise ClockError(f"{starts_at.isoformat()} comes twice in {timezone}: {choice}")
+        return cls(first)
+
+    def at(self, at_s: float) -> datetime:
+        """Local time at simulated time *at_s* [s]."""
+        zone = self.starts_at.tzinfo
+        if zone is None:
+            return self.starts_at + timedelta(seconds=at_s)
+        return (self.starts_at.astimezone(UTC) + timedelta(seconds=at_s)).astimezone(zone)
+
+    def hour_at(self, at_s: float) -> tuple[date, int, int]:
+        """Name of the hour that the clock shows at *at_s*: its day, its number, 1 if it comes a second time."""
+        at = self.at(at_s)
+        return at.date(), at.hour, at.fold
+
+    def next_hour_s(self, after_s: float) -> float:
+        """Simulated time at which the clock shows a full hour next after *after_s* [s]."""
+        # summer time may shift the full hours themselves (by half an hour on Lord Howe Island)
+        into_hour_s = _into_hour(self.starts_at).total_seconds()
+        shifted_s = (_offset(self.at(after_s)) - _offset(self.starts_at)).total_seconds()
+        first_s = SECONDS_PER_HOUR - into_hour_s
+        if shifted_s % SECONDS_PER_HOUR:
+            first_s = SECONDS_PER_HOUR - (into_hour_s + shifted_s) % SECONDS_PER_HOUR
+        return first_s + max(0.0, (after_s - first_s) // SECONDS_PER_HOUR + 1) * SECONDS_PER_HOUR
+
+    def crosses_the_hour(self, start_s: float, end_s: float) -> bool:
+        """Whether [*start_s*, *end_s*] reaches from one hour of the clock into the next: no one price holds for it."""
+        real_s = timedelta(seconds=end_s) - timedelta(seconds=start_s)
+        return real_s > _HOUR - _into_hour(self.at(start_s))
+
+    def second_of_day(self, at_s: float) -> float:
+        """Seconds that the clock shows after midnight."""
+        at = self.at(at_s)
+        return 3600.0 * at.hour + 60.0 * at.minute + at.second + at.microsecond / 1e6
+
+    def shows_s(self, minutes: Iterable[int], until_s: float) -> list[float]:
+        """Simulated times in [0, *until_s*) at which the clock shows one of *minutes* after midnight, or skips it."""
+        zone, count = self.starts_at.tzinfo, (self.at(until_s).date() - self.starts_at.date()).days + 1
+        midnight = datetime.combine(self.starts_at.date(), time())
+        found = set()
+        for wanted in [midnight + timedelta(days=day, minutes=at) for at in set(minutes) for day in range(count)]:
+            for fold in (0, 1):
+                local = wanted.replace(tzinfo=zone, fold=fold)
+                if zone is not None and local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wanted:
+                    local = local.replace(minute=0, fold=0)  # clocks are put forward at a full hour
+                start = self.starts_at if zone is None else self.starts_at.astimezone(UTC)
+                found.add((local - start).total_seconds())
+        return sorted(at_s for at_s in found if 0 <= at_s < until_s)
+
+    @property
+    def days(self) -> tuple[tuple[date, tuple[float, ...]], ...]:
+        """Every day of the year in which the simulation begins, and how long each of its 24 hours lasts [h]."""
+        return _days(self.starts_at.year, self.starts_at.tzinfo)
+
+
+def _offset(at: datetime) -> timedelta:
+    return at.utcoffset() or timedelta()
+
+
+def _into_hour(at: datetime) -> timedelta:
+    return timedelta(minutes=at.minute, seconds=at.second, microseconds=at.microsecond)
+
+
+@lru_cache(maxsize=64)
+def _days(year: int, zone: tzinfo | None) -> tuple[tuple[date, tuple[float, ...]], ...]:
+    midnights = [datetime(year, 1, 1) + timedelta(days=n) for n in range(367)]
+    return tuple(
+        (midnight.date(), _lengths(midnight, after, zone))
+        for midnight, after in pairwise(midnights)
+        if midnight.year == year
+    )
+
+
+def _lengths(midnight: datetime, after: datetime, zone: tzinfo | None) -> tuple[float, ...]:
+    """How long each hour between two midnights lasts [h]: 0 where it is skipped, 2 where it comes twice."""
+    start, end = (at.replace(tzinfo=zone) for at in (midnight, after))
+    if start.utcoffset() == end.utcoffset():
+        return (1.0,) * HOURS_PER_DAY
+    minutes = [0] * HOURS_PER_DAY
+    at, stop = start.astimezone(UTC), end.astimezone(UTC)
+    while at < stop:
+        minutes[at.astimezone(zone).hour] += 1
+        at += _MINUTE
+    return tuple(count / 60 for count in minutes)
+
+
+MIDNIGHT = Clock(datetime(2001, 1, 1))
+"""Of a simulation that does not say when it begins."""
