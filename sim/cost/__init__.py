@@ -9,6 +9,7 @@ from sim.cost.clock import MIDNIGHT, Clock, ClockError, Moment
 from sim.cost.finance import Finance
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger
+from sim.cost.money import rated
 from sim.cost.multi_year import MultiYear
 from sim.cost.operations import Operations
 from sim.cost.phases import PHASES
@@ -41,6 +42,7 @@ __all__ = [
     "Site",
     "Tariff",
     "costs_by_pool",
+    "rated",
     "request_costs",
     "resolve_costs",
 ]

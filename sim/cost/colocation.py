@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from sim.cost.charge import FlatCharge, UnitPrice
+from sim.cost.charge import FlatCharge
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
-from sim.spec import NonNegative, Positive, Spec
+from sim.spec import Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 
@@ -22,7 +23,7 @@ class PerKwMonth(Spec):
     """A price per contracted kW and month."""
 
     per: Literal["kw_month"]
-    usd: NonNegative
+    usd: Price
     kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
     """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs."""
     electricity: Literal["metered", "included"] = "metered"
@@ -30,7 +31,7 @@ class PerKwMonth(Spec):
 
     def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
         """Contracted power of *fleet*, a charge per pool. Raises CostError where the nameplate is not known."""
-        price = UnitPrice(self.usd, "kW-month", "scenario: site.hosting.usd")
+        price = self.usd.unit_price("kW-month", "site.hosting.usd")
         gpus = sum(hardware.gpus for hardware in fleet)
         result = []
         for hardware in fleet:

@@ -1,28 +1,25 @@
 """Putting servers into service: freight, racking, cabling, burn-in."""
 
-from sim.cost.charge import FlatCharge, Paid, Stated, UnitPrice
+from sim.cost.charge import FlatCharge, Paid
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
-from sim.spec import NonNegative, Spec
+from sim.spec import Spec
 
 
 class Deployment(Spec):
     """Paid once, when the servers come."""
 
-    usd_per_server: NonNegative
+    usd_per_server: Price
 
     def charges(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
         """The work for *hardware*, spread over its life, a charge per pool. Raises CostError without a server."""
         servers = countable_servers(hardware, "operations.deployment")
-        stated = Stated("operations.deployment.usd_per_server", self.usd_per_server, "USD/server")
-        price = UnitPrice(
-            finance.sunk_usd_per_h(self.usd_per_server), "server-h", f"scenario: {stated.path}", stated=(stated,)
-        )
+        once = self.usd_per_server.unit_price("server", "operations.deployment.usd_per_server")
+        price = once.per("server-h", finance.sunk_usd_per_h(once.usd))
         return [
-            FlatCharge(
-                "deployment", pool.name, pool.server_id, part, price, Paid.AT_DELIVERY, part * self.usd_per_server
-            )
+            FlatCharge("deployment", pool.name, pool.server_id, part, price, Paid.AT_DELIVERY, part * once.usd)
             for pool, part in hardware.shared(servers)
         ]
 

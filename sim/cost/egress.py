@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sim.cost.charge import Metered, Stated, UnitPrice
 from sim.cost.hardware import PoolFacts
+from sim.cost.money import Price
 from sim.cost.phases import ByPhase
 from sim.cost.window import Window
 from sim.records import Interval
@@ -14,19 +15,15 @@ from sim.units import GB
 class Egress(Spec):
     """Traffic that the provider bills by the gigabyte."""
 
-    usd_per_gb: NonNegative
+    usd_per_gb: Price
     """Per 10^9 bytes."""
     bytes_per_output_token: NonNegative
     """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
 
     def charge(self, pool: PoolFacts) -> "EgressCharge":
         """What the answers of *pool* cost to send."""
-        price = UnitPrice(0.0, "", "").derived(
-            self.usd_per_gb,
-            "GB",
-            Stated("operations.egress.usd_per_gb", self.usd_per_gb, "USD/GB"),
-            Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes"),
-        )
+        sent = Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes")
+        price = self.usd_per_gb.unit_price("GB", "operations.egress.usd_per_gb", "GB", sent)
         return EgressCharge(pool.name, pool.server_id, self.bytes_per_output_token, price)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.cost.money import USD, CurrencyCode
 from sim.cost.resale import Resale
 from sim.spec import Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_YEAR
@@ -40,15 +41,15 @@ class _Owned(Spec):
     """Resale value at the end of its life, as a share of the price."""
     resale: Resale | None = None
     """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
-    fx: dict[str, Positive] = Field(default_factory=dict)
+    fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
     """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
-    currency: str = "USD"
+    currency: CurrencyCode = USD
     """Currency in which the report shows the main figures, too; `fx` has its rate."""
 
     @model_validator(mode="after")
-    def _rate_of_the_report(self) -> Self:
-        if self.currency != "USD" and self.currency not in self.fx:
-            raise ValueError(f"currency is {self.currency}: state US dollars per {self.currency} as fx")
+    def _dollars_are_one(self) -> Self:
+        if self.fx.get(USD, 1.0) != 1.0:
+            raise ValueError("fx is in US dollars: remove USD from it")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from sim.cost.charge import Charge, Paid
 from sim.cost.clock import Clock
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
+from sim.cost.money import USD, foreign, no_rate, rated
 from sim.cost.operations import OWNERS, Operations, left_out
 from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
 from sim.cost.purchase import Buy
@@ -73,8 +74,10 @@ def resolve_costs(
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
     fleet = group_hardware(pools, cost.share)
-    book = PriceBook(cost.quotes, finance.fx if finance else {}, prices)
-    problems: list[Problem] = []
+    fx = finance.fx if finance else {}
+    book = PriceBook(cost.quotes, fx, prices)
+    problems, known = _without_rate(cost, site, operations, api, finance)
+    site, operations = rated(site, known), rated(operations, known)
     elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
     if isinstance(cost, Rent):
         charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
@@ -93,16 +96,37 @@ def resolve_costs(
             charges += collect(problems, lambda: site.charges(fleet, clock))
             notes += _site_notes(site)
     if problems:
-        raise CostError(*problems)
+        raise CostError(*dict.fromkeys(problems))
     notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
     by_hour = site.usd_per_kwh_by_hour(clock) if site is not None and not isinstance(cost, Rent) else None
     return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, *_currency(finance))
 
 
+def _without_rate(
+    cost: Buy | Rent,
+    site: Site | None,
+    operations: Operations | None,
+    api: Api | None,
+    finance: StraightLine | Annuity | None,
+) -> tuple[list[Problem], dict[str, float]]:
+    """Every price of the scenario, and the report, whose currency has no rate; and rates to go on with.
+
+    Those that are missing are 1 there, so that whatever else is wrong is reported with them.
+    """
+    fx = finance.fx if finance else {}
+    bought = not isinstance(cost, Rent)
+    sections = {"cost": cost, "operations": operations, "api": api, "site": site if bought else None}
+    named = [one for name, section in sections.items() for one in foreign(section, name)]
+    named += [("finance.currency", finance.currency)] if finance and finance.currency != USD else []
+    missing = [(path, currency) for path, currency in named if currency not in fx]
+    problems = [Problem(path, no_rate(currency, fx)) for path, currency in missing]
+    return problems, {**dict.fromkeys((currency for _, currency in missing), 1.0), **fx}
+
+
 def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
     """The report's currency, and what one unit is worth in USD."""
-    if finance is None or finance.currency == "USD":
-        return "USD", 1.0
+    if finance is None or finance.currency == USD:
+        return USD, 1.0
     return finance.currency, finance.fx[finance.currency]
 
 

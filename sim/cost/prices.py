@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from sim.catalog.price import Offer, PriceList, Unit
 from sim.cost.charge import Stated, UnitPrice
+from sim.cost.money import USD, CurrencyCode, no_rate
 from sim.spec import NonNegative, Spec, WholeNumber
 
 
@@ -29,6 +30,10 @@ class CostError(ValueError):
         self.problems = problems
 
 
+class RateMissing(CostError):
+    """A price is in a currency that `finance.fx` does not have."""
+
+
 T = TypeVar("T")
 
 
@@ -45,7 +50,7 @@ class Quote(Spec):
     """A price that the planner was given; a bare number is US dollars."""
 
     price: NonNegative
-    currency: str = "USD"
+    currency: CurrencyCode = USD
     unit: Unit | None = None
     """Unstated: each when buying, gpu_hour when renting."""
     includes_gpus: WholeNumber | None = None
@@ -94,7 +99,8 @@ class PriceBook:
         if offers is None or offers.default_purchase is None:
             what = "an offer that default_purchase names"
             raise CostError(Problem("cost.quotes", f"no purchase price for {item!r}: {_where_to_add(item, what)}"))
-        return self._offered(f"{item}/{offers.default_purchase}", offers.offers[offers.default_purchase])
+        default = offers.default_purchase
+        return self._offered(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
 
     def server_purchase(self, server: str, gpu: str) -> tuple[UnitPrice, int]:
         """What buying one *server* costs, and how many GPUs that includes. Raises CostError if either is unknown."""
@@ -133,27 +139,27 @@ class PriceBook:
         if name not in offers.offers:
             text = f"data/prices/{item}.yaml has no offer {name!r}; {_nearest(name, offers)}"
             raise CostError(Problem(key, text))
-        return self._offered(offer, offers.offers[name])
+        return self._offered(offer, offers.offers[name], key)
 
     def stated(self, quote: Quote, usual_unit: Unit, key: str) -> UnitPrice:
         """A price that the scenario states under *key*. Raises CostError if its currency has no rate."""
         unit = quote.unit or usual_unit
-        price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}")
+        price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
         return replace(price, stated=(Stated(key, quote.price, f"{quote.currency}/{unit}"),))
 
     def _quoted(self, item: str, usual_unit: Unit) -> Priced:
         quote = self.quotes[item]
         return Priced(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
 
-    def _offered(self, name: str, offer: Offer) -> Priced:
-        price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source)
+    def _offered(self, name: str, offer: Offer, key: str) -> Priced:
+        what = f"data/prices: {name}"
+        price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source, key, what)
         return Priced(replace(price, offer=name, value=offer.price), offer.includes_gpus)
 
-    def _in_usd(self, amount: float, currency: str, unit: str, source: str) -> UnitPrice:
-        fx_rate = 1.0 if currency == "USD" else self.fx.get(currency)
+    def _in_usd(self, amount: float, currency: str, unit: str, source: str, key: str, what: str = "") -> UnitPrice:
+        fx_rate = 1.0 if currency == USD else self.fx.get(currency)
         if fx_rate is None:
-            text = f"a price is in {currency} ({source}): state US dollars per {currency} as fx: {{{currency}: ...}}"
-            raise CostError(Problem("finance.fx", text))
+            raise RateMissing(Problem(key, f"{what} {no_rate(currency, self.fx)}".strip()))
         return UnitPrice(amount * fx_rate, unit, source, currency, fx_rate)
 
 

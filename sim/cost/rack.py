@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import Literal
 
-from sim.cost.charge import FlatCharge, UnitPrice
+from sim.cost.charge import FlatCharge
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
-from sim.spec import Count, NonNegative, Positive, Spec
+from sim.spec import Count, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 _ROUNDING = 1e-9  # 30.6 kW hold three servers of 10.2 kW, whatever floats make of the quotient
@@ -17,7 +18,7 @@ class PerRack(Spec):
     """A price per rack and month."""
 
     per: Literal["rack"]
-    usd_per_month: NonNegative
+    usd_per_month: Price
     power_limit_kw: Positive
     """What one rack supplies and cools; servers count with their nameplate."""
     servers_per_rack: Count
@@ -34,7 +35,7 @@ class PerRack(Spec):
         racks = hardware.servers / self._servers_in_a_rack(hardware)
         if self.count == "whole":
             racks = float(ceil(racks))
-        price = UnitPrice(self.usd_per_month, "rack-month", "scenario: site.hosting.usd_per_month")
+        price = self.usd_per_month.unit_price("rack-month", "site.hosting.usd_per_month")
         return [
             FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
             for pool, months_per_h in hardware.shared(racks / HOURS_PER_MONTH)

@@ -2,7 +2,7 @@
 
 from sim.cost.charge import UnitPrice
 from sim.cost.hardware import Hardware
-from sim.cost.prices import CostError, PriceBook, Problem, Quote
+from sim.cost.prices import CostError, PriceBook, Problem, Quote, RateMissing
 
 
 def gpu_price(hardware: Hardware, book: PriceBook, stated: Quote | None, key: str) -> UnitPrice:
@@ -11,6 +11,8 @@ def gpu_price(hardware: Hardware, book: PriceBook, stated: Quote | None, key: st
         return book.stated(stated, "each", key)
     try:
         return book.purchase(hardware.gpu).price
+    except RateMissing:
+        raise
     except CostError as error:
         text = "; ".join(problem.text for problem in error.problems)
         raise CostError(Problem(key, f"{text}; or state it here")) from error

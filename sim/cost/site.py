@@ -11,10 +11,11 @@ from sim.cost.colocation import PerKwMonth
 from sim.cost.cooling import Cooling
 from sim.cost.energy import EnergyCharge
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
 from sim.cost.rack import PerRack
 from sim.cost.tariff import Band, Tariff
-from sim.spec import NonNegative, Positive, Spec
+from sim.spec import Positive, Spec
 
 Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
 
@@ -31,7 +32,7 @@ HostingOrNone = Annotated[
 class Site(Spec):
     """What a place charges for keeping servers running."""
 
-    electricity_usd_per_kwh: NonNegative | None = None
+    electricity_usd_per_kwh: Price | None = None
     """Price at the site's meter; needed unless hosting includes electricity."""
     electricity: Tariff | None = None
     """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
@@ -96,11 +97,11 @@ class Site(Spec):
             if clock is None:
                 text = "prices by the hour need starts_at: the date and time of day at simulated time 0"
                 raise CostError(Problem("site.electricity", text))
-            for usd, key in self.electricity.bands():
-                price = UnitPrice(usd, "kWh", f"scenario: site.electricity.{key}")
-                yield price, Band(clock, self.electricity, usd)
+            for price, key in self.electricity.bands():
+                stated = price.unit_price("kWh", f"site.electricity.{key}")
+                yield stated, Band(clock, self.electricity, price.usd)
         elif self.electricity_usd_per_kwh is not None:
-            yield UnitPrice(self.electricity_usd_per_kwh, "kWh", "scenario: site.electricity_usd_per_kwh"), None
+            yield self.electricity_usd_per_kwh.unit_price("kWh", "site.electricity_usd_per_kwh"), None
         else:
             text = "metered electricity needs a price, or electricity: {hourly_usd_per_kwh: [24 prices]}"
             raise CostError(Problem("site.electricity_usd_per_kwh", text))

@@ -4,18 +4,19 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.cost.charge import FlatCharge, UnitPrice
+from sim.cost.charge import FlatCharge
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
-from sim.spec import NonNegative, Spec
+from sim.spec import Spec
 from sim.units import HOURS_PER_YEAR
 
 
 class Software(Spec):
     """Licences for GPUs in use, for servers, or both."""
 
-    usd_per_gpu_year: NonNegative | None = None
-    usd_per_server_year: NonNegative | None = None
+    usd_per_gpu_year: Price | None = None
+    usd_per_server_year: Price | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -36,9 +37,9 @@ class Software(Spec):
         return result
 
 
-def _licences(hardware: Hardware, count: float, measure: str, usd_per_year: float) -> list[FlatCharge]:
+def _licences(hardware: Hardware, count: float, measure: str, usd_per_year: Price) -> list[FlatCharge]:
     unit = {"gpu": "GPU-year", "server": "server-year"}[measure]
-    price = UnitPrice(usd_per_year, unit, f"scenario: operations.software.usd_per_{measure}_year")
+    price = usd_per_year.unit_price(unit, f"operations.software.usd_per_{measure}_year")
     return [
         FlatCharge("software", pool.name, pool.server_id, years_per_h, price)
         for pool, years_per_h in hardware.shared(count / HOURS_PER_YEAR)

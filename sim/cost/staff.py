@@ -5,8 +5,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.cost.charge import FlatCharge, Stated, UnitPrice
+from sim.cost.charge import FlatCharge, Stated
 from sim.cost.hardware import Hardware
+from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import HOURS_PER_YEAR
@@ -17,7 +18,7 @@ class Staff(Spec):
 
     fte: NonNegative
     """Full-time equivalents in the team."""
-    usd_per_fte_year: NonNegative
+    usd_per_fte_year: Price
     """Salary with everything that the employer pays on top."""
     over_servers: Positive | None = None
     """Servers that the team looks after, these and others."""
@@ -39,8 +40,8 @@ class Staff(Spec):
         else:
             text = f"pool {hardware.pool_names} names no server to count: state over_gpus"
             raise CostError(Problem("operations.staff.over_servers", text))
-        stated = Stated("operations.staff.usd_per_fte_year", self.usd_per_fte_year, "USD/FTE and year")
-        price = UnitPrice(0.0, "", "").derived(self.usd_per_fte_year, "FTE-year", stated, *self._team())
+        path = "operations.staff.usd_per_fte_year"
+        price = self.usd_per_fte_year.unit_price("FTE-year", path, "FTE and year", *self._team())
         return [
             FlatCharge("staff", pool.name, pool.server_id, fte_years_per_h, price)
             for pool, fte_years_per_h in hardware.shared(self.fte * share / HOURS_PER_YEAR)

@@ -10,27 +10,27 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from sim.cost.clock import Clock
+from sim.cost.money import HourlyPrices, StatedPrice
 from sim.records import Interval
-from sim.spec import Count, NonNegative, Spec
+from sim.spec import Count, Spec
 
 HOURS = range(24)
 MONTHS = range(1, 13)
 WEEKDAYS = range(7)
 SATURDAY, SUNDAY = 5, 6
 
-Hourly = Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
 Month = Annotated[Count, Field(le=12)]
 
 
 class Week(Spec):
     """24 prices for each day of a week, the first from midnight to 1 o'clock."""
 
-    hourly_usd_per_kwh: Hourly
+    hourly_usd_per_kwh: HourlyPrices
     """Of every day that has no prices of its own."""
-    saturday_usd_per_kwh: Hourly | None = None
-    sunday_usd_per_kwh: Hourly | None = None
+    saturday_usd_per_kwh: HourlyPrices | None = None
+    sunday_usd_per_kwh: HourlyPrices | None = None
 
-    def of_day(self, weekday: int) -> tuple[tuple[float, ...], str]:
+    def of_day(self, weekday: int) -> tuple[tuple[StatedPrice, ...], str]:
         """Prices of a day, 0 is Monday, and the key that states them."""
         if weekday == SATURDAY and self.saturday_usd_per_kwh is not None:
             return self.saturday_usd_per_kwh, "saturday_usd_per_kwh"
@@ -71,7 +71,7 @@ class Tariff(Week):
 
     def usd_per_kwh(self, at: datetime) -> float:
         """Price at the local time *at*."""
-        return self._week(at.month)[0].of_day(self._weekday(at.date()))[0][at.hour]
+        return self._week(at.month)[0].of_day(self._weekday(at.date()))[0][at.hour].usd
 
     def mean_usd_per_kwh(self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None) -> float:
         """Mean price over the year in which *clock* starts, or over one *month* of it [USD/kWh].
@@ -92,23 +92,23 @@ class Tariff(Week):
         """(month, price) -> its hours in the year in which *clock* starts, times the load in them."""
         return _parts(self, clock, month, None if weights is None else tuple(weights))
 
-    def bands(self) -> Iterator[tuple[float, str]]:
+    def bands(self) -> Iterator[tuple[StatedPrice, str]]:
         """Each price with the key in `site.electricity` that states it first."""
-        stated: dict[float, str] = {}
+        stated: dict[float, tuple[StatedPrice, str]] = {}
         for month in MONTHS:
             week, holder = self._week(month)
             for weekday in WEEKDAYS:
                 prices, key = week.of_day(weekday)
                 for hour, price in enumerate(prices):
-                    stated.setdefault(price, f"{holder}{key}.{hour}")
-        return iter(stated.items())
+                    stated.setdefault(price.usd, (price, f"{holder}{key}.{hour}"))
+        return iter(stated.values())
 
     def cells(self, clock: Clock) -> Iterator[tuple[int, int, int, float, float]]:
         """(month, weekday, hour, hours that it lasts in the year in which *clock* starts, its price)."""
         for (month, weekday, priced_as), lengths in _calendar(clock, frozenset(self.holidays)).items():
             prices = self._week(month)[0].of_day(priced_as)[0]
             for hour, length_h in enumerate(lengths):
-                yield month, weekday, hour, length_h, prices[hour]
+                yield month, weekday, hour, length_h, prices[hour].usd
 
     def _weekday(self, day: date) -> int:
         return SUNDAY if day in self.holidays else day.weekday()

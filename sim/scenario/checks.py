@@ -296,15 +296,19 @@ def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[
     held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
     held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
     told: set[tuple[str, str]] = set()
+    site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
+    operations = fleet.operations or scenario.operations
     for holder, cost in held:
         try:
             if cost is not None:
-                resolve_costs(cost, fleet.site or scenario.site, fleet.finance or scenario.finance, [], lambda _: None)
+                resolve_costs(cost, site, finance, [], lambda _: None, operations=operations)
         except CostError as error:
             for path, text in error.problems:
                 inside = path.split(".")[0] == "cost"
-                if inside or (path, text) not in told:
-                    yield Complaint(("fleets", index, *(holder if inside else ()), *path.split(".")), text)
+                if inside:
+                    yield Complaint(("fleets", index, *holder, *path.split(".")), text)
+                elif (path, text) not in told:
+                    yield Complaint(_of_fleet(scenario, index, fleet, path), text)
                 told.add((path, text))
 
 
@@ -319,7 +323,12 @@ def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Cata
         return  # scenario_complaints names it
     except CostError as error:
         for path, text in error.problems:
-            steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
-            shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
-            stands_at_top = shared and getattr(scenario, str(steps[0])) is not None
-            yield Complaint(steps if stands_at_top else ("fleets", index, *steps), text)
+            yield Complaint(_of_fleet(scenario, index, fleet, path), text)
+
+
+def _of_fleet(scenario: Scenario, index: int, fleet: Fleet, path: str) -> Place:
+    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
+    shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
+    stands_at_top = shared and getattr(scenario, str(steps[0])) is not None
+    return steps if stands_at_top else ("fleets", index, *steps)

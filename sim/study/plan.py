@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, fsum
 
 from sim.catalog.catalog import Catalog
-from sim.cost import MultiYear
+from sim.cost import MultiYear, rated
 from sim.cost.cash_flow import MONTHS_PER_YEAR, discount_factor, remaining_value
 from sim.cost.rental import Rent
 from sim.scenario.multi_year import bridged_fleet
@@ -121,7 +121,7 @@ def outlook(
     rate = plan.discount_rate if plan.discount_rate is not None else finance.discount_rate if finance else 0.0
     bridged = bridged_fleet(scenario, fleet)
     bridge = resolve_fleet(scenario, bridged, catalog).costs if bridged is not None else None
-    operations = fleet.operations or scenario.operations
+    operations = rated(fleet.operations or scenario.operations, finance.fx if finance is not None else {})
     terms = Terms(
         plan,
         prices(built.costs, operations),

@@ -83,10 +83,12 @@ def prices(costs: CostPlan, operations: Operations | None) -> Prices:
         deployment_usd=up_front["deployment"],
         resold_usd=sum(up_front[name] for name in BOUGHT),
         decommissioning_usd=sum(
-            charge.units_per_h * charge.price.stated[0].value for charge in flat if charge.component == AT_THE_END
+            charge.units_per_h * charge.price.stated[0].value * charge.price.fx_rate
+            for charge in flat
+            if charge.component == AT_THE_END
         ),
         hourly_usd=_hourly(charge for charge in flat if charge.component not in (*UP_FRONT, AT_THE_END, *RENTAL)),
-        failures_fixed=failures.handling_usd / failure_usd if failures is not None and failure_usd else 0.0,
+        failures_fixed=failures.handling_usd.usd / failure_usd if failures is not None and failure_usd else 0.0,
         usd_per_kwh=_energy([charge for charge in costs.charges if isinstance(charge, EnergyCharge)]),
         usd_per_output_token=egress.price.usd * egress.bytes_per_output_token / GB if egress is not None else 0.0,
         rental_usd_per_h=sum(_hourly(charge for charge in flat if charge.component in RENTAL).values()),

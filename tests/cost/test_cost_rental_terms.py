@@ -101,7 +101,7 @@ def test_cached_prompts_are_cheaper(resolve, make_pool):
         ({"input": "gpt/write", "output": 1}, "api.input", "million_input_tokens is needed"),
         ({"input": "gpt/raed", "output": 1}, "api.input", "did you mean read"),
         ({"input": 1, "output": "claude/write"}, "api.output", "data/prices/claude.yaml"),
-        ({"input": {"price": 1, "currency": "RMB"}, "output": 1}, "finance.fx", "RMB"),
+        ({"input": {"price": 1, "currency": "RMB"}, "output": 1}, "api.input", "RMB"),
     ],
 )
 def test_an_api_price_that_is_missing_or_for_something_else_is_an_error(resolve, make_pool, api, key, text):

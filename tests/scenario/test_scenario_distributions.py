@@ -101,7 +101,9 @@ def test_the_rest_of_the_program_sees_the_central_value(tmp_path: Path) -> None:
     scenario = read(tmp_path, site=site, finance=finance)
     assert scenario.site is not None
     assert scenario.finance is not None
-    assert (scenario.site.electricity_usd_per_kwh, scenario.site.pue, scenario.finance.life_years) == (0.15, 1.3, 4)
+    assert scenario.site.electricity_usd_per_kwh is not None
+    assert scenario.site.electricity_usd_per_kwh.usd == 0.15
+    assert (scenario.site.pue, scenario.finance.life_years) == (1.3, 4)
     assert scenario.futures is not None
     found = scenario.futures.inputs
     assert list(found) == ["site.electricity_usd_per_kwh", "site.pue", "finance.life_years"]

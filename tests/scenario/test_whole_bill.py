@@ -76,7 +76,7 @@ def test_the_report_may_have_a_currency_of_its_own(tmp_path: Path) -> None:
         (found["operational_kg_co2e"] + found["embodied_kg_co2e"]) / found["total_tokens"] * 1e6
     )
     assert row["api_usd_per_million_output_tokens"] == pytest.approx(found["api_usd"] / found["output_tokens"] * 1e6)
-    with pytest.raises(ScenarioErrors, match="state US dollars per EUR as fx"):
+    with pytest.raises(ScenarioErrors, match="whose rate is missing"):
         run(tmp_path, finance=terms | {"currency": "EUR"})
 
 
