@@ -29,7 +29,7 @@ def metered(hour):
 
 def paid(tariff, at, hours):
     """What 1 kW costs from simulated time 0 on, each hour metered by itself and charged by the band that holds."""
-    bands = [Band(at, tariff, usd) for usd, _ in tariff.bands()]
+    bands = [Band(at, tariff, price.usd) for price, _ in tariff.bands()]
     total = 0.0
     for hour in range(hours):
         held = [band.usd_per_kwh for band in bands if band.holds(metered(hour))]
