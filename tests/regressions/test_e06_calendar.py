@@ -59,7 +59,7 @@ def test_the_mean_of_a_month_is_the_bill_of_its_hours(month, usd, hours):
     begin = clock(f"2026-{month:02}-01T00:00", "Europe/Berlin")
     assert tariff.mean_usd_per_kwh(begin, month) == pytest.approx(usd / hours)
     assert paid(tariff, begin, hours) == pytest.approx(usd)
-    bands = [Band(begin, tariff, price) for price, _ in tariff.bands()]
+    bands = [Band(begin, tariff, price.usd) for price, _ in tariff.bands()]
     assert sum(band.share(month) * band.usd_per_kwh for band in bands) == pytest.approx(usd / hours)
 
 
