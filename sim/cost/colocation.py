@@ -29,10 +29,13 @@ class PerKwMonth(Spec):
     electricity: Literal["metered", "included"] = "metered"
     """Whether the energy is paid on top."""
 
-    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
-        """Contracted power of *fleet*, a charge per pool. Raises CostError where the nameplate is not known."""
+    def charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware] = ()) -> list[FlatCharge]:
+        """Contracted power of *fleet*, a charge per pool; *beside* is what another bill pays its part for.
+
+        Raises CostError where the nameplate is not known.
+        """
         price = self.usd.unit_price("kW-month", "site.hosting.usd")
-        gpus = sum(hardware.gpus for hardware in fleet)
+        gpus = sum(hardware.gpus for hardware in (*fleet, *beside))
         result = []
         for hardware in fleet:
             kw = _nameplate_kw(hardware) if self.kw == "nameplate" else self.kw * hardware.gpus / gpus

@@ -67,9 +67,11 @@ def resolve_costs(
     clock: Clock | None = None,
     operations: Operations | None = None,
     api: Api | None = None,
+    beside: Sequence[Hardware] = (),
 ) -> CostPlan:
     """Price the hardware of *pools*; *prices* gives the catalogue's price list of an item;
-    *clock* shows the site's local time, for tariffs that depend on it.
+    *clock* shows the site's local time, for tariffs that depend on it; *beside* are the fleet's other machines at the
+    site, which other bills pay for.
 
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
@@ -93,7 +95,7 @@ def resolve_costs(
         if site is None:
             problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
         else:
-            charges += collect(problems, lambda: site.charges(fleet, clock))
+            charges += collect(problems, lambda: site.charges(fleet, clock, beside))
             notes += _site_notes(site)
     if problems:
         raise CostError(*dict.fromkeys(problems))

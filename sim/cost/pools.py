@@ -2,25 +2,25 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sim.cost.charge import Charge, UnitPrice
-from sim.cost.hardware import PoolFacts
-from sim.cost.plan import CostPlan
+from sim.cost.hardware import Hardware, PoolFacts, group_hardware
+from sim.cost.plan import Cost, CostPlan
 from sim.cost.prices import CostError, Problem
+from sim.cost.purchase import Buy
 
-Way = TypeVar("Way")
+Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[Hardware]], CostPlan]
+"""(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""
 
 
-def costs_by_pool(
-    ways: Sequence[Way], pools: Sequence[PoolFacts], priced: Callable[[Way, Sequence[PoolFacts]], CostPlan]
-) -> CostPlan:
+def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Priced) -> CostPlan:
     """The bill of *pools*, each paid for in its own of the *ways*; *priced* bills pools that share one.
 
-    Only such pools fill servers and racks together. Raises CostError with all that is missing, each at its first
-    pool's `pools.<i>.cost`.
+    Only such pools fill servers together; all that are bought share racks. Raises CostError with all that is missing,
+    each at its first pool's `pools.<i>.cost`.
     """
-    groups: list[tuple[Way, list[int]]] = []
+    groups: list[tuple[Cost | None, list[int]]] = []
     for position, way in enumerate(ways):
         members = next((members for known, members in groups if known == way), None)
         if members is None:
@@ -31,8 +31,14 @@ def costs_by_pool(
     problems: dict[Problem, None] = {}
     for way, members in groups:
         holder = f"pools.{members[0]}."
+        beside = [
+            one
+            for other, others in groups
+            if other is not way and isinstance(other, Buy)
+            for one in group_hardware([pools[i] for i in others], other.share)
+        ]
         try:
-            plan = priced(way, [pools[i] for i in members])
+            plan = priced(way, [pools[i] for i in members], beside)
         except CostError as error:
             found = (Problem(_moved(one.path, holder), one.text) for one in error.problems)
             problems.update(dict.fromkeys(found))

@@ -52,12 +52,15 @@ class Site(Spec):
             raise ValueError("electricity and electricity_usd_per_kwh are two tariffs: remove one")
         return self
 
-    def charges(self, fleet: Sequence[Hardware], clock: Clock | None = None) -> list[Charge]:
+    def charges(
+        self, fleet: Sequence[Hardware], clock: Clock | None = None, beside: Sequence[Hardware] = ()
+    ) -> list[Charge]:
         """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
 
-        *clock* shows the site's local time, for tariffs that depend on it.
+        *clock* shows the site's local time, for tariffs that depend on it. *beside* are the fleet's other machines at
+        the site, which share its space and which another bill pays for.
         """
-        hosting = self.hosting.charges(fleet) if self.hosting is not None else []
+        hosting = self.hosting.charges(fleet, beside) if self.hosting is not None else []
         return [*hosting, *self._energy_charges(fleet, clock)]
 
     def _energy_charges(self, fleet: Sequence[Hardware], clock: Clock | None) -> list[EnergyCharge]:

@@ -15,8 +15,11 @@ from sim.steptime import Roofline
 from sim.steptime.roofline import used_values
 
 
-def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
-    """What one pool rests on; *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`."""
+def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
+    """What one pool rests on; *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`.
+
+    *by_height*: the servers' height is paid for.
+    """
     computed = isinstance(pool.steptime, Roofline)
     if pool.gpu is not None:
         yield from _some(f"{prefix}.gpu", pool.gpu, _gpu_fields(pool, computed))
@@ -26,7 +29,8 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]
         yield from _all(f"{prefix}.quantization", pool.quantization)
     yield from _engine_facts(f"{prefix}.engine", pool, computed)
     if pool.server is not None:
-        yield from _all(f"{prefix}.server", pool.server, without=("idle_power_w", "rack_units", "host_memory_bytes"))
+        unused = ("idle_power_w", "host_memory_bytes", *(() if by_height else ("rack_units",)))
+        yield from _all(f"{prefix}.server", pool.server, without=unused)
     if pool.gpu is not None and pool.power.mode == "load":
         yield from _power_facts(f"{prefix}.power", pool, catalog)
     if computed:

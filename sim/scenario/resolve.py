@@ -93,7 +93,9 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
     terms = Terms.of(scenario, fleet)
     costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
-        fact for i, pool in enumerate(bound) for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog)
+        fact
+        for i, pool in enumerate(bound)
+        for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog, terms.by_height)
     ]
     return FleetPlan(
         pools=pools,

@@ -69,7 +69,7 @@ site:                         # of what is bought
   electricity_usd_per_kwh: 0.12
   pue: 1.4
   hosting: {{per: kw_month, usd: 200, kw: nameplate, electricity: metered}}
-  # or {{per: rack, usd_per_month: 1500, power_limit_kw: 20, servers_per_rack: 2, count: fraction}}
+  # or {{per: rack, usd_per_month: 1500, power_limit_kw: 20, units: 42, reserved_units: 2, count: whole}}
   # in place of electricity_usd_per_kwh, by the hour: electricity: {{hourly_usd_per_kwh: [24 prices], seasons:
   #   [{{months: [6, 7, 8], hourly_usd_per_kwh: [24 prices]}}]}}; with starts_at: 2026-07-01T08:00:00 above
   # cooling: {{cop: 4}}         if the PUE leaves cooling out

@@ -27,6 +27,9 @@ from sim.cost import (
     costs_by_pool,
     resolve_costs,
 )
+from sim.cost.hardware import Hardware
+from sim.cost.purchase import Buy
+from sim.cost.rack import PerRack
 from sim.scenario.errors import Place
 from sim.scenario.layers import put
 from sim.scenario.schema import Fleet, Scenario
@@ -82,6 +85,13 @@ class Terms:
         return None if self.starts_at is None else Clock.of(self.starts_at, self.site.timezone if self.site else None)
 
     @property
+    def by_height(self) -> bool:
+        """Whether the bill depends on the height of servers."""
+        hosting = self.site.hosting if self.site is not None else None
+        bought = any(isinstance(cost, Buy) for cost in (self.cost, *self.own_costs))
+        return bought and isinstance(hosting, PerRack) and hosting.by_height
+
+    @property
     def facility_factor(self) -> float:
         """Energy of the site over that of the servers; 1 where no site is given."""
         return self.site.facility_factor if self.site else 1.0
@@ -91,10 +101,10 @@ class Terms:
         if not self.is_priced:
             return None
 
-        def priced(cost: Cost | None, pools: Sequence[PoolFacts]) -> CostPlan:
+        def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[Hardware] = ()) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
-            asked = (self.clock, self.operations, self.api)
+            asked = (self.clock, self.operations, self.api, beside)
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
 
         if all(own is None for own in self.own_costs):
