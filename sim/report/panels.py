@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.cases import FinishedCase, Point, has_money
+from sim.report.cases import Point, has_money
 from sim.report.summary import slo_limits
 from sim.report.sweep import Line, Sweep, sweep_of
 from sim.report.text import axis_label, percent, plain, short, usd_mark
+from sim.study.latencies import latencies_s
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
@@ -208,7 +209,7 @@ def _distribution(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel
     shares = np.linspace(0.0, 1.0, QUANTILES)
     curves = []
     for line in sweep.lines:
-        times = np.concatenate([_latencies(case, name) for case in line.points[0].cases])
+        times = np.concatenate([latencies_s(case.requests(), name) for case in line.points[0].cases])
         if len(times):
             color, _ = style(sweep.fleets)[line.fleet]
             ends = np.isfinite(times).mean()
@@ -221,21 +222,3 @@ def _distribution(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel
     return Panel(
         words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit, y_share=True
     )
-
-
-def _latencies(case: FinishedCase, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """One latency of the measured requests [s]: inf for those that never finished, none for a TPOT of one token."""
-    table = case.requests()
-    columns = {
-        key: table.column(key).to_numpy() for key in ("arrived_s", "first_token_s", "finished_s", "output_tokens")
-    }
-    chosen = table.column("measured").to_numpy() > 0
-    finished = np.array([status == "finished" for status in table.column("status").to_pylist()])
-    first, last, start = columns["first_token_s"], columns["finished_s"], columns["arrived_s"]
-    if name == "tpot_s":
-        chosen &= columns["output_tokens"] > 1
-        times = (last - first) / np.maximum(columns["output_tokens"] - 1, 1)
-    else:
-        times = (first if name == "ttft_s" else last) - start
-    times = np.where(finished, times, np.inf)[chosen]
-    return np.asarray(times[~np.isnan(times)])

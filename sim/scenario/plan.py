@@ -12,7 +12,7 @@ from sim.power import PoolPower
 from sim.records import Batch, Leap
 from sim.routing import Routing
 from sim.scenario.schedule import Schedule
-from sim.scenario.schema import Slo
+from sim.scenario.slo import Slo
 from sim.workload import Workload
 
 

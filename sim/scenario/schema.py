@@ -16,7 +16,8 @@ from sim.scenario.precision import Precision
 from sim.scenario.schedule import Schedule
 from sim.scenario.sensitivity import Sensitivity
 from sim.scenario.size import Size
-from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
+from sim.scenario.slo import Slo
+from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
 
@@ -124,18 +125,6 @@ class Fleet(Choices):
     def has_own_costs(self) -> bool:
         """Whether pools are paid for in ways of their own."""
         return any(pool.cost is not None for pool in self.pools)
-
-
-class Slo(Spec):
-    """Service level: a request is good when all limits hold; a point meets it at `attainment` or more good requests."""
-
-    ttft_s: Positive | None = None
-    """Time to first token, queueing included."""
-    tpot_s: Positive | None = None
-    """Time per output token after the first; one-token outputs meet it."""
-    e2e_s: Positive | None = None
-    """Arrival to last token."""
-    attainment: Fraction = 0.95
 
 
 class Scenario(Choices):

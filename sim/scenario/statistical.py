@@ -28,5 +28,5 @@ def _imprecise(scenario: Scenario) -> Iterator[Complaint]:
         yield Complaint(("precision", "max_replications"), text)
     if precision.metric.startswith("usd") and not any(fleet.is_priced for fleet in scenario.fleets):
         yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
-    if precision.metric == "slo_attainment" and not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
-        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo")
+    if precision.metric == "slo_attainment" and not scenario.slo.per_request:
+        yield Complaint(("precision", "metric"), "slo_attainment needs a limit of each request in slo")

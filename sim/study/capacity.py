@@ -5,16 +5,18 @@ load, so within a replication the attainment hardly ever rises with load). The m
 interval are the answer, so the noise of the search and that of the traffic are one and the same.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, sqrt
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
 from sim.scenario.sweep import Case
 from sim.study.execute import Progress, Workplace
 from sim.study.points import POINTS, jobs_of
+from sim.study.service_level import standing
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, discard_unfinished, load_case
 from sim.units import SECONDS_PER_HOUR
@@ -64,6 +66,8 @@ class Tried:
     slo_attainment: float
     overloaded: bool
     meets: bool
+    percentiles: Mapping[str, float | None] = field(default_factory=dict)
+    """Those that the service level names, by column of summary.csv."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def why_no_capacity(scenario: Scenario) -> str:
         return f"workload.arrivals: {error}"
     if refusal := why_not_its_mean(scenario):
         return refusal
-    if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
+    if not scenario.slo.goals:
         return "slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
     return ""
 
@@ -142,7 +146,7 @@ def capacities(
     """
     axis = LoadAxis.of(scenario)
     wanted = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
-    searches = {key: _search(axis, *key, relative) for key in wanted}
+    searches = {key: _search(axis, *key, relative, scenario.slo) for key in wanted}
     found: dict[tuple[str, int], Found] = {}
     try:
         for one in _side_by_side(searches.values(), scenario, catalog, out, workplace):
@@ -184,23 +188,27 @@ def _side_by_side(
             yield found
 
 
-def _search(axis: LoadAxis, fleet: str, replication: int, relative: float) -> Steps:
+def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: Slo) -> Steps:
     """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
     tried: dict[float, Tried] = {}
+
+    def meets(case: StoredCase) -> bool:
+        return standing(slo, [case.metrics]).good  # where nobody asks for anything, too
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
         value = axis.value(load)
         stored = yield Case(fleet, {axis.label: value}, {axis.path: value}, replication)
         if stored.status == "ok":
-            attained = stored.metrics["slo_attainment"] or 0.0
-            tried[value] = Tried(value, attained, stored.metrics["overloaded"], meets(stored))
+            met = stored.metrics
+            named = {one.column: met[one.column] for one in slo.percentiles}
+            tried[value] = Tried(value, met["slo_attainment"] or 0.0, met["overloaded"], meets(stored), named)
         return stored
 
     start = axis.start * 2.0 ** _offset(replication)
     best = yield from attempt(start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)
-    low, high, kept = yield from _bracket(axis, start, attempt, best)
+    low, high, kept = yield from _bracket(axis, start, attempt, meets, best)
     while low and high < inf and _apart(axis, low, high, relative):
         middle = sqrt(low * high)
         case = yield from attempt(middle)
@@ -233,6 +241,7 @@ def _bracket(
     axis: LoadAxis,
     start: float,
     attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]],
+    meets: Callable[[StoredCase], bool],
     first: StoredCase,
 ) -> Generator[Case, StoredCase, tuple[float, float, StoredCase | None]]:
     """(a load that meets, one that does not, the case at the former); 0 and None where none meets, inf where all do."""
@@ -262,11 +271,6 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
     if axis.whole and axis.value(high) - axis.value(low) <= 1:
         return False
     return high / low > 1 + relative
-
-
-def meets(case: StoredCase) -> bool:
-    """Within the service level, and the queue does not grow without end; so it is where nobody asks for anything."""
-    return (_idle(case) or bool(case.metrics["meets_slo"])) and not case.metrics["overloaded"]
 
 
 def _idle(case: StoredCase) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.run import CaseResult
-from sim.scenario.schema import Slo
+from sim.scenario.slo import LATENCIES, Slo
 from sim.study.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
 from sim.study.bill import bill, it_power_w_mean
 from sim.study.limits import limited_by, step_share
@@ -48,15 +48,21 @@ class Cohort:
         self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
-        """Which requests finished within all limits of *slo*."""
-        good: NDArray[np.bool_] = self.finished.copy()
-        if slo.ttft_s is not None:
-            good &= self.ttft_s <= slo.ttft_s
-        if slo.tpot_s is not None:
-            good &= ~self.several_tokens | (self.tpot_s <= slo.tpot_s)
-        if slo.e2e_s is not None:
-            good &= self.e2e_s <= slo.e2e_s
+        """Which requests finished within all of *slo*'s limits of each request."""
+        good: NDArray[np.bool_] = self.finished & self.within(slo.per_request)
         return good
+
+    def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
+        """Which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
+        kept = np.ones(len(self.arrived_s), bool)
+        for name, limit_s in limits.items():
+            fits = getattr(self, name) <= limit_s
+            kept &= fits | ~self.several_tokens if name == "tpot_s" else fits
+        return kept
+
+    def members(self, latency: str) -> NDArray[np.bool_]:
+        """The measured requests that have this latency: a single token has no time per token after it."""
+        return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
 
     def served(self) -> NDArray[np.bool_]:
         """Which requests finished in the window, half open except where the last finish itself ends it."""
@@ -94,7 +100,8 @@ def measure(result: CaseResult) -> dict[str, Any]:
     good = cohort.good(result.plan.slo) & cohort.measured
     return {
         **_requests(result, cohort, good),
-        **_latencies(cohort),
+        **_latencies(cohort, result.plan.slo),
+        **_service_level(cohort, result.plan.slo),
         **_machines(result),
         "good_output_tokens": int(cohort.output_tokens[good].sum()),
         "batch_ci95": _batch_intervals(result, cohort, good),
@@ -124,7 +131,6 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
         "total_tokens_per_s": (prompt_tokens + output_tokens) / window_s,
         "goodput_rps": float(good.sum()) / window_s,
         "slo_attainment": attainment,
-        "meets_slo": None if attainment is None else attainment >= result.plan.slo.attainment,
         "overloaded": growth.certain,
         "queue_growth": growth.requests,
         "waiting_growth": growth.waiting,
@@ -136,22 +142,32 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
     }
 
 
-def _latencies(cohort: Cohort) -> dict[str, Any]:
+def _service_level(cohort: Cohort, slo: Slo) -> dict[str, Any]:
+    """What is asked for, and the share of requests that is within the limits of each goal."""
+    shares = []
+    for goal in slo.goals:
+        members = cohort.members(goal.percentile.latency) if goal.percentile else cohort.measured
+        kept = (cohort.finished & cohort.within(goal.limits))[members]
+        shares.append(float(kept.mean()) if kept.size else None)
+    return {"slo": slo.model_dump(exclude_none=True), "slo_shares": shares}
+
+
+def percents(slo: Slo, latency: str) -> list[float]:
+    """The percentiles of one latency that are measured: the usual ones, and those that the service level names."""
+    return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
+
+
+def _latencies(cohort: Cohort, slo: Slo) -> dict[str, Any]:
     found: dict[str, Any] = {"thin_percentiles": []}
-    several = cohort.measured & cohort.several_tokens
-    columns: Mapping[str, tuple[Floats, NDArray[np.bool_]]] = {
-        "ttft_s": (cohort.ttft_s, cohort.measured),
-        "tpot_s": (cohort.tpot_s, several),
-        "e2e_s": (cohort.e2e_s, cohort.measured),
-    }
-    for name, (values, members) in columns.items():
-        answered = values[members & cohort.finished]
+    for name in LATENCIES:
+        values, members = getattr(cohort, name), cohort.members(name)
+        answered, chosen = values[members & cohort.finished], values[members]
         found[f"{name}_mean"] = float(answered.mean()) if answered.size else None
-        for percent in PERCENTILES:
-            chosen = values[members]
-            found[f"{name}_p{percent}"] = percentile(chosen, percent) if chosen.size else None
-            if chosen.size * (100 - percent) / 100 < THIN_TAIL:
-                found["thin_percentiles"].append(f"{name}_p{percent}")
+        for percent in percents(slo, name):
+            column = f"{name}_p{percent:g}"
+            found[column] = percentile(chosen, percent) if chosen.size else None
+            if chosen.size * min(percent, 100 - percent) / 100 < THIN_TAIL:
+                found["thin_percentiles"].append(column)
     queued = cohort.queue_s[cohort.measured]
     found["queue_s_p95"] = percentile(queued, 95) if queued.size else None
     return found
@@ -165,15 +181,12 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
     workload = result.plan.workload
     if cohort.open_end or workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
         return {}
-    several = cohort.measured & cohort.several_tokens
     found: dict[str, float | None] = {}
-    for name, values in (
-        ("ttft_s", cohort.ttft_s[cohort.measured]),
-        ("tpot_s", cohort.tpot_s[several]),
-        ("e2e_s", cohort.e2e_s[cohort.measured]),
-    ):
+    for name in LATENCIES:
+        values = getattr(cohort, name)[cohort.members(name)]
         found[f"{name}_mean"] = mean_half_width(values)
-        found |= {f"{name}_p{percent}": percentile_half_width(values, percent) for percent in PERCENTILES}
+        measured = percents(result.plan.slo, name)
+        found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
     found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
     found |= _rate_intervals(cohort, good)

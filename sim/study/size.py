@@ -88,7 +88,7 @@ def why_no_size(scenario: Scenario) -> str:
     """What the scenario lacks for a search, with its key; empty if nothing."""
     if scenario.size is None:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
-    if not any((scenario.slo.ttft_s, scenario.slo.tpot_s, scenario.slo.e2e_s)):
+    if not scenario.slo.goals:
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
     return why_not_its_mean(scenario)
 

@@ -13,6 +13,7 @@ least
 (the dual of the cheapest mix). The steps stand on a grid, which `GRID_MARGIN` makes up for.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +24,8 @@ from scipy.optimize import linprog
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.plan import PoolPlan
-from sim.scenario.schema import Scenario, Slo
+from sim.scenario.schema import Scenario
+from sim.scenario.slo import Goal, Slo
 
 SAMPLED_REQUESTS = 4000
 SAMPLING_MARGIN = 0.02
@@ -65,9 +67,7 @@ class Demand:
             rate = workload.mean_rate_rps() if workload.stationary and span_s else None
         asked = prompts.astype(float), outputs.astype(float)
         if rate is not None:
-            # what arrives in the span may be finished so much later and still be in time
-            late_s = _latest_s(scenario.slo, float(np.quantile(asked[1], 0.95)))
-            rate *= scenario.slo.attainment * span_s / (span_s + min(late_s, span_s))
+            rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)
         return cls(rate, *asked, may_share)
 
     def of_prompts(self, above: float, up_to: float) -> "Demand":
@@ -77,13 +77,26 @@ class Demand:
         return Demand(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
 
 
-def _latest_s(slo: Slo, output_tokens: float) -> float:
+def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
+    """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
+    # what arrives in the span may be finished so much later and still be in time
+    late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
+    counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
+    return goal.share * counted * span_s / (span_s + min(late_s, span_s))
+
+
+def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
     """How long after its arrival a request may end and still be good [s]."""
-    if slo.e2e_s is not None:
-        return slo.e2e_s
-    if slo.ttft_s is not None and slo.tpot_s is not None:
-        return slo.ttft_s + output_tokens * slo.tpot_s
+    if "e2e_s" in limits:
+        return limits["e2e_s"]
+    if "ttft_s" in limits and "tpot_s" in limits:
+        return limits["ttft_s"] + output_tokens * limits["tpot_s"]
     return float("inf")
+
+
+def _skips_single_tokens(goal: Goal) -> bool:
+    """Whether answers of one token count for nothing."""
+    return goal.percentile is not None and goal.percentile.latency == "tpot_s"
 
 
 class Floor:
@@ -104,12 +117,16 @@ class Floor:
 
     def refusal(self, slo: Slo) -> str:
         """Why no load however small meets *slo*; empty if one may."""
-        limits = self._alone_s(slo)
-        least = slo.attainment - SAMPLING_MARGIN
-        if self._served.mean() < least:
+        return next((reason for goal in slo.goals if (reason := self._refusal(goal))), "")
+
+    def _refusal(self, goal: Goal) -> str:
+        least = goal.share - SAMPLING_MARGIN
+        served = self._served_of(goal)
+        if served.mean() < least:
             longest = self.pool.batching.max_model_len
-            return f"{1 - self._served.mean():.0%} of the requests are longer than its {longest} tokens"
-        shares = {name: float((self._served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
+            return f"{1 - served.mean():.0%} of the requests are longer than its {longest} tokens"
+        limits = self._alone_s(goal)
+        shares = {name: float((served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
         name = min(shares, key=lambda key: shares[key], default="")
         if not name or shares[name] >= least:
             return ""
@@ -125,24 +142,28 @@ class Floor:
         """Whether any of the requests is not too long for it."""
         return bool(self._served.any())
 
-    def good_alone(self, slo: Slo) -> float:
-        """Share of the requests that keep to *slo* when each is served alone: more never do."""
-        good = self._served.copy()
-        for values, limit in self._alone_s(slo).values():
+    def good_alone(self, goal: Goal) -> float:
+        """Share of the requests that keep to *goal* when each is served alone: more never do."""
+        good = self._served_of(goal).copy()
+        for values, limit in self._alone_s(goal).values():
             good &= values <= limit
         return float(good.mean())
 
-    def _alone_s(self, slo: Slo) -> dict[str, tuple[NDArray[np.float64], float]]:
-        """In words -> the least times of all requests and the limit, for every limit that *slo* has."""
+    def _served_of(self, goal: Goal) -> NDArray[np.bool_]:
+        """Which requests are not too long, and those that the goal does not count."""
+        return self._served | (self.demand.outputs <= 1) if _skips_single_tokens(goal) else self._served
+
+    def _alone_s(self, goal: Goal) -> dict[str, tuple[NDArray[np.float64], float]]:
+        """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
         ttft_s = self._ttft_s()
         tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts)
         found = {
-            "to the first token": (ttft_s, slo.ttft_s),
-            "per output token": (np.where(outputs > 1, tpot_s, 0.0), slo.tpot_s),
-            "in all": (ttft_s + (outputs - 1) * tpot_s, slo.e2e_s),
+            "ttft_s": ("to the first token", ttft_s),
+            "tpot_s": ("per output token", np.where(outputs > 1, tpot_s, 0.0)),
+            "e2e_s": ("in all", ttft_s + (outputs - 1) * tpot_s),
         }
-        return {name: (values, limit) for name, (values, limit) in found.items() if limit is not None}
+        return {found[name][0]: (found[name][1], limit_s) for name, limit_s in goal.limits.items()}
 
     def _ttft_s(self) -> NDArray[np.float64]:
         """Least time to first token of each request [s]: that of a shorter prompt of the sample, alone."""

@@ -12,11 +12,14 @@ from math import inf
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from sim.cost import CostError
 from sim.scenario.schema import Fleet
 from sim.scenario.size import Mixed, Size
+from sim.scenario.slo import Goal
+from sim.study.latencies import latencies_s
 from sim.study.size_bounds import SAMPLING_MARGIN, Demand, Floor
 from sim.study.size_mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
 from sim.study.size_trials import Outcome, Trials
@@ -49,8 +52,8 @@ class MixedTrial:
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """The cheapest of those that meet; else the one that attains the most."""
-        return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.attained
+        """The cheapest of those that meet; else the one that lacks least."""
+        return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class MixedSearcher:
     ) -> None:
         self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
         self._best_usd_per_h = best_usd_per_h
+        self._goal = trials.slo.goals[0]
+        """Bounds need one; simulations judge by all."""
         self._units, self._kinds = self._known(units)
         self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
         """The same by the finer classes that ranges are made of."""
@@ -129,7 +134,7 @@ class MixedSearcher:
         if mix.counts in self._split or self._alike(mix):
             return [mix]
         self._split.add(mix.counts)
-        least_good = self._trials.slo.attainment - SAMPLING_MARGIN
+        least_good = self._goal.share - SAMPLING_MARGIN
         others = split_by_length(self._ranges, mix.counts, self._reached, least_good, MOST_SPLITS)
         return [mix, *others]
 
@@ -140,13 +145,13 @@ class MixedSearcher:
             self._best_usd_per_h = min(self._best_usd_per_h, *met)
             self._forbidden.append(ways[0][0].counts)
         else:
-            mix, trial = max(ways, key=lambda one: one[1].outcome.attained)
+            mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
             self._learn(mix, trial.outcome.cases)
 
     def _proposals(self) -> tuple[list[Mix], float]:
         """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
         found: list[Mix] = []
-        least_good = self._trials.slo.attainment - SAMPLING_MARGIN
+        least_good = self._goal.share - SAMPLING_MARGIN
         while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
             forbidden = [*self._forbidden, *(mix.counts for mix in found)]
             mix = cheapest_mix(self._kinds, self._reached, least_good, self._mixed.most_kinds, forbidden)
@@ -202,7 +207,7 @@ class MixedSearcher:
         plan = self._prospects.plan(unit).pools[0]
         whole = Floor(plan, self._prospects.demand)
         floors = [Floor(plan, part) for part in classes]
-        good = [floor.good_alone(self._trials.slo) for floor in floors]
+        good = [floor.good_alone(self._goal) for floor in floors]
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
         shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
         apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
@@ -253,11 +258,11 @@ class MixedSearcher:
         Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
         """
         names = _names([self._units[u] for u in mix.pools])
-        fared = [_fared(cases, name) for name in names]
+        fared = [_fared(cases, name, self._goal) for name in names]
         good = mix.kinds.good[:, mix.pools]
         sent = mix.kinds.shares[:, None] * mix.split
         hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
-        needed = np.minimum(hoped, self._trials.slo.attainment)
+        needed = np.minimum(hoped, self._goal.share)
         short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
         if not any(short):  # each does what it can, and that is not enough
             short = [max(0.001, float(hope) - has) for hope, (has, _) in zip(hoped, fared, strict=True)]
@@ -276,8 +281,8 @@ class MixedSearcher:
             self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
 
 
-def _fared(cases: Sequence[StoredCase], pool: str) -> tuple[float, float]:
-    """Of the measured requests of *pool* the share that was good, and answers over arrivals meanwhile."""
+def _fared(cases: Sequence[StoredCase], pool: str, goal: Goal) -> tuple[float, float]:
+    """Of the measured requests of *pool* the share within the *goal*, and answers over arrivals meanwhile."""
     good = arrived = answered = 0
     for case in cases:
         table = case.requests()
@@ -287,10 +292,18 @@ def _fared(cases: Sequence[StoredCase], pool: str) -> tuple[float, float]:
             continue
         first_s, last_s = pc.min(mine["arrived_s"]), pc.max(mine["arrived_s"])
         ended: Any = pc.and_(pc.greater_equal(table["finished_s"], first_s), pc.less_equal(table["finished_s"], last_s))
-        good += pc.sum(mine["slo_met"]).as_py() or 0
+        good += _within(mine, goal)
         arrived += len(mine)
         answered += pc.sum(ended).as_py() or 0
     return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
+
+
+def _within(requests: pa.Table, goal: Goal) -> int:
+    """How many of the measured *requests* are within the *goal*."""
+    if goal.percentile is None:
+        return pc.sum(requests["slo_met"]).as_py() or 0
+    late = latencies_s(requests, goal.percentile.latency) > goal.percentile.limit_s
+    return len(requests) - int(late.sum())
 
 
 def _dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:

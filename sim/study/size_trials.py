@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.overload import cases_overloaded
+from sim.scenario.slo import Slo
+from sim.study.service_level import slack, standing
 from sim.study.size_runner import Runner
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase
@@ -13,24 +14,26 @@ SCREEN_MARGIN = 0.15
 """A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
 difference between replications, and few fleets lie between."""
 METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+"""Beside the percentiles that the service level names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One fleet, simulated as far as it took."""
 
+    slo: Slo
     cases: tuple[StoredCase, ...]
     meets: bool
 
     @property
     def overloaded(self) -> bool:
         """Whether its queue grows without end."""
-        return cases_overloaded([case.metrics for case in self.cases])
+        return standing(self.slo, [case.metrics for case in self.cases]).overloaded
 
     @property
-    def attained(self) -> float:
-        """Share of the requests within the service level; 0 where none was measured."""
-        return self.metrics["slo_attainment"] or 0.0
+    def slack(self) -> float:
+        """How far it is within the service level (see `service_level.slack`)."""
+        return slack(self.slo, [case.metrics for case in self.cases])
 
     @property
     def attained_half(self) -> float | None:
@@ -42,7 +45,7 @@ class Outcome:
     def metrics(self) -> dict[str, float | None]:
         """Means of the main metrics; None where a case has none."""
         found: dict[str, float | None] = {}
-        for name in METRICS:
+        for name in (*METRICS, *(one.column for one in self.slo.percentiles)):
             values = [case.metrics.get(name) for case in self.cases]
             known = [value for value in values if value is not None]
             found[name] = mean(known) if len(known) == len(values) else None
@@ -68,16 +71,16 @@ class Trials:
         every = self._runner.run([(fleets[place], self._scenario.replications) for place in hopeful])
         whole = dict(zip(hopeful, every, strict=True))
         return [
-            Outcome(tuple(whole[place]), self.meets(whole[place])) if place in whole else Outcome(tuple(cases), False)
+            Outcome(self.slo, tuple(whole[place]), self.meets(whole[place]))
+            if place in whole
+            else Outcome(self.slo, tuple(cases), False)
             for place, cases in enumerate(first)
         ]
 
     def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
-        attained = cases[0].metrics.get("slo_attainment")
-        return attained is not None and attained >= self.slo.attainment - SCREEN_MARGIN
+        return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
 
     def meets(self, cases: Sequence[StoredCase]) -> bool:
-        """As `gpufleet run` says it of a point: the mean attainment suffices and no queue grows without end."""
-        attained = [value for case in cases if (value := case.metrics["slo_attainment"]) is not None]
-        suffices = bool(attained) and mean(attained) >= self.slo.attainment
-        return suffices and not cases_overloaded([case.metrics for case in cases])
+        """As `gpufleet run` says it of a point; a fleet that nobody asked for anything has shown nothing."""
+        found = standing(self.slo, [case.metrics for case in cases])
+        return found.good and found.met is True

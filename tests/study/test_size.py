@@ -15,7 +15,8 @@ from sim.report.size import LATENCIES, front, sentences, size_rows
 from sim.scenario.load import load
 from sim.scenario.plan import PoolPlan
 from sim.scenario.resolve import resolve_fleet
-from sim.scenario.schema import Scenario, Slo
+from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
 from sim.steptime import Affine
 from sim.study.cores import Cores
 from sim.study.size import Search, search

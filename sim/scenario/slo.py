@@ -1,0 +1,117 @@
+"""The service level: limits of each request, and limits of percentiles over all requests."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from sim.spec import Fraction, Spec
+
+LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
+LOWEST_PERCENT, HIGHEST_PERCENT = 1.0, 99.9
+NUMBER_AND_PERCENTILES = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "patternProperties": {r"^p[0-9]+(\.[0-9]+)?$": {"type": "number", "exclusiveMinimum": 0}},
+        },
+    ]
+}
+
+
+def _limit(value: Any) -> float | dict[str, float]:
+    if isinstance(value, Mapping):
+        if not value:
+            raise ValueError("names no percentile: {p99: 2.0}, or a plain number as the limit of each request")
+        return {_percentile(name): _seconds(limit, f"{name}: ") for name, limit in value.items()}
+    return _seconds(value)
+
+
+def _seconds(value: Any, where: str = "") -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{where}a number of seconds above 0 is needed, or {{p99: seconds}}, not {value!r}")
+    return float(value)
+
+
+def _percentile(name: Any) -> str:
+    found = re.fullmatch(r"p(\d+(?:\.\d+)?)", str(name))
+    if found is None or not LOWEST_PERCENT <= float(found[1]) <= HIGHEST_PERCENT:
+        raise ValueError(f"{name!r} is no percentile: write p50, p95, p99 or another one from p1 to p99.9")
+    return f"p{float(found[1]):g}"
+
+
+Limit = Annotated[
+    float | dict[str, float],
+    PlainValidator(_limit),
+    PlainSerializer(lambda limit: limit, return_type=Any),
+    WithJsonSchema(NUMBER_AND_PERCENTILES),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PercentileLimit:
+    """A limit on one percentile of a latency."""
+
+    latency: str
+    """ttft_s, tpot_s or e2e_s."""
+    percent: float
+    limit_s: float
+
+    @property
+    def column(self) -> str:
+        """Its column of summary.csv: `ttft_s_p99`."""
+        return f"{self.latency}_p{self.percent:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """So large a share of the requests keeps to all of these limits."""
+
+    share: float
+    limits: Mapping[str, float]
+    """ttft_s, tpot_s, e2e_s -> seconds."""
+    percentile: PercentileLimit | None = None
+    """What the goal says in other words; None: of the limits of each request."""
+
+
+class Slo(Spec):
+    """Service level. A number is a limit of each request: a request is good when all such limits hold, and
+    `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
+    """
+
+    ttft_s: Limit | None = None
+    """Time to first token, queueing included: 3.0, or {p50: 0.5, p99: 2.0}."""
+    tpot_s: Limit | None = None
+    """Time per output token after the first; one-token outputs meet it, and no percentile counts them."""
+    e2e_s: Limit | None = None
+    """Arrival to last token."""
+    attainment: Fraction = 0.95
+    """Share of the requests that must keep to the limits of each request."""
+
+    @property
+    def per_request(self) -> dict[str, float]:
+        """The limits of each request: ttft_s, tpot_s, e2e_s -> seconds."""
+        limits = {name: getattr(self, name) for name in LATENCIES}
+        return {name: limit for name, limit in limits.items() if isinstance(limit, float)}
+
+    @property
+    def percentiles(self) -> tuple[PercentileLimit, ...]:
+        """The limits on percentiles, in order."""
+        limits = {name: getattr(self, name) for name in LATENCIES}
+        return tuple(
+            PercentileLimit(name, float(key[1:]), seconds)
+            for name, limit in limits.items()
+            if isinstance(limit, dict)
+            for key, seconds in limit.items()
+        )
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """All of it as shares of requests: a percentile is within its limit if that share of the requests is."""
+        whole = (Goal(self.attainment, self.per_request),) if self.per_request else ()
+        return (*whole, *(Goal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
