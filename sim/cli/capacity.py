@@ -67,10 +67,10 @@ def capacity(
                 quiet=quiet,
                 command=command_line(),
             )
-    rows = capacity_rows(found, axis)
+    rows = capacity_rows(found, axis, loaded.slo)
     if format == "json":
         typer.echo(as_json(capacity_document(loaded, found, axis, relative, str(folder))))
     elif not quiet:
-        show_all(capacity_table(rows, axis), *findings(found, rows, axis), f"results in {folder}")
+        show_all(capacity_table(rows, axis, loaded.slo), *findings(found, rows, axis), f"results in {folder}")
     if all(one.reason for one in found):
         fail("\n".join(dict.fromkeys(f"{path}: fleets.{one.fleet}: {one.reason}" for one in found)))

@@ -6,9 +6,10 @@ from typing import Any
 from sim.catalog.value import WEAK_KINDS
 from sim.report.cases import Point
 from sim.report.figures import axis_cells
+from sim.report.goals import asked_for
 from sim.report.routing import routing_told
-from sim.report.summary import slo_limits
-from sim.report.text import axis_label, percent, plain
+from sim.report.text import axis_label, plain
+from sim.scenario.slo import Slo
 
 Plans = Sequence[Mapping[str, Any]]
 """As sim.scenario.describe makes them, one per fleet or more."""
@@ -79,9 +80,7 @@ def assumptions(
     for axis in axes:
         values = list(dict.fromkeys(cell for point in points for cell in axis_cells(point, [axis]) if cell))
         rows.append((f"Sweep: {axis_label(axis)}", ", ".join(values)))
-    limits = [f"{name.removesuffix('_s').upper()} at most {plain(value)} s" for name, value in slo_limits(slo).items()]
-    if limits:
-        rows.append(("SLO", f"{' and '.join(limits)}, for {percent(slo['attainment'])} of the requests"))
+    rows.append(("SLO", asked_for(Slo.model_validate(slo))))
     rows.append(("Simulated time", _each(plans, _window)))
     rows.append(("Replications", _replications(points)))
     rows.append(("Seed", _each(plans, lambda plan: number(plan.get("seed")))))

@@ -13,10 +13,12 @@ from sim.report.capacity_page import findings, headline, render_capacity
 from sim.report.capacity_picture import picture_svg, write_picture
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
+from sim.report.goals import latency_columns
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence
 from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
 from sim.study.capacity import Capacity, LoadAxis, capacities
 from sim.study.execute import Workplace
 from sim.study.statistics import mean, ratio
@@ -46,11 +48,11 @@ def deliver_capacity(
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
         found = list(capacities(scenario, catalog, out, workplace, relative, progress))
-    rows = capacity_rows(found, axis)
+    rows = capacity_rows(found, axis, scenario.slo)
     simulated = sum(search.simulated for one in found for search in one.found)
     with written_together(out, told | {"cases": simulated}) as folder:
         write_rows(folder / "capacity.csv", rows)
-        write_rows(folder / "search.csv", search_rows(found, axis), [*SEARCH, axis.label, *SEARCHED])
+        write_rows(folder / "search.csv", search_rows(found, axis), _search_columns(axis, scenario.slo))
         if report:
             _draw(scenario, folder, found, rows, axis, relative)
     return found
@@ -67,19 +69,22 @@ def _draw(
     asked = first_sentence(scenario.question or scenario.name)[0]
     drawing = ""
     if any(not one.reason for one in found):
-        target = scenario.slo.attainment
-        write_picture(out / "capacity.png", found, rows, axis, target, asked, headline(rows, axis))
-        drawing = picture_svg(found, rows, axis, target)
+        write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
+        drawing = picture_svg(found, rows, axis, scenario.slo)
     page = render_capacity(scenario, asked, found, rows, axis, relative, drawing)
     (out / "capacity.html").write_text(page, encoding="utf-8")
 
 
-def capacity_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:
+def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
+    return [*SEARCH, axis.label, *SEARCHED, *(one.column for one in slo.percentiles)]
+
+
+def capacity_rows(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
     """One row per fleet: capacity with its interval, and what the fleet does and costs there."""
-    return [_row(one, axis) for one in found]
+    return [_row(one, axis, slo) for one in found]
 
 
-def _row(one: Capacity, axis: LoadAxis) -> dict[str, Any]:
+def _row(one: Capacity, axis: LoadAxis, slo: Slo) -> dict[str, Any]:
     cases = [found.at for found in one.found if found.at is not None and found.at.status == "ok"]
     row: dict[str, Any] = {
         "fleet": one.fleet,
@@ -89,7 +94,8 @@ def _row(one: Capacity, axis: LoadAxis) -> dict[str, Any]:
         "reason": one.reason,
         "limited_by": _usual(cases),
     }
-    row |= {name: _mean(cases, name) for name in AT_CAPACITY}
+    named = [limit.column for limit in slo.percentiles]
+    row |= {name: _mean(cases, name) for name in dict.fromkeys([*AT_CAPACITY[:3], *named, *AT_CAPACITY[3:]])}
     return row | _money(cases)
 
 
@@ -129,6 +135,7 @@ def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any
             "slo_attainment": tried.slo_attainment,
             "overloaded": tried.overloaded,
             "meets_slo": tried.meets,
+            **tried.percentiles,
         }
         for one in found
         for search in one.found
@@ -140,7 +147,7 @@ def capacity_document(
     scenario: Scenario, found: Sequence[Capacity], axis: LoadAxis, relative: float, out: str
 ) -> dict[str, Any]:
     """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
-    rows = capacity_rows(found, axis)
+    rows = capacity_rows(found, axis, scenario.slo)
     return {
         **heading(scenario, out),
         "axis": axis.label,
@@ -151,16 +158,16 @@ def capacity_document(
     }
 
 
-def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis) -> Table:
+def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> Table:
     """The rows for a terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    latencies = latency_columns(slo)
     heads = (
         "fleet",
         f"{axis.label}",
         "± 95 %",
         "limited by",
-        "p95 TTFT s",
-        "p95 TPOT ms",
+        *(" ".join([*reversed(head.split()), _unit(column)]) for column, head in latencies.items()),
         "out tok/s",
         "USD/h",
         "USD/M good",
@@ -171,19 +178,25 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis) -> Table:
         if row["reason"]:
             table.add_row(row["fleet"], "none", "", row["reason"])
             continue
-        tpot_s = row["tpot_s_p95"]
         table.add_row(
             row["fleet"],
             "beyond the search" if isinf(row[axis.label]) else f"{row[axis.label]:.3g}",
             _around(row[f"{axis.label}_ci95"]).strip(),
             row["limited_by"],
-            _short(row["ttft_s_p95"]),
-            _short(None if tpot_s is None else 1e3 * tpot_s),
+            *(_short(_in_unit(row[name], name)) for name in latencies),
             _short(row["output_tokens_per_s"]),
             _short(row["cost_usd_per_h"]),
             _short(row["usd_per_million_good_tokens"]) + _around(row["usd_per_million_good_tokens_ci95"]),
         )
     return table
+
+
+def _unit(column: str) -> str:
+    return "ms" if column.startswith("tpot") else "s"
+
+
+def _in_unit(value_s: float | None, column: str) -> float | None:
+    return 1e3 * value_s if value_s is not None and _unit(column) == "ms" else value_s
 
 
 def _around(half: float | None) -> str:

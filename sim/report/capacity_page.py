@@ -6,10 +6,12 @@ from math import isfinite, isinf
 from pathlib import Path
 from typing import Any
 
+from sim.report.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.panels import style
 from sim.report.sections import swatches
 from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, usd
 from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.statistics import paired_difference
 
@@ -75,12 +77,13 @@ def render_capacity(
         headline=headline(rows, axis),
         findings=findings(found, rows, axis),
         swatches=swatches(list(style([one.fleet for one in found]))),
-        heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis)],
-        rows=[_cells(row, _columns(rows, axis)) for row in rows],
+        heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
+        rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
         drawing=drawing,
         method=_method(scenario, axis, relative),
         load_label=axis_label(axis.label),
-        search=list(_search(found)),
+        search=list(_search(found, scenario.slo)),
+        goals=_goal_heads(scenario.slo),
     )  # fmt: skip
 
 
@@ -88,12 +91,11 @@ Column = tuple[str, str, str, Any]
 """Column of capacity.csv, heading, unit, how a value is shown."""
 
 
-def _columns(rows: Sequence[Row], axis: LoadAxis) -> list[Column]:
+def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
     """Those that hold something."""
     columns: list[Column] = [
         (axis.label, axis_label(axis.label), "", plain),
-        ("ttft_s_p95", "TTFT p95", "", seconds),
-        ("tpot_s_p95", "TPOT p95", "", seconds),
+        *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
         ("output_tokens_per_s", "output tokens", "1/s", plain),
         ("gpu_busy_fraction", "GPU busy", "", percent),
         ("cost_usd_per_h", "cost per hour", "", usd),
@@ -113,33 +115,36 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
-    limits = ", ".join(
-        f"{name} {seconds(limit)}"
-        for name, limit in (("TTFT", scenario.slo.ttft_s), ("TPOT", scenario.slo.tpot_s), ("E2E", scenario.slo.e2e_s))
-        if limit is not None
-    )
+    start = place(axis.label, plain(axis.start))
     return (
-        f"The SLO: {percent(scenario.slo.attainment)} of the requests within {limits}, and a queue that does not grow "
-        "without end. Each replication is searched by itself, the first from "
-        f"{place(axis.label, plain(axis.start))}: the load is doubled or halved until the SLO is met on one side, then "
+        f"The SLO: {asked_for(scenario.slo)}, and a queue that does not grow without end. Each replication is searched "
+        f"by itself, the first from {start}: the load is doubled or halved until the SLO is met on one side, then "
         f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every "
         "load and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did "
         "not; shown is the mean over replications."
     )
 
 
-def _search(found: Sequence[Capacity]) -> Iterator[dict[str, Any]]:
+def _goal_heads(slo: Slo) -> list[str]:
+    """What is read at every load: the share within the limits of each request, and the percentiles with a limit."""
+    return [*(["requests within SLO"] if slo.per_request else []), *map(name_of, slo.percentiles)]
+
+
+def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
     for one in found:
         first = True
         for search in one.found:
             for tried in search.tried:
                 over = ", overloaded" if tried.overloaded else ""
+                shares = [share_beside(tried.slo_attainment, slo.attainment)] if slo.per_request else []
+                known = [(tried.percentiles[one.column], one.limit_s) for one in slo.percentiles]
+                values = ["" if value is None else seconds_beside(value, limit_s) for value, limit_s in known]
                 yield {
                     "fleet": one.fleet,
                     "first": first,
                     "replication": search.replication,
                     "load": plain(tried.load, 4),
-                    "attained": percent(tried.slo_attainment),
+                    "attained": [*shares, *values],
                     "meets": tried.meets,
                     "standing": ("yes" if tried.meets else "no") + over,
                 }

@@ -1,6 +1,8 @@
 """capacity.png: what was simulated to find each fleet's capacity, the capacity with its interval, and its price."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO, StringIO
 from math import isfinite
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import Any
 
 from sim.report.curves import DOTS_PER_INCH, GLYPH, SETTINGS, bare_svg
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
+from sim.report.goals import exactly, name_of
 from sim.report.panels import style
 from sim.report.text import axis_label, percent, plain, usd, usd_mark
-from sim.study.capacity import Capacity, LoadAxis
+from sim.scenario.slo import Slo
+from sim.study.capacity import Capacity, LoadAxis, Tried
 
 WIDTH_IN, SEARCH_IN, ROW_IN = 11.6, 3.0, 0.34
 LEFT_IN, RIGHT_IN, GAP_IN = 0.75, 0.3, 0.9
@@ -25,7 +29,7 @@ def write_picture(
     found: Sequence[Capacity],
     rows: Sequence[Mapping[str, Any]],
     axis: LoadAxis,
-    target: float,
+    slo: Slo,
     question: str,
     answer: str,
 ) -> None:
@@ -35,7 +39,7 @@ def write_picture(
     with mpl.rc_context(SETTINGS):
         lines = [(text, 14.0, INK, 0.26) for text in _wrap(question, 14.0)]
         lines += [(text, HEAD, SOFT, 0.2) for text in _wrap(answer, HEAD)]
-        figure = _figure(found, rows, axis, target, sum(step for *_, step in lines) + 0.25)
+        figure = _figure(found, rows, axis, slo, sum(step for *_, step in lines) + 0.25)
         width, height = figure.get_size_inches()
         y = height - 0.2
         for text, size, color, step in lines:
@@ -46,14 +50,14 @@ def write_picture(
     path.write_bytes(data.getvalue())
 
 
-def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, target: float) -> str:
+def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo) -> str:
     """The same without words above, as an `svg` element."""
     import matplotlib as mpl
 
     with mpl.rc_context(SETTINGS):
         text = StringIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        _figure(found, rows, axis, target, 0.0).savefig(text, format="svg", metadata=nothing)
+        _figure(found, rows, axis, slo, 0.0).savefig(text, format="svg", metadata=nothing)
     return bare_svg(text.getvalue())
 
 
@@ -62,14 +66,16 @@ def _wrap(text: str, size: float) -> list[str]:
 
 
 def _figure(
-    found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, target: float, head_in: float
+    found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo, head_in: float
 ) -> Any:
     """Search above, over the full width; below it one row per fleet: capacity left and, with a cost, price right."""
     from matplotlib.figure import Figure
 
     shown = [(one, row) for one, row in zip(found, rows, strict=True) if not one.reason]
     bars_in = ROW_IN * len(shown) + 0.1
-    height = head_in + 2 * (ABOVE_IN + BELOW_IN) + SEARCH_IN + bars_in
+    readings = _readings(slo)
+    each_in = ABOVE_IN + BELOW_IN + SEARCH_IN
+    height = head_in + ABOVE_IN + BELOW_IN + bars_in + len(readings) * each_in
     figure = Figure(figsize=(WIDTH_IN, height), dpi=DOTS_PER_INCH, facecolor="white")
     looks = style([one.fleet for one in found])
 
@@ -78,8 +84,9 @@ def _figure(
 
     names_in = 0.35 + max(len(one.fleet) for one, _ in shown) * GLYPH * NORMAL * 1.13
     whole_in = WIDTH_IN - LEFT_IN - RIGHT_IN
-    _search(place(LEFT_IN, 2 * BELOW_IN + ABOVE_IN + bars_in, whole_in, SEARCH_IN), [one for one, _ in shown], axis,
-            target, looks)  # fmt: skip
+    for above, reading in enumerate(reversed(readings)):
+        bottom = 2 * BELOW_IN + ABOVE_IN + bars_in + above * each_in
+        _search(place(LEFT_IN, bottom, whole_in, SEARCH_IN), [one for one, _ in shown], axis, reading, looks)
     money = any(row[GOOD_COST] is not None for _, row in shown)
     bar_in = (WIDTH_IN - names_in - RIGHT_IN - (GAP_IN if money else 0)) / (2 if money else 1)
     _bars(place(names_in, BELOW_IN, bar_in, bars_in), shown, looks, axis.label, f"Capacity: {axis_label(axis.label)}",
@@ -91,15 +98,45 @@ def _figure(
     return figure
 
 
-def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, target: float, looks: Mapping[str, Any]) -> None:
-    loads = []
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read at every load, and the line that it is held to."""
+
+    title: str
+    value: Callable[[Tried], float]
+    at: float
+    text: str
+    share: bool = False
+
+
+def _readings(slo: Slo) -> list[_Reading]:
+    """The share within the limits of each request, and every percentile with a limit of its own."""
+    found = []
+    if slo.per_request:
+        title, text = "Requests within the SLO at every simulated load", f"target {exactly(slo.attainment)}"
+        found.append(_Reading(title, lambda tried: tried.slo_attainment, slo.attainment, text, True))
+    for one in slo.percentiles:
+        title, text = f"{name_of(one)} [s] at every simulated load", f"SLO {plain(one.limit_s)} s"
+        found.append(_Reading(title, partial(_percentile, one.column), one.limit_s, text))
+    return found
+
+
+def _percentile(column: str, tried: Tried) -> float:
+    """nan, which is not drawn, without a value."""
+    value = tried.percentiles[column]
+    return float("nan") if value is None else value
+
+
+def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, reading: _Reading, looks: Mapping[str, Any]) -> None:
+    loads: list[float] = []
+    top = 1.0 if reading.share else 2.5 * reading.at
     for one in found:
         color, marker = looks[one.fleet]
         tried = [attempt for search in one.found for attempt in search.tried]
         for meets in (True, False):
             chosen = [attempt for attempt in tried if attempt.meets == meets]
             axes.plot(
-                *([a.load for a in chosen], [a.slo_attainment for a in chosen]),
+                *([a.load for a in chosen], [min(reading.value(a), top) for a in chosen]),
                 linestyle="", marker=marker, markersize=5, markeredgecolor=color, markeredgewidth=1.1, zorder=3,
                 markerfacecolor=color if meets else "white", alpha=0.85, clip_on=False,
             )  # fmt: skip
@@ -112,8 +149,8 @@ def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, target: float,
                 f"{one.fleet}: {plain(one.mean)}", (one.mean, 0.0), (4, 5), textcoords="offset points",
                 fontsize=NORMAL, fontweight="bold", color=color, rotation=90, va="bottom", ha="left",
             )  # fmt: skip
-    axes.axhline(target, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
-    axes.annotate(f"target {percent(target)}", (0, target), (4, -11), xycoords=("axes fraction", "data"),
+    axes.axhline(reading.at, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+    axes.annotate(reading.text, (0, reading.at), (4, -11), xycoords=("axes fraction", "data"),
                   textcoords="offset points", fontsize=SMALL, color=INK)  # fmt: skip
     wide = bool(loads) and max(loads) > 5 * min(loads)
     axes.set_xscale("log" if wide else "linear")
@@ -121,12 +158,13 @@ def _search(axes: Any, found: Sequence[Capacity], axis: LoadAxis, target: float,
     if ticks:
         axes.set_xticks(ticks, list(map(plain, ticks)))
         axes.minorticks_off()
-    axes.set_ylim(0.0, 1.04)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], [percent(share) for share in (0, 0.25, 0.5, 0.75, 1.0)])
+    axes.set_ylim(0.0, 1.04 * top)
+    if reading.share:
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], [percent(share) for share in (0, 0.25, 0.5, 0.75, 1.0)])
     axes.grid(axis="y", color=FAINT, linewidth=0.6)
     axes.set_xlabel(axis_label(axis.label), fontsize=SMALL, color=SOFT, loc="left")
-    title = "Requests within the SLO at every simulated load"
-    _frame(axes, title, "filled: meets it; line and band: capacity and its 95 % interval")
+    beyond = "" if reading.share else "; what is larger lies at the upper edge"
+    _frame(axes, reading.title, f"filled: meets the SLO; line and band: capacity and its 95 % interval{beyond}")
 
 
 def _round_loads(low: float, high: float) -> list[float]:

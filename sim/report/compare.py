@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.cases import Point, fleets_of
-from sim.report.summary import replication_costs, slo_limits
+from sim.report.summary import replication_costs
 from sim.report.sweep import Sweep, sweep_of
 from sim.report.text import span
+from sim.scenario.slo import Slo
 from sim.study.statistics import differ
 
 COST = "usd_per_million_output_tokens"
@@ -67,7 +68,7 @@ class Comparison:
 def comparisons_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Comparison]:
     """One comparison per setting of the axes beside the main one."""
     sweep = sweep_of(points, axes)
-    goal = "meets the SLO" if slo_limits(slo) else "keeps up with the load"
+    goal = "meets the SLO" if Slo.model_validate(slo).goals else "keeps up with the load"
     members = {
         setting: tuple(point for line in sweep.lines if line.setting == setting for point in line.points)
         for setting in sweep.settings

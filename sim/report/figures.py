@@ -1,12 +1,13 @@
 """The key figures of every point, as the terminal and report.html show them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.report.cases import Point
-from sim.report.summary import slo_limits
+from sim.report.goals import number_beside, percentiles_shown, share_beside
 from sim.report.text import LIMITS, axis_label, percent, short, spread, steady, usd
+from sim.scenario.slo import Slo
 
 THIN, OVER = "†", "▲"
 NOTES = {
@@ -32,6 +33,8 @@ class Column:
     """From base units to those shown, for the interval."""
     brief: str = ""
     """Heading in the terminal; empty: not shown there."""
+    named: bool = False
+    """A percentile that the service level names."""
 
 
 def _ms(value: float) -> str:
@@ -69,10 +72,44 @@ WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_
 
 def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Column]:
     """The columns that hold something in this run."""
-    wanted = [column for column in COLUMNS if column.brief or not brief]
-    if not slo_limits(slo):
+    level = Slo.model_validate(slo)
+    wanted = [_beside_target(column, level) for column in _with_named(level, brief) if column.brief or not brief]
+    if not level.per_request:
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def _with_named(slo: Slo, brief: bool) -> list[Column]:
+    """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
+    found = list(COLUMNS)
+    for latency in dict.fromkeys(one.latency for one in slo.percentiles):
+        usual = next(column for column in COLUMNS if column.name == f"{latency}_p95")
+        named = [_percentile(usual, part) for part in percentiles_shown(slo, latency)]
+        replaced = {column.name for column in named} | ({usual.name} if brief else set())
+        others = [column for column in found if column.name not in replaced]
+        group = [*named, *(column for column in others if column.name.startswith(f"{latency}_p"))]
+        at = next(place for place, column in enumerate(found) if column.name.startswith(f"{latency}_p"))
+        rest = [column for column in others if column not in group]
+        found = [*rest[:at], *sorted(group, key=lambda one: float(one.name.rpartition("_p")[2])), *rest[at:]]
+    return found
+
+
+def _percentile(usual: Column, part: str) -> Column:
+    """The column of a percentile that the service level names, by that of the 95th."""
+    word = usual.head.split()[0]
+    brief = f"{part}{'' if usual.unit == 'ms' else ' '}{usual.unit}\n{word}"
+    return replace(usual, head=f"{word} {part}", name=usual.name.replace("p95", part), brief=brief, named=True)
+
+
+def _beside_target(column: Column, slo: Slo) -> Column:
+    """With as many digits as tell what is attained from what is asked for."""
+    if column.name == "slo_attainment":
+        return replace(column, show=lambda share: share_beside(share, slo.attainment))
+    limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)
+    if limit_s is None:
+        return column
+    scale = 1e3 if column.unit == "ms" else 1.0
+    return replace(column, show=lambda value: number_beside(scale * value, scale * limit_s))
 
 
 def figure(point: Point, column: Column) -> str:
@@ -89,7 +126,7 @@ def _marks(point: Point, name: str) -> str:
 def interval(point: Point, column: Column) -> str:
     """`± half-width`, for the figures that differ most between replications."""
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
-    if column.name not in WITH_INTERVAL or value is None or not half:
+    if not (column.named or column.name in WITH_INTERVAL) or value is None or not half:
         return ""
     text = spread(column.scale * half, column.scale * value)
     return f"± {text}" if text else ""

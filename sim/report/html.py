@@ -11,10 +11,10 @@ from sim.report.figures import axis_cells, axis_heads, columns_for, figure, inte
 from sim.report.paired import NOTE, Block
 from sim.report.panels import Panel, dashes
 from sim.report.sections import cost_bars, cost_table, glance, limit_bars, phase_table, reference, swatches
-from sim.report.summary import slo_limits
 from sim.report.sweep import sweep_of
 from sim.report.text import first_sentence, place
 from sim.report.verdict import Verdict
+from sim.scenario.slo import Slo
 
 TEMPLATE = "report.html.j2"
 
@@ -54,7 +54,7 @@ def render(
         swatches=swatches(sweep.fleets),
         fleets=sweep.fleets,
         settings=dashes(sweep),
-        glance=glance(sweep, bool(slo_limits(slo))),
+        glance=glance(sweep, Slo.model_validate(slo)),
         charts=[(panel.title, svg(panel)) for panel in _in_pairs(panels)],
         table=_table(points, axes, slo),
         reference=place(sweep.axis, reference(sweep)) if not sweep.single else "",

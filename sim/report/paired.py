@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sim.report.cases import FinishedCase, Point, fleets_of
 from sim.report.figures import OVER, axis_cells, axis_heads
-from sim.report.summary import TOKENS
+from sim.report.summary import TOKENS, named_percentiles
 from sim.report.tables import cell
 from sim.report.text import plain, steady
 from sim.study.statistics import mean, paired_difference, ratio, ratio_difference
@@ -63,16 +63,19 @@ class Difference:
 
 
 def differences(points: Sequence[Point], metrics: Sequence[str] = METRICS) -> list[Difference]:
-    """Every pair of fleets (in their order) at every point where both could run, every metric that both have."""
+    """Every pair of fleets (in their order) at every point where both could run, every metric that both have, and the
+    percentiles that the service level names.
+    """
     places: dict[str, dict[str, Point]] = {}
     for point in points:
         if point.ok:
             places.setdefault(repr(dict(point.axes)), {})[point.fleet] = point
     found: list[Difference] = []
+    named = named_percentiles({name for point in points for name in point.row})
     for pair in combinations(fleets_of(points), 2):
         for there in places.values():
             if all(fleet in there for fleet in pair):
-                found += _at(there[pair[0]], there[pair[1]], metrics)
+                found += _at(there[pair[0]], there[pair[1]], [*metrics, *named])
     return found
 
 

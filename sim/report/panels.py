@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from sim.report.cases import Point, has_money
-from sim.report.summary import slo_limits
+from sim.report.goals import exactly, percentiles_shown
 from sim.report.sweep import Line, Sweep, sweep_of
 from sim.report.text import axis_label, percent, plain, short, usd_mark
+from sim.scenario.slo import Slo
 from sim.study.latencies import latencies_s
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -98,16 +99,16 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     sweep = sweep_of(points, axes)
     if not sweep.lines:
         return []
-    limits = slo_limits(slo)
-    shown = ["ttft_s", "tpot_s"] + (["e2e_s"] if "e2e_s" in limits else [])
-    money = has_money(points)
+    level, money = Slo.model_validate(slo), has_money(points)
+    names = ["ttft_s", "tpot_s"] + (["e2e_s"] if level.e2e_s is not None else [])
+    shown = [(name, part, limit_s) for name in names for part, limit_s in percentiles_shown(level, name).items()]
     if sweep.single:
-        cost = [_cost_against_latency(sweep, "ttft_s", limits)] if money else []
-        return [*cost, *(_distribution(sweep, name, limits) for name in shown)]
-    across = [_cost_against_latency(sweep, name, limits) for name in shown] if money else []
-    along = [_latency_along(sweep, name, limits) for name in shown]
+        cost = [_cost_against_latency(sweep, *shown[0])] if money else []
+        return [*cost, *(_distribution(sweep, name, level) for name in names)]
+    across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
+    along = [_latency_along(sweep, *one) for one in shown]
     last = _cost_along(sweep) if money else _throughput_along(sweep)
-    return [*across, last, *along, *([_attainment_along(sweep, slo)] if limits else [])]
+    return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else [])]
 
 
 def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
@@ -151,11 +152,19 @@ def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 
     )
 
 
-def _latency_along(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
+def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
+    """The line of the service level; *part* names the percentile where the chart does not."""
+    if limit_s is None:
+        return None
+    _, scale, unit = LATENCIES[name]
+    return Limit(scale * limit_s, f"SLO {f'{part} ' if part else ''}{plain(scale * limit_s)} {unit}")
+
+
+def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
     words, scale, unit = LATENCIES[name]
-    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
+    limit = _limit(name, limit_s)
     band = "; band: 95 % interval" if _repeated(sweep) else ""
-    return _along(sweep, words.capitalize(), f"p95 [{unit}]{band}", f"{name}_p95", scale, y_limit=limit)
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, y_limit=limit)
 
 
 def _cost_along(sweep: Sweep) -> Panel:
@@ -168,31 +177,30 @@ def _throughput_along(sweep: Sweep) -> Panel:
     return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s")
 
 
-def _attainment_along(sweep: Sweep, slo: Mapping[str, Any]) -> Panel:
-    limit = Limit(slo["attainment"], f"target {percent(slo['attainment'])}")
+def _attainment_along(sweep: Sweep, slo: Slo) -> Panel:
+    limit = Limit(slo.attainment, f"target {exactly(slo.attainment)}")
     title, subtitle = "Requests within the SLO", "share of all requests; filled points reach the target"
     return _along(sweep, title, subtitle, "slo_attainment", y_limit=limit, y_format=percent, y_share=True)
 
 
-def _cost_against_latency(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
+def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
     words, scale, unit = LATENCIES[name]
     cost = "usd_per_million_output_tokens"
     curves = tuple(
         _curve(
             sweep,
             line,
-            _getter(f"{name}_p95", scale),
+            _getter(f"{name}_{part}", scale),
             _getter(cost),
             tags=_places(sweep, line),
         )
         for line in sweep.lines
         if any(point.number(cost) is not None for point in line.points)
     )
-    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
     subtitle = "USD per million output tokens; lower left is better"
     numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
-    title, label = f"Cost against {words}", f"p95 {words} [{unit}]{numbers}"
-    return Panel(title, subtitle, label, curves, y_format=usd_mark, x_limit=limit)
+    title, label = f"Cost against {words}", f"{part} {words} [{unit}]{numbers}"
+    return Panel(title, subtitle, label, curves, y_format=usd_mark, x_limit=_limit(name, limit_s))
 
 
 def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
@@ -203,8 +211,10 @@ def _repeated(sweep: Sweep) -> bool:
     return any(point.row["replications"] > 1 for line in sweep.lines for point in line.points)
 
 
-def _distribution(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel:
-    """Share of requests answered within a time, all replications together."""
+def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
+    """Share of requests answered within a time, all replications together; where the two lines of a percentile's limit
+    cross, the curves must be on the left of.
+    """
     words, scale, unit = LATENCIES[name]
     shares = np.linspace(0.0, 1.0, QUANTILES)
     curves = []
@@ -217,8 +227,15 @@ def _distribution(sweep: Sweep, name: str, limits: Mapping[str, float]) -> Panel
             curves.append(
                 Curve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
             )
-    limit = Limit(scale * limits[name], f"SLO {plain(scale * limits[name])} {unit}") if name in limits else None
+    named = [one for one in slo.percentiles if one.latency == name]
+    strictest = max(named, key=lambda one: one.percent, default=None)
+    limit = _limit(name, slo.per_request.get(name))
+    share = None
+    if strictest is not None:
+        limit = _limit(name, strictest.limit_s, f"p{strictest.percent:g}")
+        share = Limit(strictest.percent / 100, f"p{strictest.percent:g}")
     subtitle = "share of requests within this time"
     return Panel(
-        words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit, y_share=True
-    )
+        words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
+        y_limit=share, y_share=True,
+    )  # fmt: skip

@@ -7,9 +7,11 @@ from typing import Any
 from sim.report.cases import Point
 from sim.report.compare import COST
 from sim.report.figures import limited_by
+from sim.report.goals import percentiles_shown
 from sim.report.panels import style
 from sim.report.sweep import Sweep
 from sim.report.text import percent, place, plain, span, spread, steady, usd
+from sim.scenario.slo import Slo
 
 CAUSES = {
     "compute": "#2f4b7c",
@@ -67,14 +69,14 @@ def reference(sweep: Sweep) -> Any:
     )
 
 
-def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
+def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     """The main figures, one column a fleet: (name of the row, cells)."""
     lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
     at = reference(sweep)
     there = "" if sweep.single else f" at {place(sweep.axis, at)}"
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.good] for line in lines]
-    goal = "Meets the SLO" if slo_named else "Keeps up"
+    goal = "Meets the SLO" if slo.goals else "Keeps up"
     rows = [
         ("GPUs, servers", [_counts(point) for point in here]),
         ("Capital", _column(here, "capex_usd", usd)),
@@ -86,8 +88,11 @@ def glance(sweep: Sweep, slo_named: bool) -> list[tuple[str, list[str]]]:
         (f"Per million output tokens{there}", _in_currency(here, "in_currency_per_million_output_tokens")),
         (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, usd)),
         (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
-        (f"Time to first token, p95{there}", [latency_of(point, "ttft_s_p95") for point in here]),
-        (f"Time per output token, p95{there}", [latency_of(point, "tpot_s_p95") for point in here]),
+        *(
+            (f"{words}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
+            for name, words in (("ttft_s", "Time to first token"), ("tpot_s", "Time per output token"))
+            for part in percentiles_shown(slo, name)
+        ),
         (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
     ]
     if sweep.single:

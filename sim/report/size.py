@@ -8,6 +8,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
+from sim.report.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import SearchProgress
 from sim.report.routing import routing_told
@@ -28,7 +29,6 @@ NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile", "future
 """Keys that ask about other fleets or other loads."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
-LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
@@ -46,11 +46,13 @@ def deliver_size(
         found = search(scenario, catalog, out, workplace, progress)
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked, _ = first_sentence(scenario.question or scenario.name)
-    tables = [_front_table(found), ranking(found, scenario), impossible(found)]
+    tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
     shown = [one for one in tables if one.rows]
     with written_together(out, began) as folder:
         write_rows(folder / "size.csv", size_rows(found, scenario))
-        write_rows(folder / "pareto.csv", pareto_rows(found), ["fleet", "usd_per_h", *LATENCIES])
+        write_rows(
+            folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
+        )
         if found.winner is not None and found.winner.fleet is not None:
             _write_winner(folder / "winner.yaml", found.winner.fleet, scenario)
         write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
@@ -92,12 +94,10 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
 
 def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
-    share, wanted = (best.metrics or {}).get("slo_attainment"), scenario.slo.attainment
     if scenario.replications == 1 and not scenario.workload.deterministic:
         yield "One replication each: how much chance there is in it, more would tell."
-    elif share is not None and best.attained_half is not None and share - best.attained_half < wanted:
-        kept = f"{100 * share:.1f} ± {100 * best.attained_half:.1f} % of the requests keep to the service level"
-        yield f"It is near the limit: {kept}, {100 * wanted:g} % are asked for."
+    elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
+        yield f"It is near the limit: {'; '.join(doubts)}."
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:
@@ -160,17 +160,20 @@ def _miss(one: Tried, scenario: Scenario) -> str:
     if metrics.get("requests") == 0:
         return "no request arrives in the window"
     for name, words in LIMITS.items():
-        limit, value = getattr(scenario.slo, name), metrics.get(f"{name}_p95")
-        if limit is not None and value is not None and value > limit:
-            told.append(f"p95 {words} {seconds(value) if isfinite(value) else 'without end'}")
-    attained = metrics.get("slo_attainment")
-    within = f"{percent(attained)} of the requests within the service level" if attained is not None else ""
+        for part, limit in percentiles_shown(scenario.slo, name).items():
+            value = metrics.get(f"{name}_{part}")
+            if limit is not None and value is not None and value > limit:
+                told.append(f"{part} {words} {seconds_beside(value, limit) if isfinite(value) else 'without end'}")
+    attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
+    shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
+    within = f"{shown} of the requests within the service level" if shown else ""
     parts = [*(["overloaded"] if one.overloaded else []), *told, within]
     return ", ".join(part for part in parts if part)
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
     """size.csv: every candidate and why it lost."""
+    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles)])
     return [
         {
             "fleet": one.name,
@@ -182,7 +185,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             "usd_per_h": one.usd_per_h,
             "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
             "at_least_usd_per_h": one.floor_usd_per_h,
-            **{name: (one.metrics or {}).get(name) for name in METRIC_COLUMNS},
+            **{name: (one.metrics or {}).get(name) for name in columns},
         }
         for one in found.tried
     ]
@@ -191,11 +194,12 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
 METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
 
 
-def pareto_rows(found: Sizing) -> list[dict[str, Any]]:
-    """pareto.csv: the front of cost, p95 TTFT and p95 TPOT."""
+def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """pareto.csv: the front of cost, TTFT and TPOT."""
+    names = list(latency_columns(scenario.slo))
     return [
-        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in LATENCIES}}
-        for one in front(found, LATENCIES)
+        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in names}}
+        for one in front(found, names)
     ]
 
 
@@ -207,25 +211,25 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         "verdict": {"headline": told[0], "findings": told[1:]},
         "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
         "candidates": rows,
-        "pareto": pareto_rows(found),
+        "pareto": pareto_rows(found, scenario),
     }
 
 
 def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
     """All candidates that could serve, those that met first; *most*: only so many of them."""
+    names = latency_columns(scenario.slo)
     rows = [
         [
             one.name,
             str(one.gpus),
             f"{'' if one.usd_per_h is not None else '≥ '}{usd(_least(one) * HOURS_PER_MONTH)}",
-            _shown(one, "ttft_s_p95"),
-            _shown(one, "tpot_s_p95"),
+            *(_shown(one, name) for name in names),
             why(one, found, scenario),
         ]
         for one in found.tried
         if one.status != "impossible"
     ]
-    heads = ["", "GPUs", "USD a month", "p95 TTFT", "p95 TPOT", "verdict"]
+    heads = ["", "GPUs", "USD a month", *map(_head, names.values()), "verdict"]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
     return Table("Candidates", note, heads, rows[:most], worded=(len(heads) - 1,))
 
@@ -235,21 +239,26 @@ def _shown(one: Tried, name: str) -> str:
     return "" if value is None else seconds(value)
 
 
-def _front_table(found: Sizing) -> Table:
+def _head(name: str) -> str:
+    """TTFT p99 as the tables have it."""
+    return " ".join(reversed(name.split()))
+
+
+def _front_table(found: Sizing, scenario: Scenario) -> Table:
     best = found.winner.usd_per_h if found.winner is not None else None
-    members = front(found, LATENCIES)
+    names = latency_columns(scenario.slo)
+    members = front(found, list(names))
     rows = [
         [
             one.name,
             f"{usd(_least(one) * HOURS_PER_MONTH)}",
-            _shown(one, LATENCIES[0]),
-            _shown(one, LATENCIES[1]),
+            *(_shown(one, name) for name in names),
             _compared(one, best) if best and one is not found.winner else "the cheapest",
         ]
         for one in members
     ]
     note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["", "USD a month", "p95 TTFT", "p95 TPOT", ""]
+    heads = ["", "USD a month", *map(_head, names.values()), ""]
     return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from sim.report.draw import SOFT
+from sim.report.goals import exactly, percentiles_shown
 from sim.report.page import Mark
 from sim.report.panels import Curve, Limit, Panel, style
 from sim.report.text import percent, plain, usd_mark
@@ -17,8 +18,10 @@ LATENCIES = {"ttft_s": ("time to first token", 1.0, "s"), "tpot_s": ("time per o
 
 
 def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
-    """Three charts of what was simulated, and one of all that could serve."""
-    drawn = [*(_against(found, scenario, name) for name in LATENCIES), _late(found, scenario)]
+    """Charts of what was simulated, and one of all that could serve."""
+    shown = [(name, *one) for name in LATENCIES for one in percentiles_shown(scenario.slo, name).items()]
+    late = [_late(found, scenario)] if scenario.slo.per_request else []
+    drawn = [*(_against(found, *one) for one in shown), *late]
     return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
 
 
@@ -69,9 +72,9 @@ def _curves(
     return tuple(curves)
 
 
-def _against(found: Sizing, scenario: Scenario, name: str) -> Panel:
+def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     words, scale, unit = LATENCIES[name]
-    column, limit = f"{name}_p95", getattr(scenario.slo, name)
+    column = f"{name}_{part}"
 
     def latency(one: Tried) -> float:
         value = (one.metrics or {}).get(column)
@@ -84,7 +87,7 @@ def _against(found: Sizing, scenario: Scenario, name: str) -> Panel:
     return Panel(
         f"Cost against {words}",
         "USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front",
-        f"p95 {words} [{unit}]",
+        f"{part} {words} [{unit}]",
         (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, lambda one: "")),
         y_format=usd_mark,
         x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
@@ -105,7 +108,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
         _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
         x_format=percent,
         y_format=usd_mark,
-        x_limit=Limit(allowed, f"{percent(allowed)} allowed"),
+        x_limit=Limit(allowed, f"{exactly(allowed)} allowed"),
         x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
     )
 

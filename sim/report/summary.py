@@ -1,12 +1,14 @@
 """summary.csv: one row per fleet and sweep point, means over replications with 95 % half-widths."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isnan
 from typing import Any
 
 from sim.report.cases import FinishedCase, Point, group
-from sim.study.overload import cases_overloaded
+from sim.scenario.slo import Slo
+from sim.study.service_level import standing
 from sim.study.statistics import half_width, mean, ratio
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
@@ -65,23 +67,27 @@ FIXED = {"gpus", "servers", "capex_usd"}
 WITH_INTERVAL = [name for name in CONTRACT_COLUMNS if (name in MEANS or name in MONEY) and name not in FIXED]
 
 
-def slo_limits(slo: Mapping[str, Any]) -> dict[str, float]:
-    """The limits that are set: ttft_s, tpot_s, e2e_s -> seconds."""
-    return {name: float(slo[name]) for name in ("ttft_s", "tpot_s", "e2e_s") if slo.get(name) is not None}
-
-
 def summary_columns(axes: Sequence[str], money: bool, on_request: Sequence[str] = ()) -> list[str]:
     """Column names of summary.csv in order; without any cost there are no money columns."""
     shown = [*(name for name in CONTRACT_COLUMNS if money or name not in MONEY), *on_request]
-    halves = (f"{name}_ci95" for name in WITH_INTERVAL if name in shown)
+    halves = (f"{name}_ci95" for name in shown if name in WITH_INTERVAL or _is_percentile(name))
     return ["fleet", *axes, *shown, *MARKS, *halves]
 
 
+def named_percentiles(metrics: Iterable[str]) -> list[str]:
+    """Of the names of metrics the percentiles of latencies beside the usual ones, which a service level names."""
+    return sorted(name for name in metrics if _is_percentile(name) and name not in LATENCIES)
+
+
+def _is_percentile(name: str) -> bool:
+    return re.fullmatch(r"(ttft|tpot|e2e)_s_p[0-9.]+", name) is not None
+
+
 def asked_columns(points: Sequence[Point], axes: Sequence[str]) -> list[str]:
-    """Of ON_REQUEST those that have a value, and are no axis."""
-    return [
-        name for name in ON_REQUEST if name not in axes and any(point.row.get(name) is not None for point in points)
-    ]
+    """Of ON_REQUEST and the percentiles that a service level names those that have a value, and are no axis."""
+    named = named_percentiles({name for point in points for name in point.row})
+    wanted = [*named, *ON_REQUEST]
+    return [name for name in wanted if name not in axes and any(point.row.get(name) is not None for point in points)]
 
 
 def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
@@ -119,7 +125,7 @@ def _numbers(cases: Sequence[FinishedCase], name: str) -> list[float]:
 
 def _means(cases: Sequence[FinishedCase]) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for name in MEANS:
+    for name in [*MEANS, *named_percentiles(cases[0].metrics)]:
         values = _numbers(cases, name)
         if values:
             same = all(value == values[0] for value in values)
@@ -139,16 +145,17 @@ def _warmup(cases: Sequence[FinishedCase]) -> dict[str, Any]:
 
 
 def _verdicts(cases: Sequence[FinishedCase], slo: Mapping[str, Any]) -> dict[str, Any]:
-    """The SLO is met if the mean share of good requests reaches the target."""
-    attained = _numbers(cases, "slo_attainment")
-    met = mean(attained) >= slo["attainment"] if attained and slo_limits(slo) else None
+    # a sweep may be one of service levels: the case itself has its own
+    level = Slo.model_validate(cases[0].metrics.get("slo", slo))
+    found = standing(level, [case.metrics for case in cases])
     limits = Counter(case.metrics.get("limited_by") or "" for case in cases)
     thin = dict.fromkeys(name for case in cases for name in case.metrics.get("thin_percentiles") or ())
-    over = cases_overloaded([case.metrics for case in cases])
-    endless = [name for name in LATENCIES if any(case.metrics.get(name) == inf for case in cases)]
-    waiting_counts = over and any(name in slo_limits(slo) for name in ("ttft_s", "e2e_s"))
+    over, named = found.overloaded, named_percentiles(cases[0].metrics)
+    endless = [name for name in (*LATENCIES, *named) if any(case.metrics.get(name) == inf for case in cases)]
+    endless += [name for name in named if not name.startswith("tpot")]
+    waiting_counts = over and any(name in level.per_request for name in ("ttft_s", "e2e_s"))
     return {
-        "meets_slo": met,
+        "meets_slo": found.met,
         "overloaded": over,
         "horizon_dependent": " ".join(dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)),
         "intervals": "replications" if len(cases) > 1 else "batch means" if cases[0].metrics.get("batch_ci95") else "",

@@ -63,11 +63,11 @@ def usd(value: float) -> str:
     return f"{sign}${size:.2f}" if size >= 0.995 or size == 0 else f"{sign}${steady(size)}"
 
 
-def seconds(value: float) -> str:
+def seconds(value: float, digits: int = 3) -> str:
     """A duration: ms below a tenth of a second."""
     if not isfinite(value):
         return "inf"
-    return f"{steady(1e3 * value)} ms" if 0 < value < 0.1 else f"{steady(value)} s"
+    return f"{steady(1e3 * value, digits)} ms" if 0 < value < 0.1 else f"{steady(value, digits)} s"
 
 
 def usd_mark(value: float) -> str:

@@ -6,9 +6,11 @@ from typing import Any
 
 from sim.report.cases import Point, fleets_of, has_money
 from sim.report.compare import COST, Comparison, Contest, comparisons_of
-from sim.report.summary import slo_limits
+from sim.report.goals import readings, unsure
 from sim.report.sweep import Sweep
 from sim.report.text import listing, percent, place, seconds, span, usd
+from sim.scenario.slo import Slo
+from sim.study.service_level import slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +24,31 @@ class Verdict:
 
 def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str] = ()) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
-    comparisons = comparisons_of(points, axes, slo)
-    heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part) for part in comparisons]
+    comparisons, level = comparisons_of(points, axes, slo), Slo.model_validate(slo)
+    heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part, level) for part in comparisons]
     headline = " ".join(heads) if heads else "No fleet can run this."
-    findings = [line for part in comparisons for line in _findings(part, slo)]
+    findings = [line for part in comparisons for line in _findings(part, level)]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
     return Verdict(headline, (*findings, *notes))
 
 
-def _headline(part: Comparison) -> str:
+def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
-        return _alone(part, part.fleets[0])
+        return _alone(part, part.fleets[0], slo)
     if not any(part.fit(fleet) for fleet in part.fleets):
-        return f"{_none(part.fleets)} {part.goal}{_anywhere(part)}.{_nearest(part)}"
+        return f"{_none(part.fleets)} {part.goal}{_anywhere(part)}.{_nearest(part, slo)}"
     contests = part.contests
     if not contests:
         return _by_reach(part)
     return f"{_cheapest(part, contests)} {_beyond(part)}".strip()
 
 
-def _alone(part: Comparison, fleet: str) -> str:
+def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
     fit = part.fit(fleet)
     if not fit:
-        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}.{_nearest(part)}"
+        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}.{_nearest(part, slo)}"
     best = next(point for point in reversed(part.points) if point.good)
     cost = _cost(best)
     if part.sweep.single:
@@ -109,14 +111,14 @@ def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
     return f" wherever {several} {_verb(part)} ({part.where([contest.value for contest in contests])})"
 
 
-def _nearest(part: Comparison) -> str:
-    """The point with the largest share of good requests, where none has enough."""
-    best = max(part.points, key=lambda point: point.number("slo_attainment") or 0.0)
-    share = best.number("slo_attainment")
-    if share is None:
+def _nearest(part: Comparison, slo: Slo) -> str:
+    """The point that lacks least of what is asked for, where none has enough."""
+    if not slo.goals:
         return ""
+    best = max(part.points, key=lambda point: slack(slo, [case.metrics for case in point.cases]))
     there = "" if part.sweep.single else f" at {place(part.sweep.axis, part.sweep.value(best))}"
-    return f" It comes nearest with {best.fleet}{there}: {percent(share)} of the requests are within its limits."
+    attained = readings(slo, best.row)
+    return f" It comes nearest with {best.fleet}{there}: {', '.join(attained)}." if attained else ""
 
 
 def _verb(part: Comparison) -> str:
@@ -136,7 +138,7 @@ def _beyond(part: Comparison) -> str:
     return " ".join(texts)
 
 
-def _findings(part: Comparison, slo: Mapping[str, Any]) -> list[str]:
+def _findings(part: Comparison, slo: Slo) -> list[str]:
     lead = f"At {part.setting}: " if part.setting else ""
     found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
@@ -170,20 +172,17 @@ def _reach(part: Comparison, fleet: str) -> str:
     return f"{fleet} {part.goal}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
 
 
-def _unsure(part: Comparison, slo: Mapping[str, Any]) -> str:
-    """Where the share that is asked for lies within the interval of the share that is reached."""
-    if not slo_limits(slo):
-        return ""
+def _unsure(part: Comparison, slo: Slo) -> str:
+    """Where a limit of the service level lies within the interval of what is attained."""
     told = []
     for point in part.points:
-        share, half = point.number("slo_attainment"), point.number("slo_attainment_ci95")
-        if share is not None and half is not None and abs(share - slo["attainment"]) < half:
-            where = _at(part, [part.sweep.value(point)])
-            told.append(f"{point.fleet}{where} ({percent(share)} ± {percent(half)} of the requests)")
+        doubts = unsure(slo, point.row)
+        if doubts:
+            told.append(f"{point.fleet}{_at(part, [part.sweep.value(point)])} ({'; '.join(doubts)})")
     if not told:
         return ""
-    asked = f"the {percent(slo['attainment'])} asked for lie within the 95 % interval"
-    return f"Not certain is whether {listing(told)} {part.goal}: {asked}; more replications narrow it."
+    doubt = "what is asked for lies within the 95 % interval; more replications narrow it"
+    return f"Inconclusive is whether {listing(told)} {part.goal}: {doubt}."
 
 
 def _significance(part: Comparison) -> str:

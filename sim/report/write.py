@@ -17,6 +17,7 @@ from sim.report.tables import write_costs, write_requests, write_summary, write_
 from sim.report.text import first_sentence
 from sim.report.verdict import verdict
 from sim.report.year import write_year, year_rows, year_table
+from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.futures import FutureStudy
 from sim.study.idle import IdleHour
@@ -71,7 +72,7 @@ def write_report(
             first_sentence(question or scenario_name)[0],
             answer.headline,
         )
-        table = year_table(rows, axes, year) if year is not None else None
+        table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
             points,

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.cases import Point
+from sim.report.goals import share_beside
 from sim.report.tables import write_rows
 from sim.report.text import percent, plain, usd
+from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.idle import IdleHour
 from sim.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
@@ -194,7 +196,7 @@ def _amounts(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: YearPlan) -> dict[str, Any]:
+def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: YearPlan, slo: Slo) -> dict[str, Any]:
     """The rows for report.html: heads, cells and what must be known of them."""
     others = [axis for axis in axes if axis != plan.axis]
     money = any(row["usd_per_year"] is not None for row in rows)
@@ -204,11 +206,11 @@ def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: Yea
     body = []
     for row in rows:
         name = ", ".join([row["fleet"], *(f"{axis} {row[axis]}" for axis in others)])
-        body.append((row["fleet"], name, _cells(row, money) if row["status"] == "ok" else [row["status"]]))
+        body.append((row["fleet"], name, _cells(row, money, slo) if row["status"] == "ok" else [row["status"]]))
     return {"heads": heads, "rows": body, "note": _note(rows, plan)}
 
 
-def _cells(row: Mapping[str, Any], money: bool) -> list[str]:
+def _cells(row: Mapping[str, Any], money: bool, slo: Slo) -> list[str]:
     cells = []
     if money and row["usd_per_year"] is None:
         cells = ["", "", ""]
@@ -217,13 +219,14 @@ def _cells(row: Mapping[str, Any], money: bool) -> list[str]:
         idle = row["idle_tax_usd_per_year"] / row["usd_per_year"] if row["usd_per_year"] else 0.0
         cells = [usd(row["usd_per_year"]), percent(idle), "" if per_million is None else usd(per_million)]
     kwh, attained = row["kwh_per_year"], row["slo_attainment"]
+    at_peak = [share_beside(row["slo_attainment_at_peak"], slo.attainment)] if slo.per_request or not slo.goals else []
     return [
         *cells,
         f"{row['output_tokens_per_year'] / 1e6:,.0f} million",
         "" if kwh is None else f"{kwh / 1e3:,.1f}",
-        ("met, " if row["meets_slo_at_peak"] else "missed, ") + percent(row["slo_attainment_at_peak"]),
+        ", ".join(["met" if row["meets_slo_at_peak"] else "missed", *at_peak]),
         f"{row['good_hours']:,.0f} of {HOURS_PER_YEAR:,.0f}",
-        "" if attained is None else percent(attained),
+        "" if attained is None else share_beside(attained, slo.attainment),
     ]
 
 

@@ -29,4 +29,4 @@ def _imprecise(scenario: Scenario) -> Iterator[Complaint]:
     if precision.metric.startswith("usd") and not any(fleet.is_priced for fleet in scenario.fleets):
         yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
     if precision.metric == "slo_attainment" and not scenario.slo.per_request:
-        yield Complaint(("precision", "metric"), "slo_attainment needs a limit of each request in slo")
+        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request")

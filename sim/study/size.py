@@ -8,8 +8,8 @@ worse.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -58,8 +58,8 @@ class Tried:
     metrics: dict[str, float | None] | None = None
     """Means over what was simulated; None for a fleet that was not."""
     fleet: Fleet | None = None
-    attained_half: float | None = None
-    """Half of the 95 % interval of the share of requests within the service level, for a fleet that meets it."""
+    half_widths: Mapping[str, float] = field(default_factory=dict)
+    """Halves of 95 % intervals of what the service level is about, for a fleet that meets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Search:
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None else usd_per_h)
         facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
-        known = (trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet, outcome.attained_half)
+        known = (trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet, outcome.half_widths)
         self._tried.append(Tried(*facts, *known))
 
     def _tell(self, simulated: int) -> None:
@@ -239,7 +239,7 @@ class Search:
             self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
             row = self._row(entry, "meets", outcome.usd_per_h, outcome.metrics)
-            self._tried.append(replace(row, attained_half=outcome.attained_half))
+            self._tried.append(replace(row, half_widths=outcome.half_widths))
 
     def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
         unit = self._units[entry.order]

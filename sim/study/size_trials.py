@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import Slo
-from sim.study.service_level import slack, standing
+from sim.study.service_level import slack, standing, values_of
 from sim.study.size_runner import Runner
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase
@@ -36,10 +36,11 @@ class Outcome:
         return slack(self.slo, [case.metrics for case in self.cases])
 
     @property
-    def attained_half(self) -> float | None:
-        """Half of the 95 % interval of that share over replications; None for a single one."""
-        values = [case.metrics["slo_attainment"] for case in self.cases]
-        return None if None in values else half_width(values)
+    def half_widths(self) -> dict[str, float]:
+        """Half of the 95 % interval over replications of what the service level is about, as in summary.csv."""
+        names = ["slo_attainment", *(one.column for one in self.slo.percentiles)]
+        halves = {f"{name}_ci95": half_width(values_of([one.metrics for one in self.cases], name)) for name in names}
+        return {name: half for name, half in halves.items() if half is not None}
 
     @property
     def metrics(self) -> dict[str, float | None]:

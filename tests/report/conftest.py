@@ -64,7 +64,7 @@ def made_up(
         "requests": round(load * 1680), "completed": round(served * 1680), "rejected": 0,
         "unfinished": round((load - served) * 1680), "offered_rps": load, "requests_per_s": served,
         "output_tokens_per_s": 256 * served, "total_tokens_per_s": 768 * served, "goodput_rps": served * attained,
-        "slo_attainment": attained, "meets_slo": attained >= 0.95, "overloaded": over,
+        "slo_attainment": attained, "slo_shares": [attained], "overloaded": over,
         "limited_by": "kv" if busy > 0.8 else "memory", "queue_s_p95": ttft / 2, "batch_mean": 40 * busy,
         "gpu_busy_fraction": busy, "kv_used_peak_fraction": min(1.0, 1.2 * busy), "preemptions": 12 if over else 0,
         "gpus": 4, "servers": 1, "gpu_power_w_mean": 800 * busy + 200, "it_power_w_mean": 800 * busy + 500,

@@ -8,6 +8,7 @@ import pytest
 
 from sim.report.cases import Point
 from sim.report.year import write_year, year_rows, year_table
+from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 
 WINDOW_H = 0.5
@@ -63,7 +64,7 @@ def test_a_load_in_between_is_the_straight_line():
     # between a good and a bad point nobody knows
     assert (row["meets_slo_at_peak"], row["good_hours"]) == (False, 0)
     assert row["slo_attainment_at_peak"] == pytest.approx(0.75 * 1 + 0.25 * 0.5)
-    assert "straight line" in year_table([row], ["rate_rps"], plan)["note"]
+    assert "straight line" in year_table([row], ["rate_rps"], plan, Slo())["note"]
 
 
 def test_energy_takes_the_price_of_its_hour():
@@ -102,4 +103,4 @@ def test_without_money_there_are_tokens(tmp_path: Path):
     [head, values] = csv.reader((tmp_path / "year.csv").read_text().splitlines())
     assert not [name for name in head if "usd" in name]
     assert float(values[head.index("output_tokens_per_year")]) == pytest.approx(8760e6)
-    assert year_table(rows, ["rate_rps"], DAY_AND_NIGHT)["rows"][0][2][0] == "8,760 million"
+    assert year_table(rows, ["rate_rps"], DAY_AND_NIGHT, Slo())["rows"][0][2][0] == "8,760 million"
