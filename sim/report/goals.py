@@ -106,8 +106,8 @@ def unsure(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     told = []
     share, half = row.get("slo_attainment"), row.get("slo_attainment_ci95")
     if slo.per_request and share is not None and half and abs(share - slo.attainment) < half:
-        around = f"{100 * share:.2f} ± {100 * half:.2g}\u00a0%"
-        told.append(f"{around} of the requests, {exactly(slo.attainment)} asked for")
+        shown = share_beside(share, slo.attainment).removesuffix("\u00a0%")
+        told.append(f"{shown} ± {plain(100 * half, 2)}\u00a0% of the requests, {exactly(slo.attainment)} asked for")
     for one in slo.percentiles:
         value, half = row.get(one.column), row.get(f"{one.column}_ci95")
         if value is not None and half and abs(value - one.limit_s) < half:
