@@ -2,6 +2,8 @@
 
 Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and
 `2024-05-01` are text. A key that stands twice is refused. Every place remembers its line.
+
+A file may be hostile: size, nesting and what its aliases stand for are limited, far above what a scenario needs.
 """
 
 import re
@@ -20,6 +22,22 @@ _CORE: list[tuple[str, str]] = [
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
 ]
 _TAG = "tag:yaml.org,2002:"
+
+MOST_BYTES = 8_000_000
+"""In a file."""
+MOST_VALUES = 100_000
+"""In a file, with every alias written out."""
+MOST_LEVELS = 50
+"""Of lists and mappings within one another."""
+MOST_CHARACTERS = 10_000
+"""In one text, and in one number."""
+TOO_DEEP = f"nests lists and mappings more than {MOST_LEVELS} levels deep"
+TOO_MANY = f"more than {MOST_VALUES} values, aliases written out"
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+LARGEST = 10**308
+"""Of whole numbers: a larger one is no floating-point number."""
+SMALL_TEXT = 4000
+"""What is no longer than this cannot nest so deeply that libyaml's recursion leaves its stack."""
 
 
 class YamlError(ValueError):
@@ -69,11 +87,15 @@ class Document:
 def read(path: Path | str) -> Document:
     """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text."""
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        with Path(path).open("rb") as file:
+            held = file.read(MOST_BYTES + 1)
+        text = held.decode("utf-8-sig") if len(held) <= MOST_BYTES else ""
     except OSError as error:
         raise YamlError(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError as error:
         raise YamlError(str(path), 0, f"is no UTF-8 text (byte {error.start})") from None
+    if len(held) > MOST_BYTES:
+        raise YamlError(str(path), 0, f"is larger than {MOST_BYTES / 1e6:g} MB")
     return read_text(text, str(path))
 
 
@@ -104,11 +126,15 @@ def dump_line(data: Any) -> str:
 
 def _compose(text: str, name: str) -> yaml.Node | None:
     try:
+        if len(text) > SMALL_TEXT:
+            _refuse_bombs(text, name)
         loader = _Loader(text)
         try:
             node: yaml.Node | None = loader.get_single_node()
         finally:
             loader.dispose()
+    except YamlError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "is no YAML"
@@ -119,12 +145,25 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     return node
 
 
+def _refuse_bombs(text: str, name: str) -> None:
+    """Looks at the events of a long *text*, one after the other, before anything recurses into it."""
+    levels = values = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        values += isinstance(event, yaml.NodeEvent)
+        if levels > MOST_LEVELS or values > MOST_VALUES:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise YamlError(name, line, TOO_DEEP if levels > MOST_LEVELS else TOO_MANY)
+
+
 class _Builder:
     """Turns nodes into plain data; an anchor's data is built once and shared."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.built: dict[int, Any] = {}
+        self.values: dict[int, int] = {}
+        """How many values each node stands for, aliases written out."""
         self.open: set[int] = set()
 
     def build(self, node: yaml.Node) -> Any:
@@ -134,31 +173,51 @@ class _Builder:
         if key in self.open:
             raise self._error(node, "an alias that contains itself")
         self.open.add(key)
+        if len(self.open) > MOST_LEVELS:
+            raise self._error(node, TOO_DEEP)
         if isinstance(node, yaml.MappingNode):
             value: Any = self._mapping(node)
+            self._count(node, [part for pair in node.value for part in pair])
         elif isinstance(node, yaml.SequenceNode):
-            value = [self.build(item) for item in node.value]
+            value = self._sequence(node)
+            self._count(node, node.value)
         else:
             value = self._scalar(node)
+            self._count(node, [])
         self.open.discard(key)
         self.built[key] = value
         return value
 
+    def _count(self, node: yaml.Node, inside: list[yaml.Node]) -> None:
+        values = self.values[id(node)] = 1 + sum(self.values[id(part)] for part in inside)
+        if values > MOST_VALUES:
+            raise self._error(node, TOO_MANY)
+
+    def _sequence(self, node: yaml.SequenceNode) -> list[Any]:
+        if node.tag != _TAG + "seq":
+            raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
+        return [self.build(item) for item in node.value]
+
     def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         if node.tag != _TAG + "map":
-            raise self._error(node, f"the tag {node.tag} is not allowed")
+            raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
         data: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self.build(key_node)
             if key is None or not isinstance(key, Hashable):
                 raise self._error(key_node, "a key must be a plain word or number")
             if key in data:
-                raise self._error(key_node, f"the key {key!r} stands twice")
+                raise self._error(key_node, f"the key {str(key)[:40]!r} stands twice")
             data[key] = self.build(value_node)
         return data
 
     def _scalar(self, node: yaml.Node) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value
+        if len(text) > MOST_CHARACTERS:
+            shown = f"{text[:20]}..."
+            raise self._error(node, f"a text of {len(text)} characters ({shown!r}); at most {MOST_CHARACTERS}")
+        if found := _UNPRINTABLE.search(text):
+            raise self._error(node, f"the text {text[:20]!r} holds the control character {found.group()!r}")
         try:
             if kind == "str":
                 return text
@@ -167,15 +226,22 @@ class _Builder:
             if kind == "bool":
                 return text.lower() == "true"
             if kind == "int":
-                return int(text, 16) if text.startswith("0x") else int(text)
+                return _whole(text)
             if kind == "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            raise self._error(node, f"{text[:40]!r} is no number") from None
-        raise self._error(node, f"the tag {node.tag} is not allowed")
+            raise self._error(node, f"{text[:40]!r} is no number to compute with") from None
+        raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
 
     def _error(self, node: yaml.Node, message: str) -> YamlError:
         return YamlError(self.name, node.start_mark.line + 1, message)
+
+
+def _whole(text: str) -> int:
+    value = int(text, 16) if text.startswith("0x") else int(text)
+    if abs(value) > LARGEST:
+        raise ValueError
+    return value
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:

@@ -12,7 +12,7 @@ from sim import yamlio
 from sim.catalog.engine import Engine
 from sim.catalog.gpu import Gpu
 from sim.catalog.grid import Grid
-from sim.catalog.hf_config import model_from_config
+from sim.catalog.hf_config import is_config, model_from_config
 from sim.catalog.kernel import Kernel
 from sim.catalog.link import Link
 from sim.catalog.model import AnyModel, Model, OtherModel
@@ -37,6 +37,13 @@ _SINGULAR = {
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
 _ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
+SHOWN = 60
+"""Characters of a name in a message."""
+_LONGEST_ID = 100
+LEAST_PART = 3
+"""Characters of a name or word that is looked for inside of others."""
+MOST_OFFERED = 4
+"""Ids in place of an unknown one."""
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -46,7 +53,8 @@ class UnknownId(ValueError):
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
         self.kind, self.name, self.suggestions = kind, name, suggestions
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
-        super().__init__(f"unknown {kind} {name!r}{hint}")
+        shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
+        super().__init__(f"unknown {kind} {shown!r}{hint}")
 
 
 class CatalogError(ValueError):
@@ -90,7 +98,7 @@ class Catalog:
 
         Raises ConfigError for a config that cannot be read, UnknownId also for a network that is no language model.
         """
-        if name.endswith(".json") or (Path(name) / "config.json").is_file():
+        if name.endswith(".json") or is_config(Path(name)):
             return model_from_config(Path(name))
         model = self.any_model(name)
         if isinstance(model, OtherModel):
@@ -143,20 +151,20 @@ class Catalog:
         item, _, key = name.partition("/")
         offers = self._lookup("prices", item, PriceList.model_validate).offers
         if key not in offers:
-            raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)))
+            raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)[:MOST_OFFERED]))
         return offers[key]
 
     def ids(self, kind: str) -> list[str]:
         """All ids of one kind ("gpus", "models", ...), sorted. Raises UnknownId."""
         if kind not in _SINGULAR:
-            raise UnknownId("kind", kind, _nearest(kind, KINDS))
+            raise UnknownId("kind", kind, _nearest(kind, KINDS)[:MOST_OFFERED])
         return sorted(path.stem for path in (self.root / kind).glob("*.yaml"))
 
     def source(self, key: str) -> Source:
         """The source that values cite as *key*. Raises UnknownId."""
         sources = self.sources()
         if key not in sources:
-            raise UnknownId("source", key, _nearest(key, sources))
+            raise UnknownId("source", key, _nearest(key, sources)[:MOST_OFFERED])
         return sources[key]
 
     def sources(self) -> dict[str, Source]:
@@ -177,7 +185,7 @@ class Catalog:
         if not key:
             known = [*self.ids(kind), *self._alias_index(kind)]
             near = (self._alias_index(kind).get(match, match) for match in _nearest(name, known))
-            raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near)))
+            raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near))[:MOST_OFFERED])
         if (kind, key) not in self._entries:
             document = yamlio.read(self._path(kind, key))
             entry = _validated(document, read, document.data, ())
@@ -204,11 +212,30 @@ class Catalog:
 
 def _is_id(key: str) -> bool:
     """Whether *key* can be a file name of the catalogue; keeps paths such as ../x out of it."""
-    return re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
+    return len(key) <= _LONGEST_ID and re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    return tuple(get_close_matches(name.strip().lower(), list(known), n=3, cutoff=0.6))
+    """What *name* may stand for, likeliest first: names that hold it, with the same numbers, spelt alike.
+
+    >>> _nearest("a100", ["a10", "h100-sxm", "a100-80gb-sxm", "a100-40gb-pcie"])
+    ('a100-40gb-pcie', 'a100-80gb-sxm', 'a10')
+    >>> _nearest("nvidia a100", ["a10", "a100-80gb-sxm"])
+    ('a100-80gb-sxm',)
+    """
+    wanted, names = name.strip().lower()[:_LONGEST_ID], sorted(known)
+    holding = [one for one in names if len(wanted) >= LEAST_PART and wanted in one.lower()]
+    holding.sort(key=lambda one: (one.lower().find(wanted) > 0, one))
+    shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
+    most = max(shared.values(), default=0)
+    sharing = [one for one in names if most and shared[one] == most]
+    return tuple(dict.fromkeys([*holding, *sharing, *get_close_matches(wanted, names, n=3, cutoff=0.6)]))
+
+
+def _numbers(text: str) -> set[str]:
+    """Words with a digit, which tell products apart."""
+    words = re.split(r"[^a-z0-9.]+", text.lower())
+    return {word for word in words if len(word) >= LEAST_PART and any(map(str.isdecimal, word))}
 
 
 def _validated(

@@ -1,7 +1,9 @@
 """The command line: arguments in, exit code out. Each command imports what it needs, so that --help is instant."""
 
+import errno
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 from typer.exceptions import TyperException
@@ -40,8 +42,16 @@ __all__ = [
 ]
 
 
+LONGEST_SHOWN = 100
+_FULL = "; finished points are kept: make room, and the same command goes on from them"
+ADVICE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
+
+
 def main() -> None:
     """Entry point of the command `gpufleet`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names from any script, in any locale
     try:
         # on its own typer would print a usage error on several lines
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
@@ -55,3 +65,21 @@ def main() -> None:
         # Whoever read our output has closed it (`| head`); Python must not complain while it flushes on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
+    except OSError as error:
+        typer.echo(f"gpufleet: {_told(error)}", err=True)
+        sys.exit(BAD_INPUT if error.errno == errno.ENAMETOOLONG else OTHER_FAILURE)
+    except UnicodeEncodeError as error:
+        text, encoding = error.object[:LONGEST_SHOWN], error.encoding
+        typer.echo(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1", err=True)
+        sys.exit(OTHER_FAILURE)
+    except MemoryError:
+        typer.echo("gpufleet: not enough memory; simulate less at once (shorter horizon_s, fewer --workers)", err=True)
+        sys.exit(OTHER_FAILURE)
+
+
+def _told(error: OSError) -> str:
+    """What the machine refuses, on one line."""
+    files = ", ".join(str(file)[:LONGEST_SHOWN] for file in (error.filename, error.filename2) if file)
+    reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+    advice = ADVICE.get(error.errno or 0, "")
+    return f"{files}: {reason.lower()}{advice}" if files else f"{reason.lower()}{advice}"

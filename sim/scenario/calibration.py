@@ -13,7 +13,11 @@ from sim.yamlio import YamlError, read
 def load_calibration(path: str) -> Calibration:
     """The calibration in the file *path*, read once as long as it stays the same. Raises ScenarioErrors."""
     file = Path(path)
-    return _read(file, file.stat().st_mtime_ns if file.exists() else 0)
+    try:
+        changed_ns = file.stat().st_mtime_ns
+    except OSError:  # reading it says why
+        changed_ns = 0
+    return _read(file, changed_ns)
 
 
 @cache

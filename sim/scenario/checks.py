@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, complaints, did_you_mean
 from sim.scenario.layers import value_at, with_values
+from sim.scenario.limit_checks import load_complaints
 from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.resolve import pool_names, resolve_fleet
@@ -28,8 +28,6 @@ Found = list[Complaint | InputError]
 
 MOST_ROUNDS = 3
 """In which mistakes, and what cannot stand without them, are taken out."""
-MOST_REQUESTS = 20_000_000
-"""In one case: about 15 GB."""
 
 
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
@@ -178,7 +176,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         return found + [_in_the_trace(*one) for one in error.errors]
     except UnknownId:
         return found  # id_complaints names it
-    found += _too_many(scenario)
+    found += load_complaints(scenario)
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
@@ -205,24 +203,6 @@ def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
     for name in scenario.breakeven.also if scenario.breakeven else ():
         if name not in names:
             yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
-
-
-def _too_many(scenario: Scenario) -> Iterator[Complaint]:
-    """More requests than one case can hold in memory."""
-    workload, horizon_s = scenario.workload, scenario.horizon_s
-    if workload.arrivals is None:
-        return
-    rate_rps, limit = workload.mean_rate_rps(), workload.arrivals.num_requests
-    expected = inf if rate_rps is None or horizon_s is None else rate_rps * horizon_s
-    if limit is not None:
-        expected = min(expected, limit)
-    elif expected == inf:
-        return
-    if expected > MOST_REQUESTS:
-        yield Complaint(
-            ("workload", "arrivals"),
-            f"about {expected:.2g} requests; at most {MOST_REQUESTS:.0e} are simulated in one case",
-        )
 
 
 def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:

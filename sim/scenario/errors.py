@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -10,6 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 Place = tuple[str | int, ...]
+
+ALMOST = 0.85
+"""How alike a mistyped key is to the one that was meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list
     found = []
     for detail in error.errors(include_url=False):
         place, kinds = _locate(spec, detail["loc"], data)
-        found.append(_translate(place, kinds, detail))
+        found.append(_translate(spec, place, kinds, detail))
     return _of_the_matching_member(found)
 
 
@@ -76,11 +80,10 @@ def _of_the_matching_member(found: list[Complaint]) -> list[Complaint]:
     return [complaint for place, complaint in first.items() if place not in above]
 
 
-def _translate(place: Place, kinds: list[Any], detail: ErrorDetails) -> Complaint:
+def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> Complaint:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        names = [name for spec in _specs(kinds) for name in spec.model_fields]
-        return Complaint(place, f"unknown key{did_you_mean(place[-1], dict.fromkeys(names), listed=16)}")
+        return Complaint(place, f"unknown key{_meant_key(spec, place, kinds)}")
     if kind == "union_tag_invalid":
         expected = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
         key = context["discriminator"].strip("'")
@@ -96,6 +99,43 @@ def _translate(place: Place, kinds: list[Any], detail: ErrorDetails) -> Complain
             place, f"must be one of {', '.join(allowed)}, not {_show(value)}{near if 'mean' in near else ''}"
         )
     return Complaint(place, _sentence(kind, value, context, detail["msg"]))
+
+
+def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
+    """The key that was meant: one here that is spelt almost so, the same one elsewhere, or one here that is alike."""
+    here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
+    wrong = str(place[-1])
+    if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
+        known = _places_by_key(spec)
+        elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
+        if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
+            near = sorted(elsewhere, key=lambda path: (-_together(path, place), len(path), path))
+            return f"; did you mean {' or '.join(dotted(path) for path in near[:2])}?"
+    return did_you_mean(wrong, here, listed=16)
+
+
+def _together(one: Place, other: Place) -> int:
+    """Steps from the top that both have."""
+    return next((depth for depth, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
+
+
+@cache
+def _places_by_key(spec: type[BaseModel]) -> dict[str, tuple[Place, ...]]:
+    """Every key of *spec* -> where it may stand, in the first item of each list."""
+    found: dict[str, list[Place]] = {}
+    for place in _places(spec, (), frozenset()):
+        found.setdefault(str(place[-1]), []).append(place)
+    return {key: tuple(dict.fromkeys(places)) for key, places in found.items()}
+
+
+def _places(kind: Any, above: Place, within: frozenset[Any]) -> Iterator[Place]:
+    for member in _flatten(kind):
+        if get_origin(member) in (list, tuple):
+            yield from _places(get_args(member)[0], (*above, 0), within)
+        for spec in _specs([member]) if member not in within else ():
+            for name, field in spec.model_fields.items():
+                yield (*above, name)
+                yield from _places(field.annotation, (*above, name), within | {member})
 
 
 def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> str:
@@ -123,6 +163,8 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
             return f"text is needed, not {shown}" + (" (put it in quotes)" if isinstance(value, int | float) else "")
         case "string_too_short":
             return "must not be empty"
+        case "string_too_long":
+            return f"at most {context['max_length']} characters, not {len(value)}"
         case "too_short":
             return (
                 "must not be empty" if context["min_length"] == 1 else f"needs at least {context['min_length']} items"

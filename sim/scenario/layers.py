@@ -1,4 +1,4 @@
-"""The raw data of a scenario in layers: its base, the file itself, and the values set on the command line."""
+"""The raw data of a scenario in layers: its bases, the file itself, and the values set on the command line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from sim.yamlio import Document, YamlError, parse, read
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
 """Keys that say what kind of thing a mapping is: another kind replaces the base's mapping as a whole."""
+LONGEST_SHOWN = 200
 NOT_INHERITED = ("name", "question", "base")
 
 
@@ -20,7 +21,8 @@ class Layers:
 
     data: dict[str, Any]
     file: Document
-    base: Document | None = None
+    bases: Sequence[Document] = ()
+    """The file's base, that one's base, and so on."""
     options: list[tuple[Place, str]] = field(default_factory=list)
     """(place, how the command line named it), later ones on top."""
 
@@ -41,12 +43,13 @@ class Layers:
         return Path(self._origin(place).path).parent
 
     def _origin(self, place: Place) -> Document:
-        """The file that holds more of *place*; a list of the file's stands in the place of the base's."""
-        if any(isinstance(value_at(self.file.data, place[:depth]), list) for depth in range(1, len(place))):
-            return self.file
-        if self.base is None or descend(self.base.data, place)[0] <= descend(self.file.data, place)[0]:
-            return self.file
-        return self.base
+        """The file that holds most of *place*, the topmost of several; a list stands in the place of a base's."""
+        held: list[Document] = []
+        for document in (self.file, *self.bases):
+            held.append(document)
+            if any(isinstance(value_at(document.data, place[:depth]), list) for depth in range(1, len(place))):
+                break
+        return max(held, key=lambda document: descend(document.data, place)[0])
 
     def is_option(self, place: Place) -> bool:
         """Whether the command line gave the value at *place*."""
@@ -54,22 +57,22 @@ class Layers:
 
 
 def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
-    """Read the file and its base, and lay *sets* over them: (option as typed, its value as YAML text).
+    """Read the file and its bases, and lay *sets* over them: (option as typed, its value as YAML text).
 
     Raises ScenarioErrors.
     """
     file = _read_mapping(path)
-    base = None
-    if "base" in file.data:
-        base = _read_base(file)
-    data = _merged({k: v for k, v in base.data.items() if k not in NOT_INHERITED}, file.data) if base else file.data
-    layers = Layers(_copied(data), file, base)
+    bases = _read_bases(file)
+    data: dict[Any, Any] = {}
+    for document in reversed((file, *bases)):
+        data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
+    layers = Layers(_copied(data), file, bases)
     layers.data.pop("base", None)
     errors = []
     for option, text in sets:
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
-            put(layers.data, place, parse(text))
+            _set(layers.data, place, parse(text))
             _drop_rivals(layers.data, place)
             layers.options.append((place, option))
         except YamlError as error:
@@ -79,6 +82,15 @@ def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
     if errors:
         raise ScenarioErrors(errors)
     return layers
+
+
+def _set(data: dict[str, Any], place: Place, value: Any) -> None:
+    """Puts *value* at *place*; null takes a key away, as over a base."""
+    holder = value_at(data, place[:-1])
+    if value is None and isinstance(holder, dict) and place[-1] in holder:
+        del holder[place[-1]]
+    else:
+        put(data, place, value)
 
 
 def _drop_rivals(data: dict[str, Any], place: Place) -> None:
@@ -103,18 +115,33 @@ def _read_mapping(path: Path | str) -> Document:
     return document
 
 
-def _read_base(file: Document) -> Document:
-    named, line = file.data["base"], file.line(("base",))
-    if not isinstance(named, str):
-        raise ScenarioErrors([InputError(file.path, line, "base", "the path of another scenario is needed")])
-    path = Path(file.path).parent / named
-    if not path.is_file():
-        raise ScenarioErrors([InputError(file.path, line, "base", f"there is no file {path}")])
-    base = _read_mapping(path)
-    if "base" in base.data:
-        message = f"{path} has a base of its own; only one level is allowed"
-        raise ScenarioErrors([InputError(file.path, line, "base", message)])
-    return base
+def _read_bases(file: Document) -> list[Document]:
+    """The base of *file*, its base, and so on; each path is relative to the file that names it."""
+    found: list[Document] = []
+    chain = [Path(file.path).resolve()]
+    while "base" in file.data:
+        named, line = file.data["base"], file.line(("base",))
+        if not isinstance(named, str):
+            raise ScenarioErrors([InputError(file.path, line, "base", "the path of another scenario is needed")])
+        path = Path(file.path).parent / named
+        if path.resolve() in chain:
+            message = f"{path} is this scenario itself, or one that rests on it: bases go round in a circle"
+            raise ScenarioErrors([InputError(file.path, line, "base", message)])
+        file = _read_base(file, path, line)
+        found.append(file)
+        chain.append(path.resolve())
+    return found
+
+
+def _read_base(file: Document, path: Path, line: int) -> Document:
+    try:
+        there = path.is_file()
+    except OSError:  # too long for a name, not to be entered
+        there = False
+    if not there:
+        shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
+        raise ScenarioErrors([InputError(file.path, line, "base", f"there is no file {shown}")])
+    return _read_mapping(path)
 
 
 def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:

@@ -7,11 +7,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from sim.catalog.catalog import Catalog
+from sim.catalog.hf_config import is_config
 from sim.scenario.checks import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
 from sim.scenario.layers import Layers, descend, place_of, read_layers, value_at, with_values
+from sim.scenario.limit_checks import closed_loop_complaints, volume_complaints
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import points, sweep_complaints
+from sim.scenario.sweep import points, repeated, sweep_complaints
 from sim.scenario.uncertain import futures_complaints, take_out
 from sim.scenario.year import profile_complaints
 
@@ -42,11 +44,12 @@ def load(
 
     Raises ScenarioErrors with every mistake found.
     """
+    _refuse_unwritable(path)
     layers = read_layers(path, _options(sets, seed, replications))
     _default_names(layers, Path(path))
     _absolute_paths(layers)
     taken = take_out(layers)
-    found: list[Complaint | InputError] = [*sweep_complaints(layers.data)]
+    found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data)]
     if found:
         layers.data["sweep"] = None
     _options_win_over_sweep(layers, taken.inputs)
@@ -56,6 +59,16 @@ def load(
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return Scenario.model_validate(_filled_from_sweep(layers.data))
+
+
+def _refuse_unwritable(path: Path | str) -> None:
+    """Results name files by their absolute paths, in UTF-8."""
+    try:
+        str(Path(path).absolute()).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode("utf-8", "backslashreplace").decode()
+        error = InputError(shown, 0, "", "the path is no UTF-8 text: rename the file or its folder")
+        raise ScenarioErrors([error]) from None
 
 
 def _by_line(error: InputError) -> tuple[bool, str, int]:
@@ -109,9 +122,16 @@ def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
     path = (layers.folder(place) / text).absolute()
     if layers.is_option(place):
         here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
-        path = beside if beside.exists() and not here.exists() else here
-    is_file = not is_model or text.endswith(".json") or (path / "config.json").is_file()
+        path = beside if _is_there(beside) and not _is_there(here) else here
+    is_file = not is_model or text.endswith(".json") or is_config(path)
     return str(path) if text and is_file else text
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a name, not to be entered
+        return False
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:
@@ -149,7 +169,8 @@ def _options_win_over_sweep(layers: Layers, drawn: Collection[Place]) -> None:
                 for axis in point:
                     if place_of(layers.data, axis) == place:
                         point[axis] = value_at(layers.data, place)
-            sweep[:] = [point for i, point in enumerate(sweep) if point not in sweep[:i]]
+            twice = set(repeated(sweep))
+            sweep[:] = [point for i, point in enumerate(sweep) if i not in twice]
 
 
 def _filled_from_sweep(data: dict[str, Any]) -> Any:
@@ -199,6 +220,8 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
         usable = built or salvaged(at, schema)
         plans = plan_complaints(usable, catalog) if usable is not None else []
         planned.append((hardware, plans))
+    if built is not None and not found and not plans:
+        found += closed_loop_complaints(built, catalog)
     broken = {one.place[:4] for one in schema if not one.message.startswith("unknown key")}
     told = {one.place for one in found if isinstance(one, Complaint)}
     return found + [one for one in plans if one.place[:4] not in broken and one.place not in told]

@@ -102,5 +102,10 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 
 def unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
     """A calibration of a GPU that none of *pools* has."""
-    if path is not None and not any(pool.calibration for pool in pools):
-        yield Complaint((*place, "calibration"), f"is one of {load_calibration(path).gpu}, which no pool here has")
+    if path is None or any(pool.calibration for pool in pools):
+        return
+    try:
+        gpu = load_calibration(path).gpu
+    except ValueError:
+        return  # id_complaints names it
+    yield Complaint((*place, "calibration"), f"is one of {gpu}, which no pool here has")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sim.batching import Batching, OfEngine
 from sim.catalog.quantization import KvCacheDtype
@@ -11,6 +11,7 @@ from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.distribution import Futures
+from sim.scenario.limits import Limits
 from sim.scenario.load_profile import LoadProfile
 from sim.scenario.precision import Precision
 from sim.scenario.schedule import Schedule
@@ -20,8 +21,21 @@ from sim.scenario.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload
+from sim.yamlio import MOST_CHARACTERS
 
 T = TypeVar("T")
+
+LONGEST_NAME = 200
+"""Characters: what tables, pictures and folders can still show."""
+
+
+def _on_one_line(name: str) -> str:
+    if "\n" in name or "\t" in name or "\r" in name:
+        raise ValueError("a name stands on one line, without tabs")
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
 
 GridSweep = dict[str, tuple[Any, ...]]
 """Axis (dotted path) -> values: every combination is a point."""
@@ -62,7 +76,7 @@ class Choices(Spec):
 class Pool(Choices):
     """Identical replicas of one model on one kind of GPU."""
 
-    name: str | None = None
+    name: Name | None = None
     """In the outputs; left out: the GPU's id."""
     gpu: str | None = None
     """Id in data/gpus. Only a pool with its own step time and block pool does without."""
@@ -93,7 +107,7 @@ class Pool(Choices):
 class Fleet(Choices):
     """One candidate to compare: pools behind one router, and what they cost."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     """In the outputs."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     routing: Routing = LeastOutstanding(policy="least_outstanding")
@@ -130,9 +144,9 @@ class Fleet(Choices):
 class Scenario(Choices):
     """Fleets x sweep points x replications, all under the same workload."""
 
-    name: str
+    name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
     """Also names the out folder. Left out: the file's name."""
-    question: str = ""
+    question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
     """What the scenario answers. Left out: the comment that opens the file."""
     workload: Workload
     """Arrivals and lengths, or a trace."""
@@ -186,6 +200,8 @@ class Scenario(Choices):
     futures: Futures | None = None
     """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
     the load between simulated loads."""
+    limits: Limits = Limits()
+    """How large a run may become."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""

@@ -28,7 +28,9 @@ TAKEN_LABELS = frozenset(
     | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
 )
 """Columns of the result tables: no axis is called like one."""
-NOT_SWEPT = frozenset({"name", "question", "base", "sweep", "replications", "precision", "requests", "fleets"})
+NOT_SWEPT = frozenset(
+    {"name", "question", "base", "sweep", "replications", "precision", "requests", "fleets", "limits"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def sweep_complaints(data: dict[str, Any]) -> list[Complaint]:
     elif sweep == []:
         return [Complaint(("sweep",), "must not be empty")]
     elif isinstance(sweep, list):
-        found = [_point_complaint(i, sweep) for i in range(len(sweep))]
+        twice = set(repeated(sweep))
+        found = [_point_complaint(i, point, i in twice) for i, point in enumerate(sweep)]
         named = [
             (("sweep", i, axis), axis) for i, point in enumerate(sweep) if isinstance(point, dict) for axis in point
         ]
@@ -160,15 +163,35 @@ def _axis_complaint(place: Place, values: Any) -> Complaint | None:
         return Complaint(place, "a list of values is needed")
     if not values:
         return Complaint(place, "must not be empty")
-    twice = [value for i, value in enumerate(values) if value in values[:i]]
-    return Complaint(place, f"the value {twice[0]!r} stands twice") if twice else None
+    twice = repeated(values)
+    return Complaint(place, f"the value {values[twice[0]]!r} stands twice") if twice else None
 
 
-def _point_complaint(index: int, sweep: list[Any]) -> Complaint | None:
-    point = sweep[index]
+def repeated(values: Sequence[Any]) -> list[int]:
+    """Where *values* of a file say again what one before them says.
+
+    >>> repeated([1, [2], 1.0, {"a": [2]}, [2]])
+    [2, 4]
+    """
+    seen: set[Any] = set()
+    found = []
+    for place, value in enumerate(map(_hashable, values)):
+        if value in seen:
+            found.append(place)
+        seen.add(value)
+    return found
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(one)) for key, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _point_complaint(index: int, point: Any, stands_twice: bool) -> Complaint | None:
     if not isinstance(point, dict) or not point:
         return Complaint(("sweep", index), "a mapping of dotted paths to values is needed")
-    return Complaint(("sweep", index), "the point stands twice") if point in sweep[:index] else None
+    return Complaint(("sweep", index), "the point stands twice") if stands_twice else None
 
 
 def _path_complaint(data: dict[str, Any], place: Place, axis: Any) -> Complaint | None:

@@ -25,7 +25,7 @@ from sim.units import NANO_PER_USD
 CASE_FILE = "case.json"
 NOT_IN_DIGEST = (
     *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
-    *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size"),
+    *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size", "limits"),
 )
 SHARES = ("prefill_s", "recompute_s", "decode_s")
 """Seconds that a request took of its replica."""

@@ -103,7 +103,7 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
         ({"model_type": "mamba"}, "model_type: 'mamba' is not known"),
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
-        (LLAMA | {"num_key_value_heads": -8}, "kv_heads: "),
+        (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),
         ([1, 2], "not a JSON object"),
         ("{", "not JSON"),
     ],

@@ -1,0 +1,22 @@
+"""How large a run may become."""
+
+from sim.spec import Count, Spec
+
+
+class Limits(Spec):
+    """What is larger is refused before anything runs, so that a mistyped exponent is told at once. With more memory or
+    more patience any of these may be raised.
+    """
+
+    points: Count = 10_000
+    """Points of the sweep."""
+    cases: Count = 100_000
+    """Fleets x sweep points x replications (with a precision, its max_replications)."""
+    requests: Count = 20_000_000
+    """Requests in one case: about 15 GB of memory."""
+    replicas: Count = 100_000
+    """Replicas of one fleet, each data-parallel rank counted: about 0.5 GB and 10 s for each case."""
+    usage_rows: Count = 10_000_000
+    """Replicas x meter intervals in one case."""
+    months: Count = 1200
+    """How far `plan` and `breakeven` look ahead."""
