@@ -136,6 +136,10 @@ class Charge(Protocol):
     def follows_share(self) -> float:
         """The part of it that does."""
 
+    @property
+    def by_peak(self) -> bool:
+        """Whether it depends on when energy is drawn within an hour: meter readings must not be added up for it."""
+
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """What the charge follows in one interval of its pool; None where it has no part in the interval."""
 
@@ -182,6 +186,8 @@ class FlatCharge:
     follows: Follows = Follows.NOTHING
     follows_share: float = 1.0
 
+    by_peak: ClassVar[bool] = False
+
     def by_phase(self, interval: Interval) -> ByPhase:
         """GPU-seconds."""
         return gpu_s_by_phase(interval)
@@ -213,6 +219,7 @@ class Metered:
     resold: ClassVar[bool] = False
     follows: ClassVar[Follows] = Follows.NOTHING
     follows_share: ClassVar[float] = 1.0
+    by_peak: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Nothing: what an idle fleet is metered for is not known in general."""

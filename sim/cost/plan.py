@@ -44,6 +44,11 @@ class CostPlan:
         """Purchase money up front; 0 when renting."""
         return sum(charge.once_usd for charge in self.charges if charge.paid is Paid.AT_DELIVERY)
 
+    @property
+    def by_peak(self) -> bool:
+        """Whether a charge depends on when energy is drawn within an hour."""
+        return any(charge.by_peak for charge in self.charges)
+
     def averaged(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> "CostPlan":
         """The same at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
         of the simulated window; the hours of the day are weighted by the 24 numbers *by_hour*, or alike.
@@ -186,6 +191,8 @@ def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:
 
 
 def _site_notes(site: Site) -> Iterator[str]:
+    if site.demand_usd_per_kw_month is not None and site.metered:
+        yield "The demand charge takes the highest mean over 15 minutes in the simulated window as every month's peak."
     if site.hosting is None:
         yield "No hosting is charged: space, racks and cooling plant are left out."
     elif site.hosting.electricity == "included":

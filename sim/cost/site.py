@@ -9,6 +9,7 @@ from sim.cost.charge import Charge, UnitPrice
 from sim.cost.clock import Clock, TimeZone
 from sim.cost.colocation import PerKwMonth
 from sim.cost.cooling import Cooling
+from sim.cost.demand import DemandCharge
 from sim.cost.energy import EnergyCharge
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
@@ -36,6 +37,8 @@ class Site(Spec):
     """Price at the site's meter; needed unless hosting includes electricity."""
     electricity: Tariff | None = None
     """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
+    demand_usd_per_kw_month: Price | None = None
+    """Demand charge: price per kW and month of the site's highest draw, the mean over 15 minutes."""
     pue: Annotated[Positive, Field(ge=1)]
     """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
     cooling: Cooling | None = None
@@ -61,11 +64,16 @@ class Site(Spec):
         the site, which share its space and which another bill pays for.
         """
         hosting = self.hosting.charges(fleet, beside) if self.hosting is not None else []
-        return [*hosting, *self._energy_charges(fleet, clock)]
+        if not self.metered:
+            return [*hosting]
+        return [*hosting, *self._energy_charges(fleet, clock), *self._demand_charges(fleet, beside)]
+
+    @property
+    def metered(self) -> bool:
+        """Whether electricity is paid by the meter, on top of hosting."""
+        return self.hosting is None or self.hosting.electricity == "metered"
 
     def _energy_charges(self, fleet: Sequence[Hardware], clock: Clock | None) -> list[EnergyCharge]:
-        if self.hosting is not None and self.hosting.electricity == "included":
-            return []
         prices = list(self._energy_prices(clock))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
@@ -82,10 +90,20 @@ class Site(Spec):
             for price, band in prices
         ]
 
+    def _demand_charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware]) -> list[DemandCharge]:
+        if self.demand_usd_per_kw_month is None:
+            return []
+        price = self.demand_usd_per_kw_month.unit_price("kW-month", "site.demand_usd_per_kw_month")
+        behind = tuple(sorted(pool.name for hardware in (*fleet, *beside) for pool in hardware.pools))
+        return [
+            DemandCharge(pool.name, pool.server_id, behind, self.facility_factor, price)
+            for hardware in fleet
+            for pool in hardware.pools
+        ]
+
     def usd_per_kwh_by_hour(self, clock: Clock | None) -> tuple[float, ...] | None:
         """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
-        included = self.hosting is not None and self.hosting.electricity == "included"
-        if self.electricity is None or included or clock is None:
+        if self.electricity is None or not self.metered or clock is None:
             return None
         return self.electricity.by_hour(clock)
 

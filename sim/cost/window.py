@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import floor
 from typing import NamedTuple
+
+import numpy as np
 
 from sim.records import Interval
 from sim.units import SECONDS_PER_HOUR
 
 OFF = "off"
+DEMAND_INTERVAL_S = 900.0
+"""Over which utilities average power to find a peak."""
 
 
 class Stop(NamedTuple):
@@ -27,6 +32,9 @@ class Window:
     """Pool -> its meter intervals inside."""
     stops: Mapping[str, Sequence[Stop]] = field(default_factory=dict)
     """Pool -> ends of replicas' runs that fall due inside."""
+    parts: "tuple[Window, ...]" = ()
+    """The stretches that it was put together from; none for a single one."""
+    _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "Window":
@@ -41,6 +49,31 @@ class Window:
                 inside.setdefault(interval.pool, []).append(interval)
         due = {pool: [stop for stop in stops(found) if start_s <= stop.at_s < end_s] for pool, found in every.items()}
         return cls((end_s - start_s) / SECONDS_PER_HOUR, inside, due)
+
+    def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
+        """What each of *pools* draws at the servers' plugs in the demand interval in which all together draw most [kW].
+
+        The window is divided into as many equal intervals as have 15 minutes or more; a shorter one is a single one.
+        Within a meter interval power is taken as even.
+        """
+        if pools not in self._peaks:
+            self._peaks[pools] = self._peak_kw(pools)
+        return self._peaks[pools]
+
+    def _peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
+        metered = [(pool, interval) for pool in pools for interval in self.intervals.get(pool, ())]
+        if not metered:
+            return dict.fromkeys(pools, 0.0)
+        start_s, end_s = min(one.start_s for _, one in metered), max(one.end_s for _, one in metered)
+        count = max(1, floor((end_s - start_s) / DEMAND_INTERVAL_S))
+        length_s = (end_s - start_s) / count
+        joules = {pool: np.zeros(count) for pool in pools}
+        edges_s = start_s + length_s * np.arange(count + 1)
+        for pool, one in metered:
+            overlap_s = np.diff(np.clip(edges_s, one.start_s, one.end_s))
+            joules[pool] += overlap_s * (one.server_energy_j / (one.end_s - one.start_s))
+        highest = int(np.argmax(sum(joules.values())))
+        return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
 
 
 def stops(intervals: Sequence[Interval]) -> list[Stop]:

@@ -147,12 +147,17 @@ def _sums(
 ) -> dict[str, float]:
     """Everything that adds up over the hours of a year."""
     parts: dict[str, list[float]] = {}
+    peaks: list[float] = []
     for ends, weight, hour in hours:
         price = None if tariff is None else fsum(tariff) / len(tariff) if hour is None else tariff[hour]
         for one, share in ends:
             for name, amount in _at_price(one.hourly, price).items():
                 parts.setdefault(name, []).append(amount * share * weight)
-    return {name: fsum(amounts) for name, amounts in parts.items()}
+        peaks.append(fsum(one.hourly.get("peak_usd", 0.0) * share for one, share in ends))
+    sums = {name: fsum(amounts) for name, amounts in parts.items()}
+    if "peak_usd" in sums:  # every month has the highest load, and pays for it in all its hours
+        sums["usd"] += max(peaks) * fsum(weight for _, weight, _ in hours) - sums["peak_usd"]
+    return sums
 
 
 def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
@@ -190,6 +195,8 @@ def _amounts(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     if all(metrics.get("cost_usd") is not None for metrics in runs):
         energy = [metrics["energy_usd"] for metrics in runs]
         found |= {"usd": per_h("cost_usd"), "energy_usd": fsum(fsum(one.values()) for one in energy) / window_h}
+        if any("peak_usd" in metrics for metrics in runs):
+            found["peak_usd"] = per_h("peak_usd")
         for name, phase in WASTE.items():
             by_phase = fsum(one.get(phase, 0.0) for one in energy) / window_h
             found |= {name: per_h(name), f"{name}_energy": by_phase}

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sim.catalog.catalog import Catalog, UnknownId
-from sim.cost import Clock, ClockError, Cost, CostError, Site, resolve_costs
+from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.bind import BoundPool, bind
 from sim.scenario.calibration import load_calibration
 from sim.scenario.errors import Complaint, InputError, Place, complaints, did_you_mean
@@ -20,6 +20,7 @@ from sim.scenario.resolve import pool_names, resolve_fleet
 from sim.scenario.routing_checks import routing_complaints
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sensitivity_checks import sensitivity_complaints
+from sim.scenario.site_checks import site_complaints
 from sim.scenario.size_checks import size_complaints, size_id_complaints
 from sim.scenario.statistical import statistical_complaints
 from sim.workload import TraceError, hourly_table, length_table
@@ -164,7 +165,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
-    found += _clock_complaints(scenario)
+    found += site_complaints(scenario)
     found += statistical_complaints(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
@@ -180,21 +181,6 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
-
-
-def _clock_complaints(scenario: Scenario) -> Iterator[Complaint]:
-    """A local time that the sites' clocks do not show, and time zones without any time."""
-    sites: list[tuple[Place, Site | None]] = [(("site",), scenario.site)]
-    sites += [(("fleets", i, "site"), fleet.site) for i, fleet in enumerate(scenario.fleets)]
-    for place, site in sites:
-        if site is not None and site.timezone is not None:
-            if scenario.starts_at is None:
-                yield Complaint((*place, "timezone"), "needs starts_at: the date and local time at simulated time 0")
-                continue
-            try:
-                Clock.of(scenario.starts_at, site.timezone)
-            except ClockError as error:
-                yield Complaint(("starts_at",), str(error))
 
 
 def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
@@ -300,7 +286,7 @@ def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Cata
     except UnknownId:
         return  # id_complaints names it
     except ClockError:
-        return  # scenario_complaints names it
+        return  # site_complaints names it
     except CostError as error:
         for path, text in error.problems:
             yield Complaint(_of_fleet(scenario, index, fleet, path), text)

@@ -56,10 +56,21 @@ def _money(result: CaseResult) -> dict[str, Any]:
         "energy_usd": {name: amount / NANO_PER_USD for name, amount in ledger.by_phase(AT_TARIFF).items()},
         "idle_tax_usd": phases.get("idle", 0) / NANO_PER_USD,
         "preemption_waste_usd": phases.get("recompute", 0) / NANO_PER_USD,
+        **_by_peak(result),
         "api_usd": _api_usd(result),
         **_currency(result),
         **_per_request(result),
     }
+
+
+def _by_peak(result: CaseResult) -> dict[str, float]:
+    """What is paid for the month's peak, where anything is: a year pays it for its highest load."""
+    costs, ledger = result.plan.costs, result.ledger
+    if costs is None or ledger is None or not costs.by_peak:
+        return {}
+    components = {charge.component for charge in costs.charges if charge.by_peak}
+    by_component = ledger.by_component()
+    return {"peak_usd": sum(by_component[name] for name in components) / NANO_PER_USD}
 
 
 def _per_request(result: CaseResult) -> dict[str, float]:

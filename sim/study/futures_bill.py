@@ -63,7 +63,8 @@ class Reading:
                 due.setdefault(pool, []).extend(ends)
         for row in added_up((_of_pool(row) for row in metered), plan.clock):
             merged.setdefault(row.pool, []).append(row)
-        return cls(Window(fsum(one.hours for one in windows), merged, due), tuple(_kwh_by_hour(metered, plan)))
+        every = Window(fsum(one.hours for one in windows), merged, due, tuple(windows))
+        return cls(every, tuple(_kwh_by_hour(metered, plan)))
 
     @property
     def window_h(self) -> float:

@@ -150,8 +150,8 @@ def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
 
     Meters are read at the full hours where it has, so that no interval lies in two of them.
     """
-    if plan.scheduled:
-        return list(intervals)  # rent follows each start and stop
+    if plan.scheduled or (plan.costs is not None and plan.costs.by_peak):
+        return list(intervals)  # rent follows each start and stop, a demand charge each quarter of an hour
     return added_up(intervals, plan.clock)
 
 
