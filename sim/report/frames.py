@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from sim.report.tables import unquoted
+
 
 @dataclass(frozen=True, slots=True)
 class RunFrames:
@@ -27,10 +29,19 @@ def read_run(out: str | Path) -> RunFrames:
     """
     folder = Path(out)
     packed, plain = folder / "requests.parquet", folder / "requests.csv"
-    requests = pd.read_parquet(packed) if packed.exists() else pd.read_csv(plain) if plain.exists() else None
+    requests = pd.read_parquet(packed) if packed.exists() else _read(plain) if plain.exists() else None
     return RunFrames(
-        summary=pd.read_csv(folder / "summary.csv"),
+        summary=_read(folder / "summary.csv"),
         requests=requests,
-        usage=pd.read_csv(folder / "usage.csv"),
-        costs=pd.read_csv(folder / "costs.csv"),
+        usage=_read(folder / "usage.csv"),
+        costs=_read(folder / "costs.csv"),
     )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A table with its text as it was before it was made safe for spreadsheets."""
+    frame = pd.read_csv(path).rename(columns=unquoted)
+    texts: list[str] = list(frame.select_dtypes("str").columns)
+    for name in texts:
+        frame[name] = frame[name].map(unquoted, na_action="ignore")
+    return frame

@@ -42,7 +42,7 @@ def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
     names = list(dict.fromkeys(name for row in listed for name in row if name != "axes"))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([names[0], *axes, *names[1:]])
+        writer.writerow(map(cell, [names[0], *axes, *names[1:]]))
         for row in listed:
             places = [cell(row["axes"].get(axis)) for axis in axes]
             writer.writerow([cell(row[names[0]]), *places, *(cell(row.get(name)) for name in names[1:])])

@@ -117,7 +117,7 @@ def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -
     head = ["first", "second", *axes, "metric", "pairs", "first_value", "second_value", "difference"]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*head, "difference_ci95", "verdict", "horizon_dependent"])
+        writer.writerow(map(cell, [*head, "difference_ci95", "verdict", "horizon_dependent"]))
         for one in found:
             places = [one.first.axes.get(axis) for axis in axes]
             figures = [one.metric, one.pairs, *one.values, one.difference, one.half_width, one.verdict]

@@ -119,7 +119,7 @@ def _row(one: Outcome) -> dict[str, Any]:
 def _write(path: Path, header: Sequence[str], lines: Any) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
+        writer.writerow(map(cell, header))
         writer.writerows([cell(value) for value in line] for line in lines)
 
 

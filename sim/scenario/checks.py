@@ -18,7 +18,7 @@ from sim.scenario.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.pool_checks import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.resolve import pool_names, resolve_fleet
 from sim.scenario.routing_checks import routing_complaints
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import LONGEST_NAME, Fleet, Scenario
 from sim.scenario.sensitivity_checks import sensitivity_complaints
 from sim.scenario.site_checks import site_complaints
 from sim.scenario.size_checks import size_complaints, size_id_complaints
@@ -153,6 +153,9 @@ def scenario_complaints(scenario: Scenario) -> Found:
     found += sensitivity_complaints(scenario, scenario_complaints)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:
+        text = f"is too long a name for a folder: at most {LONGEST_NAME} bytes in UTF-8"
+        found.append(Complaint(("name",), text))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.load_profile is not None:
         text = (

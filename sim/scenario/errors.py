@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails
 
 Place = tuple[str | int, ...]
 
+MOST_SHOWN = 600
+"""Characters of a message."""
 ALMOST = 0.85
 """How alike a mistyped key is to the one that was meant."""
 
@@ -27,8 +29,13 @@ class InputError:
     message: str
 
     def __str__(self) -> str:
-        parts = [f"{self.path}:{self.line}" if self.line else self.path, self.where, self.message]
+        parts = [f"{self.path}:{self.line}" if self.line else self.path, _cut(self.where), _cut(self.message)]
         return ": ".join(part for part in parts if part)
+
+
+def _cut(text: str) -> str:
+    """Without the middle of a text that nobody would read."""
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 60]} ... {text[-50:]}"
 
 
 class ScenarioErrors(ValueError):

@@ -209,3 +209,9 @@ def test_files_that_are_no_config(tmp_path: Path, content: bytes) -> None:
 
 def test_limits_are_in_the_schema() -> None:
     assert "limits" in Scenario.model_json_schema()["properties"]
+
+
+def test_a_value_of_10000_characters_is_not_repeated(tmp_path: Path, catalog: Catalog) -> None:
+    (line,) = told(tmp_path, catalog, REFEREE.replace("horizon_s: 100", f"horizon_s: {'x' * 9000}"))
+    assert line.startswith("s.yaml:7: horizon_s: a number is needed, not 'xxx")
+    assert len(line) < 700
