@@ -12,8 +12,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,10 +21,10 @@ from distributed import Client, Future, KilledWorker, as_completed
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
+from sim.study.durable import whole_folder
 from sim.study.execute import Call, Job, catalog_of
+from sim.study.inputs import FILE_KEYS, program_digest
 
-FILE_KEYS = ("path", "calibration", "model")
-"""Keys of a scenario whose value may be the path of a file."""
 CONNECT_S, WORKERS_S = 10, 30
 """How long a scheduler may take to answer, and the first worker to be there."""
 
@@ -135,18 +133,9 @@ def _itself(value: bytes) -> bytes:
     return value
 
 
-@cache
 def _program() -> str:
     """The program, to the last byte: another one on a worker would give other results."""
-    try:
-        name = version("gpufleet")
-    except PackageNotFoundError:
-        name = "source tree"
-    found = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return f"{name} ({found.hexdigest()[:12]})"
+    return program_digest()
 
 
 def packed(files: Iterable[str], catalog: Catalog) -> bytes:
@@ -239,9 +228,5 @@ def archived(folder: Path) -> bytes:
 
 def unpack(archive: bytes, folder: Path) -> None:
     """Puts the files of *archive* into *folder*, which appears complete or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+    with whole_folder(folder) as building, zipfile.ZipFile(io.BytesIO(archive)) as files:
         files.extractall(building)
-    building.chmod(0o755)
-    building.replace(folder)

@@ -11,7 +11,7 @@ from sim.run import CaseResult, run_case
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.metrics import measure
-from sim.study.store import StoredCase, load_case, save_case
+from sim.study.store import StoredCase, load_case, read_case, save_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ class Job:
 
     def stored(self) -> StoredCase:
         """The finished case."""
-        found = load_case(self.folder)
-        assert found is not None  # whoever asks has seen it finish
-        return found
+        return read_case(self.folder)
 
 
 def _job(scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:

@@ -7,7 +7,6 @@ from the replications' residuals as that of one ratio does (sim/study/statistics
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +17,12 @@ from sim.scenario.plan import CasePlan, PoolPlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
+from sim.study.durable import Damaged, read_sealed, warn_of, write_sealed
 from sim.study.execute import Call, Progress, Workplace
 from sim.study.hybrid import GROUPS, PHYSICAL, PRICE, alike, cost_of, hybrid, why_not
+from sim.study.inputs import digest
 from sim.study.shapley import coalitions, shapley
 from sim.study.statistics import half_width
-from sim.study.store import digest
 from sim.workload import ClosedLoop
 
 HYBRIDS = "hybrids"
@@ -141,11 +141,11 @@ def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress:
         for game in games
         for chosen, path in game.paths.items()
     }
-    missing = [path for path in known if not path.is_file()]
+    missing = [path for path in known if not _kept(path)]
     found = len(known) - len(missing)
     progress(found, len(known), found)
     for done, (place, costs) in enumerate(workplace.map(call, [known[path] for path in missing]), start=found + 1):
-        _keep(missing[place], costs)
+        write_sealed(missing[place], costs)
         progress(done, len(known), found)
 
 
@@ -195,7 +195,7 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
 
 def _worth(game: Game) -> Costs:
     """v(S) for every S."""
-    costs = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in game.paths.items()}
+    costs = {one: read_sealed(path) for one, path in game.paths.items()}
     found: Costs = {}
     for one in coalitions(PHYSICAL):
         first_usd, second_usd, millions = costs[one - game.same]
@@ -216,9 +216,13 @@ def _costs(
     return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
 
 
-def _keep(path: Path, costs: Sequence[float]) -> None:
-    """In a file that appears complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(costs), encoding="utf-8")
-    aside.replace(path)
+def _kept(path: Path) -> bool:
+    """Whether the costs of a hybrid are there and whole."""
+    if not path.exists():
+        return False
+    try:
+        read_sealed(path)
+    except Damaged as error:
+        warn_of(path, error)
+        return False
+    return True

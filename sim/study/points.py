@@ -10,8 +10,9 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.execute import Job, Progress, Workplace, do_all
+from sim.study.inputs import digest
 from sim.study.precision import key_of, next_cases
-from sim.study.store import StoredCase, digest, discard_unfinished
+from sim.study.store import StoredCase, discard_unfinished
 
 POINTS = "points"
 

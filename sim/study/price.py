@@ -17,9 +17,10 @@ from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.bill import bill
+from sim.study.inputs import digest
 from sim.study.points import POINTS
 from sim.study.precision import key_of, with_further
-from sim.study.store import SHARES, StoredCase, digest, load_case, save_repriced
+from sim.study.store import SHARES, StoredCase, load_case, read_case, save_repriced
 from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
@@ -83,12 +84,13 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
-    found = {key_of(one): one for path in (run / POINTS).iterdir() if (one := load_case(path)) is not None}
+    finished = (run / POINTS).glob("[!.]*")
+    found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
     result = []
     for case in with_further(scenario, found):
         stored = found.get(key_of(case))
         if stored is None:
-            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
+            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing; run it again"
             raise ScenarioErrors([InputError(str(run), 0, "", text)])
         plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
@@ -97,9 +99,7 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         if billed is not None:
             metrics = {name: value for name, value in metrics.items() if not name.startswith(OF_A_BILL)} | bill(billed)
         save_repriced(folder, stored, billed, metrics)
-        loaded = load_case(folder)
-        assert loaded is not None
-        result.append(loaded)
+        result.append(read_case(folder))
     return result
 
 

@@ -1,32 +1,24 @@
 """Finished cases on disk, one folder each under a digest of everything they rest on: written whole or not at all."""
 
-import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.catalog.catalog import Catalog
 from sim.records import Interval, LedgerRow, Request
 from sim.run import CaseResult
 from sim.scenario.plan import CasePlan
-from sim.scenario.schema import Scenario
-from sim.scenario.sweep import Case, as_data, at_point
+from sim.scenario.sweep import Case
+from sim.study.durable import Damaged, check_folder, warn_of, whole_folder
 from sim.study.metrics import Cohort
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
-NOT_IN_DIGEST = (
-    *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
-    *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size", "limits"),
-)
 SHARES = ("prefill_s", "recompute_s", "decode_s")
 """Seconds that a request took of its replica."""
 
@@ -61,52 +53,21 @@ class StoredCase:
         return pq.ParquetFile(self.folder / f"{name}.parquet").read()
 
 
-def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
-    """Names everything that *case* rests on: its part of the scenario, trace, catalogue and program."""
-    at = at_point(scenario, case.overrides)
-    data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}
-    data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
-    trace = at.workload.trace
-    parts = [
-        json.dumps(data, sort_keys=True),
-        json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
-        _file_digest(Path(trace.path)) if trace else "",
-        *(_file_digest(Path(path)) for path in _calibrations(at, case.fleet)),
-        _tree_digest(catalog.root, "*.yaml"),
-        _tree_digest(Path(__file__).parents[1], "*.py"),
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _calibrations(scenario: Scenario, name: str) -> list[str]:
-    """Files with factors that the fleet of that *name* may rest on."""
-    fleet = next(fleet for fleet in scenario.fleets if fleet.name == name)
-    levels = (scenario, fleet, *fleet.pools)
-    return [level.calibration for level in levels if level.calibration is not None]
-
-
-@cache
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@cache
-def _tree_digest(root: Path, pattern: str) -> str:
-    """Of the names, sizes and dates of the files under *root*: reading them all would cost more than a small case."""
-    found = hashlib.sha256()
-    for path in sorted(root.rglob(pattern)):
-        status = path.stat()
-        found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return found.hexdigest()
-
-
 def load_case(folder: Path) -> StoredCase | None:
-    """The case in *folder*; None if there is none."""
-    path = folder / CASE_FILE
-    if not path.is_file():
+    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged."""
+    if not folder.exists():
         return None
-    told = json.loads(path.read_text(encoding="utf-8"))
-    return StoredCase(folder, **told)
+    try:
+        check_folder(folder)
+    except Damaged as error:
+        warn_of(folder, error)
+        return None
+    return read_case(folder)
+
+
+def read_case(folder: Path) -> StoredCase:
+    """The case in *folder*, which this command has written or checked."""
+    return StoredCase(folder, **json.loads((folder / CASE_FILE).read_text(encoding="utf-8")))
 
 
 def save_case(
@@ -141,18 +102,10 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
 
 def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
     """Fills *folder*, which appears complete or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with whole_folder(folder) as building:
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
         (building / CASE_FILE).write_text(json.dumps(told), encoding="utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        building.replace(folder)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
 
 
 def discard_unfinished(points: Path) -> None:

@@ -13,9 +13,10 @@ from sim.run import CaseResult, run_case
 from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.sweep import cases
+from sim.study.inputs import digest
 from sim.study.metrics import measure
 from sim.study.price import keep_scenario, load_repriced, reprice
-from sim.study.store import digest, load_case, save_case
+from sim.study.store import load_case, save_case
 from sim.yamlio import dump, parse
 
 FILES = ("case.json", "requests.parquet", "usage.parquet", "costs.parquet")

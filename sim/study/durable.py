@@ -1,0 +1,141 @@
+"""Files and folders that appear whole or not at all, and are found out when they are damaged afterwards.
+
+What is written is flushed to the disk before it gets its name, so neither a killed process nor a power cut leaves half
+of it under that name.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SUMS_FILE = "SHA256SUMS"
+"""One line a file, in the format of sha256sum: `sha256sum -c SHA256SUMS` checks a folder, too."""
+
+
+LOG = logging.getLogger("gpufleet")
+
+
+class Damaged(Exception):
+    """Something stored is not what was written; the message says what, without the path."""
+
+
+def warn_of(path: Path, error: Damaged) -> None:
+    """On stderr, whatever --quiet says: somebody or something has changed results on the disk."""
+    LOG.warning("%s is damaged: it %s. It is not used; where it is needed it is simulated again.", path, error)
+
+
+def flush(path: Path) -> None:
+    """Waits until the file or folder *path* is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def flush_folder(folder: Path) -> None:
+    """Waits until *folder* and the files in it are on the disk."""
+    for path in folder.iterdir():
+        if path.is_file():
+            flush(path)
+    flush(folder)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes the file *path*, which appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    aside = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.chmod(0o644)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    flush(path.parent)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which gets the name *folder* with its checksums once the context ends, or goes if it fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield building
+        (building / SUMS_FILE).write_text(_sums(building), encoding="utf-8")
+        building.chmod(0o755)
+        flush_folder(building)
+        _take_name(building, folder)
+        flush(folder.parent)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def _take_name(building: Path, folder: Path) -> None:
+    """Renames *building*; what has the name goes: it is damaged, or from a process that outlived its command."""
+    while True:
+        try:
+            building.replace(folder)
+            return
+        except OSError:
+            if not folder.exists():
+                raise
+        before = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        folder.replace(before / folder.name)
+        shutil.rmtree(before)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises Damaged where the files of *folder* are not those that `whole_folder` has left there."""
+    try:
+        told = (folder / SUMS_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise Damaged(f"has no {SUMS_FILE}") from None
+    if told != _sums(folder):
+        raise Damaged(f"does not agree with its {SUMS_FILE}")
+
+
+def _sums(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir() if path.name != SUMS_FILE)
+    return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the file's content; empty where *path* is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_sealed(path: Path, value: Any) -> None:
+    """Writes *value* as JSON with its checksum; the file appears complete or not at all."""
+    write_whole(path, json.dumps({"value": value, "sha256": _seal(value)}))
+
+
+def read_sealed(path: Path) -> Any:
+    """What `write_sealed` has written. Raises Damaged where it is something else."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        value, seal = told["value"], told["sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise Damaged("cannot be read") from None
+    if seal != _seal(value):
+        raise Damaged("does not agree with its checksum")
+    return value
+
+
+def _seal(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
