@@ -1,12 +1,11 @@
 """`gpufleet breakeven`."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sim.cli.common import (
+    Force,
     Format,
+    Out,
     Quiet,
     Replications,
     ScenarioFile,
@@ -22,6 +21,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.naming import default_folder
 from sim.cli.workplace import Address, workplace
 
 
@@ -33,7 +33,8 @@ def breakeven(
     replications: Replications = None,
     workers: Workers = None,
     cluster: Address = None,
-    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-breakeven.")] = None,
+    out: Out = None,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
@@ -51,8 +52,9 @@ def breakeven(
         from sim.study.capacity import why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
-        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = usable(out or Path("outputs") / f"{loaded.name}-breakeven")
+        numbers = {"seed": seed, "replications": replications}
+        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        folder = usable(out or default_folder(loaded, "-breakeven", sets, **numbers))
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         refusals = []
@@ -65,7 +67,7 @@ def breakeven(
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            answer = deliver_breakeven(loaded, catalog, folder, there, quiet, command_line())
+            answer = deliver_breakeven(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(breakeven_document(loaded, answer, str(folder))))
     if quiet or format == "json":

@@ -1,14 +1,15 @@
 """`gpufleet capacity`."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sim.cli.common import (
+    RELATIVE,
+    Force,
     Format,
     NoReport,
+    Out,
     Quiet,
+    Relative,
     Replications,
     ScenarioFile,
     Seed,
@@ -18,11 +19,13 @@ from sim.cli.common import (
     bad_input_told,
     command_line,
     fail,
+    narrowed,
     say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
 )
+from sim.cli.naming import default_folder
 from sim.cli.workplace import Address, workplace
 
 
@@ -34,9 +37,10 @@ def capacity(
     replications: Replications = None,
     workers: Workers = None,
     cluster: Address = None,
-    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-capacity.")] = None,
-    relative: Annotated[float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket.")] = 0.02,
+    out: Out = None,
+    relative: Relative = RELATIVE,
     no_report: NoReport = False,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
@@ -50,8 +54,9 @@ def capacity(
         from sim.study.capacity import LoadAxis, why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
-        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = usable(out or Path("outputs") / f"{loaded.name}-capacity")
+        numbers = {"seed": seed, "replications": replications}
+        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        folder = usable(out or default_folder(loaded, "-capacity", sets, **numbers, relative=narrowed(relative)))
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
@@ -66,6 +71,7 @@ def capacity(
                 report=not no_report,
                 quiet=quiet,
                 command=command_line(),
+                force=force,
             )
     rows = capacity_rows(found, axis, loaded.slo)
     if format == "json":

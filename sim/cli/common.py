@@ -34,6 +34,16 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: o
 Format = Annotated[
     Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
 ]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
+]
+RELATIVE = 0.02
+Relative = Annotated[
+    float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a capacity.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
 Kind = Annotated[
@@ -46,13 +56,16 @@ def bad_input_told() -> Iterator[None]:
     """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
     from sim.benchdata.errors import BenchdataError
     from sim.catalog.catalog import CatalogError, UnknownId
+    from sim.report.folder import FolderBusy, FolderRefused
     from sim.scenario.errors import ScenarioErrors
     from sim.yamlio import YamlError
 
     try:
         yield
-    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError) as error:
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused) as error:
         fail(str(error))
+    except FolderBusy as error:
+        fail(str(error), OTHER_FAILURE)
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
@@ -81,6 +94,11 @@ def usable(folder: Path) -> Path:
     if refusal := why_not(folder):
         fail(f"--out {folder}: {refusal}")
     return folder
+
+
+def narrowed(relative: float) -> float | None:
+    """*relative* for the name of a folder: None where it is the usual one."""
+    return relative if relative != RELATIVE else None
 
 
 def command_line() -> list[str]:

@@ -1,13 +1,14 @@
 """`gpufleet plan`."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sim.cli.common import (
+    RELATIVE,
+    Force,
     Format,
+    Out,
     Quiet,
+    Relative,
     Replications,
     ScenarioFile,
     Seed,
@@ -17,11 +18,13 @@ from sim.cli.common import (
     bad_input_told,
     command_line,
     fail,
+    narrowed,
     say_what_is_left_aside,
     scenario_file,
     show_all,
     usable,
 )
+from sim.cli.naming import default_folder
 from sim.cli.workplace import Address, workplace
 
 
@@ -33,10 +36,9 @@ def plan(
     replications: Replications = None,
     workers: Workers = None,
     cluster: Address = None,
-    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-plan.")] = None,
-    relative: Annotated[
-        float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a unit's capacity.")
-    ] = 0.02,
+    out: Out = None,
+    relative: Relative = RELATIVE,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
@@ -54,15 +56,16 @@ def plan(
         from sim.study.capacity import why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
-        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = usable(out or Path("outputs") / f"{loaded.name}-plan")
+        numbers = {"seed": seed, "replications": replications}
+        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        folder = usable(out or default_folder(loaded, "-plan", sets, **numbers, relative=narrowed(relative)))
         if loaded.plan is None:
             fail(f"{path}: plan: is missing: years, starts and what else is known of the years to come")
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            found = deliver_plan(loaded, catalog, folder, there, relative, quiet, command_line())
+            found = deliver_plan(loaded, catalog, folder, there, relative, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(plan_document(loaded, found, str(folder))))
     if quiet or format == "json":

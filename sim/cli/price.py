@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import Format, NoReport, Quiet, app, bad_input_told, command_line, show_all, usable
+from sim.cli.common import Force, Format, NoReport, Quiet, app, bad_input_told, command_line, fail, show_all, usable
+from sim.cli.naming import repriced_folder
 
 
 @app.command()
@@ -15,19 +16,25 @@ def price(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: RUN_DIR-repriced.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; left out: beside RUN_DIR, named after what is set.")
+    ] = None,
     no_report: NoReport = False,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
+        from sim.report.folder import is_finished, owned
         from sim.study.price import load_repriced
 
         catalog = load_catalog()
+        if not is_finished(run):
+            fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
         loaded = load_repriced(run, sets or (), catalog)
-        folder = usable(out or run.with_name(f"{run.name}-repriced"))
+        folder = usable(out or repriced_folder(run, loaded, sets))
 
         from sim.report.deliver import futures_told, price_run
         from sim.report.document import as_json, run_document
@@ -35,7 +42,8 @@ def price(
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
-        cases = price_run(run, loaded, catalog, folder, not no_report, command_line())
+        with owned(folder):
+            cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
     told = (cases, axes(loaded), limits(loaded))
     notes = [*loaded.workload.notes(), *futures_told(folder)]
     if format == "json":

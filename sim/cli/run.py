@@ -1,13 +1,12 @@
 """`gpufleet run`."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sim.cli.common import (
+    Force,
     Format,
     NoReport,
+    Out,
     Quiet,
     Replications,
     ScenarioFile,
@@ -22,6 +21,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.naming import default_folder
 from sim.cli.workplace import Address, workplace
 
 
@@ -32,8 +32,9 @@ def run(
     seed: Seed = None,
     replications: Replications = None,
     workers: Workers = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/<scenario name>.")] = None,
+    out: Out = None,
     no_report: NoReport = False,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
     cluster: Address = None,
@@ -44,8 +45,9 @@ def run(
         from sim.scenario.load import load
 
         path, catalog = scenario_file(scenario), load_catalog()
-        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = usable(out or Path("outputs") / loaded.name)
+        numbers = {"seed": seed, "replications": replications}
+        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        folder = usable(out or default_folder(loaded, "", sets, **numbers))
 
         from sim.report.deliver import futures_told, run_scenario
         from sim.report.document import as_json, run_document
@@ -63,6 +65,7 @@ def run(
                 report=not no_report,
                 quiet=quiet,
                 command=command_line(),
+                force=force,
             )
     told = (cases, axes(loaded), limits(loaded))
     notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]

@@ -1,12 +1,11 @@
 """`gpufleet size`."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sim.cli.common import (
+    Force,
     Format,
+    Out,
     Quiet,
     Replications,
     ScenarioFile,
@@ -22,6 +21,7 @@ from sim.cli.common import (
     show_all,
     usable,
 )
+from sim.cli.naming import default_folder
 from sim.cli.workplace import Address, workplace
 
 
@@ -33,7 +33,8 @@ def size(
     replications: Replications = None,
     workers: Workers = None,
     cluster: Address = None,
-    out: Annotated[Path | None, typer.Option(help="Left out: outputs/<scenario name>-size.")] = None,
+    out: Out = None,
+    force: Force = False,
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
@@ -50,13 +51,14 @@ def size(
         from sim.study.size import why_no_size
 
         path, catalog = scenario_file(scenario), load_catalog()
-        loaded = load(path, sets or (), catalog=catalog, seed=seed, replications=replications)
-        folder = usable(out or Path("outputs") / f"{loaded.name}-size")
+        numbers = {"seed": seed, "replications": replications}
+        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        folder = usable(out or default_folder(loaded, "-size", sets, **numbers))
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
         with workplace(workers, cluster, folder) as there:
-            found = deliver_size(loaded, catalog, folder, there, quiet, command_line())
+            found = deliver_size(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(size_document(found, loaded, str(folder))))
     if quiet or format == "json":

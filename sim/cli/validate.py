@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import OTHER_FAILURE, Quiet, Workers, app, bad_input_told, command_line, fail, show_all, usable
+from sim.cli.common import (
+    OTHER_FAILURE,
+    Force,
+    Quiet,
+    Workers,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    show_all,
+    usable,
+)
 
 
 @app.command()
@@ -19,6 +30,7 @@ def validate(
     ],
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
     workers: Workers = None,
+    force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict measured benchmarks and show how far the predictions are off."""
@@ -29,18 +41,21 @@ def validate(
         rows = read_benchmarks(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
+        from sim.report.folder import owned
         from sim.report.validation import run_validation, terminal_tables
 
         try:
-            outcomes = run_validation(
-                rows=rows,
-                catalog=load_catalog(),
-                out=folder,
-                workers=workers or os.cpu_count() or 1,
-                table=str(table),
-                quiet=quiet,
-                command=command_line(),
-            )
+            with owned(folder):
+                outcomes = run_validation(
+                    rows=rows,
+                    catalog=load_catalog(),
+                    out=folder,
+                    workers=workers or os.cpu_count() or 1,
+                    table=str(table),
+                    quiet=quiet,
+                    command=command_line(),
+                    force=force,
+                )
         except KeyboardInterrupt:
             fail("interrupted; nothing is kept", OTHER_FAILURE)
     if not quiet:

@@ -20,10 +20,15 @@ Address = Annotated[
 
 @contextmanager
 def workplace(workers: int | None, cluster: str | None, out: Path) -> Iterator[Any]:
-    """The cluster at the address *cluster*, else so many *workers* here; an interrupt is told with the folder *out*."""
+    """The cluster at the address *cluster*, else so many *workers* here; which alone write to the folder *out*.
+
+    An interrupt is told with the folder.
+    """
+    from sim.report.folder import owned
+
     before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
     try:
-        with _cores(workers) if cluster is None else _cluster(cluster) as found:
+        with owned(out), _cores(workers) if cluster is None else _cluster(cluster) as found:
             yield found
     except KeyboardInterrupt:
         fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)

@@ -33,9 +33,10 @@ def deliver_breakeven(
     workplace: Workplace,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "breakeven"),
+    force: bool = False,
 ) -> Answer:
     """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
-    told = begin(out, scenario, command)
+    told = begin(out, scenario, command, "breakeven", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet, "searching capacities", "searches") as progress:
         found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress))

@@ -40,11 +40,12 @@ def deliver_capacity(
     report: bool = True,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "capacity"),
+    force: bool = False,
 ) -> list[Capacity]:
     """Searches, and leaves in *out*: capacity.csv, search.csv, the simulated points and, with *report*, capacity.png
     and capacity.html.
     """
-    told = begin(out, scenario, command)
+    told = begin(out, scenario, command, "capacity", force, relative=relative)
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
         found = list(capacities(scenario, catalog, out, workplace, relative, progress))

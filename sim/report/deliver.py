@@ -1,15 +1,13 @@
 """From a scenario to its results folder: simulate, write everything aside, then swap it in as a whole."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
-from sim.report.folder import MANIFEST, begin, finished, write_manifest
+from sim.report.folder import MANIFEST, begin, written_together
 from sim.report.futures import sentences
 from sim.report.progress import Progress
 from sim.report.summary import summarize
@@ -20,7 +18,7 @@ from sim.scenario.year import year_plan
 from sim.study.execute import Workplace
 from sim.study.futures import futures_of
 from sim.study.idle import idle_hours
-from sim.study.points import POINTS, limits, resolved_plans, run_points
+from sim.study.points import limits, resolved_plans, run_points
 from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
 
@@ -33,12 +31,13 @@ def run_scenario(
     report: bool,
     quiet: bool,
     command: Sequence[str],
+    force: bool = False,
 ) -> list[StoredCase]:
     """Simulates all cases of *scenario*, and leaves tables and, with *report*, pictures in *out*.
 
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
-    told = begin(out, scenario, command)
+    told = begin(out, scenario, command, "run", force)
     with Progress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
     _finish(scenario, catalog, out, cases, report, told)
@@ -46,10 +45,16 @@ def run_scenario(
 
 
 def price_run(
-    run: Path, scenario: Scenario, catalog: Catalog, out: Path, report: bool, command: Sequence[str]
+    run: Path,
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    report: bool,
+    command: Sequence[str],
+    force: bool = False,
 ) -> list[StoredCase]:
     """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
-    told = begin(out, scenario, command) | {"repriced_from": str(run)}
+    told = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
     _finish(scenario, catalog, out, cases, report, told)
     return cases
@@ -70,10 +75,11 @@ def _finish(
         answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
     year = year_plan(scenario)
     idle = list(idle_hours(scenario, catalog, year.axis)) if year is not None and year.has_idle_hours else []
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-    try:
+    drawn = {"futures": answers} if answers else {}
+    told = told | {"cases": len(cases)} | drawn | statistics_told(scenario, cases)
+    with written_together(out, told, [case.folder.name for case in cases]) as folder:
         write_report(
-            aside,
+            folder,
             cases,
             resolved_plans(scenario, catalog),
             scenario.name,
@@ -87,24 +93,7 @@ def _finish(
             notes=[*precision_notes(scenario, cases), *answers],
             futures=futures,
         )
-        keep_scenario(aside, scenario)
-        drawn = {"futures": answers} if answers else {}
-        write_manifest(aside, told | {"cases": len(cases)} | finished(told) | drawn | statistics_told(scenario, cases))
-        _swap(aside, out, cases)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _swap(aside: Path, out: Path, cases: Sequence[StoredCase]) -> None:
-    """Puts *aside* in the place of *out*; the points of this run move along, those of earlier runs go."""
-    aside.chmod(0o755)
-    (aside / POINTS).mkdir()
-    before = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-    out.replace(before)
-    aside.replace(out)
-    for case in cases:
-        (before / POINTS / case.folder.name).replace(case.folder)
-    shutil.rmtree(before)
+        keep_scenario(folder, scenario)
 
 
 def futures_told(folder: Path) -> list[str]:

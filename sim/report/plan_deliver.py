@@ -31,12 +31,13 @@ def deliver_plan(
     relative: float,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "plan"),
+    force: bool = False,
 ) -> list[Outlook]:
     """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`.
 
     The capacity of a unit is found to within the fraction *relative*.
     """
-    told = begin(out, scenario, command)
+    told = begin(out, scenario, command, "plan", force, relative=relative)
     try:
         with Progress(quiet, "searching capacities", "searches") as progress:
             most = list(capacities(scenario, catalog, out, workplace, relative, progress))

@@ -45,9 +45,10 @@ def deliver_sensitivity(
     workplace: Workplace,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "sensitivity"),
+    force: bool = False,
 ) -> Answer:
     """Simulates what is missing, and leaves tables, pictures and page in *out*."""
-    told = begin(out, scenario, command)
+    told = begin(out, scenario, command, "sensitivity", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet) as progress:
         found = swings(plain_scenario, catalog, out, workplace, progress)

@@ -39,9 +39,10 @@ def deliver_size(
     workplace: Workplace,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "size"),
+    force: bool = False,
 ) -> Sizing:
     """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
-    began = begin(out, scenario, command)
+    began = begin(out, scenario, command, "size", force)
     with SearchProgress(quiet) as progress:
         found = search(scenario, catalog, out, workplace, progress)
     told, drawn = sentences(found, scenario), panels(found, scenario)

@@ -1,11 +1,7 @@
 """What a validation leaves in its folder: every row's errors, their medians by group, a picture."""
 
 import csv
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +10,7 @@ from rich.text import Text
 
 from sim.benchdata.row import METRICS, BenchRow
 from sim.catalog.catalog import Catalog
-from sim.report.folder import program_version, write_manifest
+from sim.report.folder import begin_question, written_together
 from sim.report.progress import Progress
 from sim.report.tables import cell
 from sim.report.validation_picture import write_picture
@@ -50,34 +46,15 @@ def run_validation(
     table: str,
     quiet: bool,
     command: Sequence[str],
+    force: bool = False,
 ) -> list[Outcome]:
-    """Predicts all *rows* and leaves tables and a picture in the folder *out*, which is replaced as a whole."""
-    started = time.time()
+    """Predicts all *rows* and leaves tables and a picture in the folder *out*, in the place of an earlier answer."""
+    question = {"command": "validate", "values": {"table": "/".join(Path(table).absolute().parts[-2:])}}
+    told = begin_question(out, question, command, force, validation=table)
     with Progress(quiet) as progress:
         outcomes = validate(rows, catalog, workers, progress)
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-    try:
-        write_validation(aside, outcomes)
-        write_manifest(
-            aside,
-            {
-                "program": "gpufleet",
-                "version": program_version(),
-                "validation": table,
-                "command": list(command),
-                "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-                "rows": len(rows),
-                "wall_s": round(time.time() - started, 3),
-                "status": "finished",
-            },
-        )
-        aside.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        aside.replace(out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with written_together(out, told | {"rows": len(rows)}, points=()) as folder:
+        write_validation(folder, outcomes)
     return outcomes
 
 

@@ -62,10 +62,11 @@ def axis_labels(paths: Iterable[str]) -> dict[str, str]:
 'fleets.b.pools.0.replicas': 'b.pools.0.replicas'}
     """
     known = list(dict.fromkeys(paths))
-    return {path: _label(path, [other for other in known if other != path]) for path in known}
+    return {path: shortest_label(path, [other for other in known if other != path]) for path in known}
 
 
-def _label(path: str, others: Sequence[str]) -> str:
+def shortest_label(path: str, others: Sequence[str]) -> str:
+    """The shortest dotted suffix of *path* that none of the *others* ends in and no result column is called."""
     words = path.split(".")
     for start in range(len(words) - 1, 0, -1):
         suffix = ".".join(words[start:])

@@ -90,7 +90,7 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
     for case in with_further(scenario, found):
         stored = found.get(key_of(case))
         if stored is None:
-            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing; run it again"
+            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
             raise ScenarioErrors([InputError(str(run), 0, "", text)])
         plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
