@@ -48,7 +48,8 @@ def test_frames_of_the_demo(clone: Path) -> None:
     """The README's Python, on a short run of the demo."""
     (snippet,) = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
     short = ["--set", "horizon_s=60", "--set", "warmup_s=0", "--replications", "1", "--no-report", "--quiet"]
-    demo = [sys.executable, "-m", "sim", "run", "scenarios/4x4090-vs-2xa100.yaml", *short]
+    out = ["--out", "outputs/4x4090-vs-2xa100"]
+    demo = [sys.executable, "-m", "sim", "run", "scenarios/4x4090-vs-2xa100.yaml", *out, *short]
     subprocess.run(demo, cwd=clone, check=True, env=os.environ | {"PYTHONPATH": str(clone)})
     printed = subprocess.run([sys.executable, "-c", snippet], cwd=clone, capture_output=True, text=True, check=True)
     assert "2x A100 80GB" in printed.stdout

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import Quiet, Workers, app, bad_input_told, fail, show_all
+from sim.cli.common import OTHER_FAILURE, Force, Quiet, Workers, app, bad_input_told, fail, show_all
 
 
 @app.command()
@@ -15,27 +15,32 @@ def calibrate(
     gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
     out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
     workers: Workers = None,
+    force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
     with bad_input_told():
+        from concurrent.futures.process import BrokenProcessPool
+
         from sim.benchdata import read_benchmarks
         from sim.catalog.catalog import load_catalog
-        from sim.report.calibration import calibration_report, calibration_text, is_calibration
+        from sim.report.calibration import calibration_report, calibration_text, why_kept
         from sim.study.calibrate import NothingToFit, calibrate
+        from sim.study.durable import write_whole
 
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id
         rows = read_benchmarks(table)
-        if out.exists() and not is_calibration(out):
-            fail(f"--out {out}: exists and is no calibration; name another file")
+        if out.exists() and (reason := why_kept(out, wanted, str(table), force)):
+            fail(f"--out {out}: {reason}")
         try:
             fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, str(table))
         except NothingToFit as error:
             fail(str(error))
+        except BrokenProcessPool:
+            fail("a worker process was killed, perhaps for lack of memory; nothing is written", OTHER_FAILURE)
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(calibration_text(fitted.calibration), encoding="utf-8")
+            write_whole(out, calibration_text(fitted.calibration))
         except OSError as error:
             fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
     if not quiet:

@@ -41,6 +41,8 @@ def validate(
         rows = read_benchmarks(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
+        from concurrent.futures.process import BrokenProcessPool
+
         from sim.report.folder import owned
         from sim.report.validation import run_validation, terminal_tables
 
@@ -56,6 +58,8 @@ def validate(
                     command=command_line(),
                     force=force,
                 )
+        except BrokenProcessPool:
+            fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
         except KeyboardInterrupt:
             fail("interrupted; nothing is kept", OTHER_FAILURE)
     if not quiet:

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,10 +40,16 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _cores(workers: int | None) -> AbstractContextManager[Any]:
+@contextmanager
+def _cores(workers: int | None) -> Iterator[Any]:
     from sim.study.cores import Cores
+    from sim.study.execute import WorkerLost
 
-    return Cores(workers or os.cpu_count() or 1)
+    try:
+        with Cores(workers or os.cpu_count() or 1) as cores:
+            yield cores
+    except WorkerLost as error:
+        fail(str(error), OTHER_FAILURE)
 
 
 @contextmanager

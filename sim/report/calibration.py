@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sim.steptime import Calibration, Factor
 from sim.study.calibrate import Fitted, told
-from sim.yamlio import dump
+from sim.yamlio import YamlError, dump, read_text
 
 HEADER = """\
 # Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
@@ -26,10 +26,22 @@ def calibration_text(calibration: Calibration) -> str:
     return head + dump(calibration.model_dump(mode="json"))
 
 
-def is_calibration(path: Path) -> bool:
-    """Whether the file *path* was written by `calibration_text`: then it may be overwritten."""
-    first = HEADER.partition("{")[0]
-    return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(first)
+def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
+    """Why the file *path* is not replaced by factors of *gpu*, fitted to *table*; empty if it is.
+
+    It is if `calibration_text` has written it for the same question; for another one only by *force*.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if not text.startswith(HEADER.partition("{")[0]):
+        return "exists and is no calibration; name another file"
+    try:
+        data = read_text(text, str(path)).data
+        known = (data.get("gpu"), Path(data.get("table") or "").name)
+    except (YamlError, AttributeError):
+        known = (None, "")
+    if force or known == (gpu, Path(table).name):
+        return ""
+    return f"holds factors of {known[0]}, fitted to {known[1]}; --force replaces them, another file keeps both"
 
 
 def calibration_report(fitted: Fitted) -> list[Table | str]:

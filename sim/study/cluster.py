@@ -9,6 +9,7 @@ import hashlib
 import io
 import logging
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +27,9 @@ from sim.study.execute import Call, Job, catalog_of
 from sim.study.inputs import FILE_KEYS, program_digest
 
 CONNECT_S, WORKERS_S = 10, 30
-"""How long a scheduler may take to answer, and the first worker to be there."""
+"""How long a scheduler may take to answer, and a worker to be there."""
+LOOK_S = 2.0
+"""So often it is asked whether any worker is left."""
 
 
 class ClusterError(Exception):
@@ -104,6 +107,7 @@ class Cluster:
 
     def _answer(self, coming: Any) -> tuple[Any, Any]:
         """The next future that is done, and its result."""
+        self._await(coming)
         try:
             future, result = next(coming)
         except KilledWorker as error:
@@ -111,6 +115,22 @@ class Cluster:
         if not isinstance(result, bytes | tuple):  # what dask gives for a future that nobody works on any more
             raise ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
         return future, result
+
+    def _await(self, coming: Any) -> None:
+        """Until something is done. Raises ClusterError where for `WORKERS_S` nobody has been there to do it."""
+        assert self._client is not None  # something has been submitted
+        alone_since = None
+        while not coming.has_ready() and self._client.status == "running":
+            now = time.monotonic()
+            if self._client.nthreads():
+                alone_since = None
+            elif alone_since is None:
+                alone_since = now
+            elif now - alone_since > WORKERS_S:
+                raise ClusterError(f"no worker is left at {self._address}; what was finished is kept")
+            until = now + LOOK_S
+            while not coming.has_ready() and time.monotonic() < until:
+                time.sleep(0.01)
 
 
 def _connected(address: str) -> Client:

@@ -69,6 +69,18 @@ def _call(function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
     return Call(function, scenario, catalog_of(root))
 
 
+class WorkerLost(Exception):
+    """A task has cost several processes their lives."""
+
+    def __init__(self, task: Any, deaths: int) -> None:
+        case = task.case if isinstance(task, Job) else None
+        what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
+        super().__init__(
+            f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
+            "out; what was finished is kept: try fewer --workers"
+        )
+
+
 Progress = Callable[[int, int, int], None]
 """Told (finished cases, all cases, of the finished ones those found on disk)."""
 

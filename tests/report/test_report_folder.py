@@ -7,6 +7,15 @@ import pytest
 from sim.report.folder import begin, written_together
 from sim.scenario.schema import Scenario
 
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "s",
+        "seed": 3,
+        "workload": {"trace": {"path": "t.csv", "format": "csv"}},
+        "fleets": [{"name": "a", "pools": [{"gpu": "l4"}]}],
+    }
+)
+
 
 @pytest.fixture
 def answered(tmp_path):
@@ -18,7 +27,7 @@ def answered(tmp_path):
 
 
 def _began(out):
-    return begin(out, Scenario.model_construct(name="s", seed=3), ["gpufleet", "size"])
+    return begin(out, SCENARIO, ["gpufleet", "size"], "size")
 
 
 def _write_half(out):
