@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -83,7 +83,6 @@ def owned(out: Path) -> Iterator[None]:
 
     What an earlier process could not finish when it was killed is finished or cleared away first. Raises FolderBusy.
     """
-    out.mkdir(parents=True, exist_ok=True)
     handle = _locked(out)
     try:
         _settle(out)
@@ -94,6 +93,8 @@ def owned(out: Path) -> Iterator[None]:
         yield
     finally:
         (out / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):
+            out.rmdir()  # nothing was written
         os.close(handle)
 
 
@@ -101,6 +102,7 @@ def _locked(out: Path) -> int:
     """The open lock file. The system unlocks it when this process ends, however it ends."""
     path = out / LOCK
     while True:
+        out.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

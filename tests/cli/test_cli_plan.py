@@ -66,7 +66,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "plan.reserve_units=1")
     assert (done.exit_code, done.stderr) == (0, "")
-    out = folder / "outputs" / "small-plan"
+    out = folder / "outputs" / "small-plan--reserve_units=1--relative=0.2"
     names = ["manifest.json", "plan.csv", "plan.html", "plan.png", "points", "scenario.yaml", "summary.csv"]
     assert sorted(path.name for path in out.iterdir()) == names
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
@@ -95,10 +95,10 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
 
 
 def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
-    first = run("--relative", "0.2")
-    points = folder / "outputs" / "small-plan" / "points"
+    first = run("--relative", "0.2", "--out", "out")
+    points = folder / "out" / "points"
     before = {path: path.stat().st_mtime_ns for path in points.rglob("case.json")}
-    again = run("--relative", "0.2", "--set", "plan.demand.growth_per_year=0")
+    again = run("--relative", "0.2", "--set", "plan.demand.growth_per_year=0", "--out", "out", "--force")
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert {path: path.stat().st_mtime_ns for path in points.rglob("case.json")} == before
     assert first.stdout != again.stdout

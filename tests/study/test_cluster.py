@@ -128,6 +128,25 @@ def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machi
     assert set(seen) == set((tmp_path / POINTS).iterdir())
 
 
+def test_when_no_worker_is_left_the_run_ends(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, work, seen = machines.worker(), jobs(scenario, tmp_path), []
+    monkeypatch.setattr(cluster, "LOOK_S", 0.1)
+
+    def run() -> None:
+        with Cluster(machines.address) as place:
+            for job in simulated(place, work):
+                seen.append(job.folder)
+                monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
+                worker.kill()
+
+    with pytest.raises(ClusterError, match=r"no worker is left at .*; what was finished is kept"):
+        run()
+    assert 0 < len(seen) < len(work)
+    assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
 def power(scenario: Scenario, catalog: Catalog, base: int, exponent: int) -> float:
     assert scenario.name == "spread"
     assert catalog.gpu("rtx-4090").id == "rtx-4090"

@@ -98,7 +98,7 @@ def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path
     few = ["--set", "workload.arrivals.rate_rps=5", "--set", "horizon_s=20", "--quiet", "--replications", "1"]
     subprocess.run(command(folder, "out", *few), check=True)
     before = finished(folder / "out")
-    subprocess.run(command(folder, "out", *few, "--seed", "9"), check=True)
+    subprocess.run(command(folder, "out", *few, "--seed", "9", "--force"), check=True)
     after = finished(folder / "out")
     assert len(before) == len(after) == 2
     assert not before & after
