@@ -18,7 +18,7 @@ SECTIONS = frozenset({"breakeven", "plan", "sensitivity", "size"})
 """Each is read by the command of its name alone."""
 SWEEPING = ("run", "price")
 """The other commands ask about the workload as it stands."""
-BY_THEMSELVES = frozenset({"question", "base", "replications", "precision", "sweep", "fleets"})
+BY_THEMSELVES = frozenset({"question", "base", "limits", "replications", "precision", "sweep", "fleets"})
 
 Question = dict[str, Any]
 """As it stands in the manifest: `command`, and what else has to agree; values of the scenario by their digests."""
