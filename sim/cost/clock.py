@@ -26,6 +26,8 @@ def _known_zone(value: Any) -> Any:
     zones = sorted(available_timezones())
     if value in zones:
         return value
+    if not zones:
+        raise ValueError("this machine has no time zone database: install the package tzdata")
     near = get_close_matches(str(value), zones, n=1)
     hint = f"did you mean {near[0]}?" if near else "the IANA database has names such as Europe/Berlin"
     raise ValueError(f"unknown time zone {value!r}; {hint}")
@@ -57,6 +59,8 @@ class Clock:
 
     starts_at: datetime
     """Local time at simulated time 0, with its zone; without one, every day has 24 hours."""
+    timezone: str | None = None
+    """Name of the zone: the same moment on the clocks of two zones is not the same clock."""
 
     @classmethod
     def of(cls, starts_at: datetime, timezone: str | None) -> "Clock":
@@ -68,14 +72,14 @@ class Clock:
             return cls(starts_at.replace(tzinfo=None))
         zone = ZoneInfo(timezone)
         if starts_at.tzinfo is not None:
-            return cls(starts_at.astimezone(zone))
+            return cls(starts_at.astimezone(zone), timezone)
         first, second = (starts_at.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         if first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != starts_at:
             raise ClockError(f"{starts_at.isoformat()} does not exist in {timezone}: its clocks are put forward then")
         if first.utcoffset() != second.utcoffset():
             choice = f"write {first.isoformat()} or {second.isoformat()}"
             raise ClockError(f"{starts_at.isoformat()} comes twice in {timezone}: {choice}")
-        return cls(first)
+        return cls(first, timezone)
 
     def at(self, at_s: float) -> datetime:
         """Local time at simulated time *at_s* [s]."""

@@ -35,6 +35,8 @@ class CostPlan:
     """What the same tokens cost elsewhere, where the scenario asks."""
     usd_per_kwh_by_hour: tuple[float, ...] | None = None
     """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
+    usd_per_kwh_by_hour_of_week: tuple[float, ...] | None = None
+    """The same from Monday on, where days of the week have prices of their own."""
     currency: str = "USD"
     """In which the report shows the main figures, too."""
     usd_per_currency: float = 1.0
@@ -105,8 +107,10 @@ def resolve_costs(
     if problems:
         raise CostError(*dict.fromkeys(problems))
     notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
-    by_hour = site.usd_per_kwh_by_hour(clock) if site is not None and not isinstance(cost, Rent) else None
-    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, *_currency(finance))
+    paid = site if not isinstance(cost, Rent) else None
+    by_hour = paid.usd_per_kwh_by_hour(clock) if paid is not None else None
+    of_week = paid.usd_per_kwh_by_hour_of_week(clock) if paid is not None else None
+    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, of_week, *_currency(finance))
 
 
 def _without_rate(

@@ -48,12 +48,13 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
         plans.append(replace(plan, charges=tuple(_held(one, holder) for one in plan.charges), notes=notes))
     if problems:
         raise CostError(*problems)
-    by_hour = (plan.usd_per_kwh_by_hour for plan in plans)
+    metered = next((plan for plan in plans if plan.usd_per_kwh_by_hour is not None), plans[0])
     return replace(
         plans[0],
         charges=tuple(charge for plan in plans for charge in plan.charges),
         notes=tuple(note for plan in plans for note in plan.notes),
-        usd_per_kwh_by_hour=next((one for one in by_hour if one is not None), None),
+        usd_per_kwh_by_hour=metered.usd_per_kwh_by_hour,
+        usd_per_kwh_by_hour_of_week=metered.usd_per_kwh_by_hour_of_week,
     )
 
 

@@ -107,6 +107,12 @@ class Site(Spec):
             return None
         return self.electricity.by_hour(clock)
 
+    def usd_per_kwh_by_hour_of_week(self, clock: Clock | None) -> tuple[float, ...] | None:
+        """The same for the 168 hours of the week; None where all its days have the same prices."""
+        if self.electricity is None or not self.metered or clock is None or not self.electricity.knows_weekdays:
+            return None
+        return self.electricity.by_hour(clock, 168)
+
     @property
     def facility_factor(self) -> float:
         """The site's energy over the servers' energy, cooling included."""

@@ -82,9 +82,15 @@ class Tariff(Week):
         parts = self.parts(clock, month, weights)
         return fsum(weight * usd for (_, usd), weight in parts.items()) / fsum(parts.values())
 
-    def by_hour(self, clock: Clock) -> tuple[float, ...]:
-        """Mean price of each hour of the day over the days of the year in which *clock* starts."""
-        return _by_hour(self, clock)
+    def by_hour(self, clock: Clock, count: int = 24) -> tuple[float, ...]:
+        """Mean price of each hour of the day over the year in which *clock* starts; *count* 168: of the week."""
+        return _by_hour(self, clock, count)
+
+    @property
+    def knows_weekdays(self) -> bool:
+        """Whether some days of the week have prices of their own."""
+        weeks: tuple[Week, ...] = (self, *self.seasons)
+        return any(week.saturday_usd_per_kwh or week.sunday_usd_per_kwh for week in weeks)
 
     def parts(
         self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None
@@ -145,10 +151,11 @@ def _parts(
 
 
 @lru_cache(maxsize=64)
-def _by_hour(tariff: Tariff, clock: Clock) -> tuple[float, ...]:
-    hours: list[dict[tuple[int, float], float]] = [{} for _ in HOURS]
-    for month, _, hour, length_h, usd in tariff.cells(clock):
-        hours[hour][month, usd] = hours[hour].get((month, usd), 0.0) + length_h
+def _by_hour(tariff: Tariff, clock: Clock, count: int) -> tuple[float, ...]:
+    hours: list[dict[tuple[int, float], float]] = [{} for _ in range(count)]
+    for month, weekday, hour, length_h, usd in tariff.cells(clock):
+        cell = hours[(24 * weekday + hour) % count]
+        cell[month, usd] = cell.get((month, usd), 0.0) + length_h
     return tuple(fsum(length * usd for (_, usd), length in of.items()) / fsum(of.values()) for of in hours)
 
 

@@ -16,7 +16,7 @@ from sim.report.sweep import sweep_of
 from sim.report.tables import write_costs, write_requests, write_summary, write_usage
 from sim.report.text import first_sentence
 from sim.report.verdict import verdict
-from sim.report.year import write_year, year_rows, year_table
+from sim.report.year import hourly_prices, write_year, year_rows, year_table
 from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.futures import FutureStudy
@@ -56,7 +56,7 @@ def write_report(
         write_paired(out / "paired.csv", compared, axes)
     rows: list[dict[str, Any]] = []
     if year is not None:
-        tariffs = {str(plan["fleet"]): plan.get("usd_per_kwh_by_hour") for plan in resolved}
+        tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
         rows = year_rows(points, axes, year, tariffs, idle)
         write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
     if futures is not None:

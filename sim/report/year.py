@@ -36,7 +36,7 @@ TOKENS = {
 Hourly = Mapping[str, float]
 """Name -> amount per hour at one load."""
 Tariffs = Mapping[str, Sequence[float] | None]
-"""Fleet -> mean price per kWh of each hour of the day; None where one price holds always."""
+"""Fleet -> mean price per kWh of each hour of the day or of the week; None where one price holds always."""
 
 
 def year_rows(
@@ -63,6 +63,14 @@ def year_rows(
         empty = [_idle(hour) for hour in idle if {"fleet": hour.fleet, **hour.axes} == front]
         rows.append(front | dict.fromkeys(COLUMNS) | _year(members, plan, tariffs.get(first.fleet), empty))
     return rows
+
+
+def hourly_prices(plan: Mapping[str, Any], year: YearPlan) -> Sequence[float] | None:
+    """Mean price per kWh of each hour that the loads of *year* know, from a *plan* of resolved.yaml."""
+    by_hour: Sequence[float] | None = plan.get("usd_per_kwh_by_hour")
+    if by_hour is None or not year.of_week:
+        return by_hour
+    return plan.get("usd_per_kwh_by_hour_of_week") or [*by_hour] * 7
 
 
 def write_year(path: Path, rows: Sequence[Mapping[str, Any]], axes: Sequence[str], money: bool) -> None:

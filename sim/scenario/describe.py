@@ -58,7 +58,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
         "capex_usd": plan.costs.capex_usd if plan.costs else None,
-        "usd_per_kwh_by_hour": _by_hour(plan.costs),
+        **_by_hour(plan.costs),
         "values": values,
         "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
     }
@@ -68,9 +68,12 @@ def _warmup(plan: CasePlan) -> float | str:
     return "auto: MSER-5 in each run" if plan.warmup_auto else plan.warmup_s
 
 
-def _by_hour(costs: CostPlan | None) -> list[float] | None:
-    """Mean price of electricity at each hour of the day over a year, where it has prices by the hour."""
-    return list(costs.usd_per_kwh_by_hour) if costs and costs.usd_per_kwh_by_hour else None
+def _by_hour(costs: CostPlan | None) -> dict[str, list[float] | None]:
+    """Mean price of electricity at each hour of the day over a year, and of the week where its days differ."""
+    by_hour = costs.usd_per_kwh_by_hour if costs is not None else None
+    of_week = costs.usd_per_kwh_by_hour_of_week if costs is not None else None
+    found: dict[str, list[float] | None] = {"usd_per_kwh_by_hour": list(by_hour) if by_hour else None}
+    return found | ({"usd_per_kwh_by_hour_of_week": list(of_week)} if of_week else {})
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pydantic import PlainSerializer, PlainValidator
 from sim.units import HOURS_PER_YEAR
 
 HOURS_PER_DAY = 24
+HOURS_PER_WEEK = 168
 
 
 def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
@@ -19,12 +20,12 @@ def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
         if not isclose(total, HOURS_PER_YEAR, abs_tol=0.5):
             raise ValueError(f"the hours add up to {total:g}; a year has {HOURS_PER_YEAR:g}")
         return hours
-    if isinstance(value, list | tuple) and len(value) == HOURS_PER_DAY:
+    if isinstance(value, list | tuple) and len(value) in (HOURS_PER_DAY, HOURS_PER_WEEK):
         day = tuple(_number(load, "a load") for load in value)
         if max(day) == 0:
             raise ValueError("no hour has any load")
         return day
-    text = "{load: hours per year} is needed, or a list of 24 loads, one an hour of the day"
+    text = "{load: hours per year} is needed, or a list of 24 loads, one an hour of the day, or 168, from Monday on"
     raise ValueError(f"{text}; a load is requests per second, or clients of a closed loop")
 
 

@@ -187,8 +187,9 @@ class Scenario(Choices):
     """Greenhouse gases of the electricity and of making the machines."""
     load_profile: LoadProfile | None = None
     """What a year is made of, for year.csv: hours per year at each of several loads ({8: 2920, 0.5: 5840}), or 24
-    loads, one an hour of the day. A load is requests per second, in a closed loop the number of clients; all lie within
-    the loads that the sweep simulates, but for 0: then the machines are on and idle."""
+    loads, one an hour of the day, or 168, one an hour of the week from Monday on. A load is requests per second, in a
+    closed loop the number of clients; all lie within the loads that the sweep simulates, but for 0: then the machines
+    are on and idle."""
     plan: MultiYear | None = None
     """Several years month by month, for `gpufleet plan`."""
     breakeven: Breakeven | None = None

@@ -72,6 +72,8 @@ site:                         # of what is bought
   # or {{per: rack, usd_per_month: 1500, power_limit_kw: 20, units: 42, reserved_units: 2, count: whole}}
   # in place of electricity_usd_per_kwh, by the hour: electricity: {{hourly_usd_per_kwh: [24 prices], seasons:
   #   [{{months: [6, 7, 8], hourly_usd_per_kwh: [24 prices]}}]}}; with starts_at: 2026-07-01T08:00:00 above
+  #   weekends: saturday_usd_per_kwh, sunday_usd_per_kwh; timezone: Europe/Berlin for local time with summer time
+  # demand_usd_per_kw_month: 15    on the highest mean power over 15 minutes
   # cooling: {{cop: 4}}         if the PUE leaves cooling out
 finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}}   # or straight_line
   # in place of residual_fraction: resale: {{loss_per_year: 0.3}}

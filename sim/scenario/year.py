@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.scenario.errors import Complaint, Place, dotted
 from sim.scenario.layers import place_of, value_at
-from sim.scenario.load_profile import LoadProfile
+from sim.scenario.load_profile import HOURS_PER_WEEK, LoadProfile
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, axis_labels, points
 from sim.units import HOURS_PER_YEAR
@@ -16,7 +16,6 @@ from sim.units import HOURS_PER_YEAR
 PROCESS: Place = ("workload", "arrivals", "process")
 RATE: Place = ("workload", "arrivals", "rate_rps")
 CLIENTS: Place = ("workload", "arrivals", "concurrency")
-DAYS_PER_YEAR = HOURS_PER_YEAR / 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +23,14 @@ class YearPlan:
     """What the year table is made of."""
 
     loads: tuple[tuple[float, float, int | None], ...]
-    """(load, hours per year, hour of the day or None where it is not said); a load is requests per second, or clients
-    of a closed loop."""
+    """(load, hours per year, hour of the day or of the week or None where it is not said); a load is requests per
+    second, or clients of a closed loop."""
     axis: str | None
     """Label of the swept load; None where one load stands for all."""
     clients: bool = False
     """Loads are clients of a closed loop."""
+    of_week: bool = False
+    """Hours are those of the week, from Monday on, and not of the day."""
 
     @property
     def peak(self) -> float:
@@ -51,13 +52,14 @@ def year_plan(scenario: Scenario) -> YearPlan | None:
     clients = scenario.workload.closed_loop() is not None
     place = CLIENTS if clients else RATE
     axis = next((label for path, label in labels.items() if place_of(data, path) == place), None)
-    return YearPlan(_loads(scenario.load_profile), axis, clients)
+    of_week = len(scenario.load_profile) == HOURS_PER_WEEK and not isinstance(scenario.load_profile, dict)
+    return YearPlan(_loads(scenario.load_profile), axis, clients, of_week)
 
 
 def _loads(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
     if isinstance(profile, dict):
         return tuple((load, hours, None) for load, hours in sorted(profile.items()))
-    return tuple((load, DAYS_PER_YEAR, hour) for hour, load in enumerate(profile))
+    return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
 
 
 def profile_complaints(data: dict[str, Any]) -> Iterator[Complaint]:

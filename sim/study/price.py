@@ -1,6 +1,6 @@
 """A finished run at other prices: its intervals are billed anew, nothing is simulated again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from math import isclose
 from pathlib import Path
@@ -10,7 +10,7 @@ from sim.catalog.catalog import Catalog
 from sim.records import FleetLog, Interval, Meters, Request
 from sim.run import CaseResult, priced
 from sim.scenario.errors import InputError, Place, ScenarioErrors, dotted
-from sim.scenario.layers import place_of
+from sim.scenario.layers import place_of, value_at
 from sim.scenario.load import load
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
@@ -54,7 +54,20 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
     wrong = [one for item in sets if (one := _refusal(data, item)) is not None]
     if wrong:
         raise ScenarioErrors(wrong)
-    return load(path, sets, catalog=catalog)
+    scenario = load(path, sets, catalog=catalog)
+    moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in _moved_schedules(data, scenario)]
+    if moved:
+        raise ScenarioErrors(moved)
+    return scenario
+
+
+def _moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Fleets whose replicas would be switched at other moments than in the run with *data*."""
+    for i, fleet in enumerate(scenario.fleets):
+        old = value_at(data, ("fleets", i, "site")) or data.get("site") or {}
+        site = fleet.site or scenario.site
+        if any(pool.schedule for pool in fleet.pools) and old.get("timezone") != (site.timezone if site else None):
+            yield fleet.name, "decides when the schedule switches replicas: simulate it anew"
 
 
 def _refusal(data: dict[str, Any], item: str) -> InputError | None:

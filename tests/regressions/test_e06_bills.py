@@ -14,6 +14,7 @@ from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.sweep import cases
 from sim.study.futures import MONTH, futures_of
+from sim.study.price import load_repriced
 from sim.study.rebill import Rebilling
 from sim.study.store import load_case
 
@@ -104,6 +105,19 @@ def test_a_year_pays_for_the_peak_of_its_highest_load(folder: Path) -> None:
     assert float(year["usd_per_year"]) == pytest.approx(by_hand, rel=2e-5)
 
 
+def test_a_week_of_loads_meets_a_week_of_prices(folder: Path) -> None:
+    week = [0.4] * 120 + [0.1] * 48
+    again = folder / "week"
+    told = CliRunner().invoke(
+        app, ["price", str(folder / "out"), "--out", str(again), "--no-report", "--set", f"load_profile={week}"]
+    )
+    assert told.exit_code == 0, told.stderr
+    low, high = (float(row["energy_kwh"]) / 1.5 for row in table(again / "summary.csv"))
+    by_hand = 8760 / 168 * (120 * high * 9 + 24 * low * 9 + low * sum(SUNDAY))
+    (year,) = table(again / "year.csv")
+    assert float(year["energy_usd_per_year"]) == pytest.approx(by_hand, rel=1e-9)
+
+
 def test_other_readers_of_the_bill_agree(folder: Path) -> None:
     scenario = load(folder / "s.yaml", (), catalog=CATALOG)
     stored = [load_case(path) for path in (folder / "out/points").iterdir()]
@@ -139,3 +153,12 @@ def test_what_is_wrong_with_a_clock_is_told_with_its_line(folder: Path) -> None:
     assert "comes twice" in both
     assert "must be at most 900" in both
     assert load(folder / "s.yaml", ("starts_at=2026-10-25T02:20:00+01:00",), catalog=CATALOG).starts_at is not None
+
+
+def test_a_schedule_in_another_zone_is_another_simulation(tmp_path: Path) -> None:
+    pool = '{replicas: 2, schedule: {replicas: {"02:30": 1, "06:00": 2}, starting_s: 60}, '
+    text = SCENARIO.replace("pools: [{", f"pools: [{pool}").replace(SCENARIO.splitlines()[-1], "")
+    (tmp_path / "scenario.yaml").write_text(text)
+    assert load_repriced(tmp_path, ["site.pue=1.2"], CATALOG).site is not None
+    with pytest.raises(ScenarioErrors, match=r"site\.timezone: decides when the schedule switches replicas"):
+        load_repriced(tmp_path, ["site.timezone=America/New_York"], CATALOG)

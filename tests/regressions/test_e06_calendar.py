@@ -130,6 +130,7 @@ def test_the_year_has_as_many_hours_as_on_the_calendar():
 
 def test_a_moment_is_local_or_has_an_offset():
     assert clock("2026-07-01T12:00", "Europe/Berlin") == clock("2026-07-01T06:00-04:00", "Europe/Berlin")
+    assert clock("2026-07-01T12:00+00:00", "Europe/London") != clock("2026-07-01T12:00+00:00", "UTC")
     assert clock("2026-07-01T12:00-04:00").starts_at == datetime(2026, 7, 1, 12)
     with pytest.raises(ClockError, match="does not exist in Europe/Berlin"):
         clock("2026-03-29T02:30", "Europe/Berlin")
