@@ -70,3 +70,8 @@ class Gpu(Spec):
     def pcie_card(self) -> bool:
         """A card in a slot, with or without a bridge, rather than a module on a board with NVLink or its like."""
         return self.form_factor == "PCIe card"
+
+    @property
+    def is_host(self) -> bool:
+        """A system on chip: its price and its power are those of the whole machine."""
+        return self.form_factor == "system on chip"

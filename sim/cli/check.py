@@ -29,14 +29,15 @@ def check(
         from sim.catalog.catalog import load_catalog
         from sim.report.document import as_json, check_document
         from sim.report.futures_tables import inputs_told
-        from sim.report.plan import overview
+        from sim.report.plan import overview, space
         from sim.scenario.describe import describe
         from sim.scenario.load import load
         from sim.scenario.resolve import resolve
         from sim.scenario.sweep import cases
 
         catalog = load_catalog()
-        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, seed=seed, replications=replications)
+        options = {"seed": seed, "replications": replications}
+        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, **options, needs_fleets=False)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
@@ -44,6 +45,7 @@ def check(
         typer.echo(as_json(check_document(loaded, plans, len(found))))
     else:
         asked = [loaded.question] if loaded.question else []
-        show_all(*asked, *overview(plans, len(found), loaded.precision), *inputs_told(loaded))
-    if all(plan["infeasible"] for _, plan in plans):
+        told = overview(plans, len(found), loaded.precision) if plans else space(loaded, catalog)
+        show_all(*asked, *told, *inputs_told(loaded))
+    if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

@@ -52,7 +52,7 @@ def size(
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
-        loaded = load(path, sets or (), catalog=catalog, **numbers)
+        loaded = load(path, sets or (), catalog=catalog, **numbers, needs_fleets=False)
         folder = usable(out or default_folder(loaded, "-size", sets, **numbers))
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
@@ -68,4 +68,7 @@ def size(
     table = ranking(found, loaded, MOST_ROWS)
     show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
     if found.winner is not None:
-        show_all(f"the winner alone in {folder}/winner.yaml, for gpufleet run")
+        year = ", which adds the bill of its year" if loaded.load_profile is not None else ""
+        show_all(f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}")
+    if found.nearest is not None:
+        show_all(f"the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run")

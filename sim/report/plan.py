@@ -8,10 +8,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sim.catalog.catalog import Catalog
 from sim.catalog.value import WEAK_KINDS
 from sim.report.basis import notes
 from sim.report.text import percent, plain, usd
 from sim.scenario.precision import Precision
+from sim.scenario.schema import Scenario
+from sim.study.size_units import units
 
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 
@@ -37,6 +40,17 @@ def overview(
             shown.add(plan["fleet"])
             yield _values(plan)
     yield _sources(plans)
+
+
+def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
+    """The same for a scenario without fleets of its own: among what `gpufleet size` chooses."""
+    assert scenario.size is not None
+    yield f"Workload: {scenario.workload.describe()}"
+    kinds = list(units(scenario, scenario.size, catalog))
+    most = scenario.size.max_replicas
+    yield f"No fleets: gpufleet size chooses among {len(kinds)} kinds of replicas, at most {most} of each:"
+    for unit in kinds:
+        yield f"  {unit.name}{f': {unit.refusal}' if unit.refusal else ''}"
 
 
 def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:

@@ -12,20 +12,23 @@ from sim.report.goals import latency_columns, percentiles_shown, seconds_beside,
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import SearchProgress
 from sim.report.routing import routing_told
+from sim.report.size_budget import asked, cells, heads, money, nearest_told, within
 from sim.report.size_picture import front, key, panels
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import as_data
+from sim.scenario.year import year_plan
 from sim.study.capacity import LoadAxis
 from sim.study.execute import Workplace
-from sim.study.size import Sizing, Tried, search
+from sim.study.size import search
 from sim.study.size_trials import SCREEN_MARGIN
+from sim.study.size_tried import Sizing, Tried
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
-NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "load_profile", "futures")
+NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "futures")
 """Keys that ask about other fleets or other loads."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
@@ -55,18 +58,22 @@ def deliver_size(
             folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
         )
         if found.winner is not None and found.winner.fleet is not None:
-            _write_winner(folder / "winner.yaml", found.winner.fleet, scenario)
+            _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+        if found.nearest is not None and found.nearest.fleet is not None:
+            _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
         write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
         page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
         (folder / "size.html").write_text(page, encoding="utf-8")
     return found
 
 
-def _write_winner(path: Path, fleet: Fleet, scenario: Scenario) -> None:
-    """The scenario with the winner alone, for `gpufleet run`."""
+def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
+    """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
-    data["name"] = f"{scenario.name}-winner"
+    data["name"] = f"{scenario.name}-{what}"
     data["fleets"] = [fleet.model_dump(mode="json", exclude_unset=True)]
+    if (plan := year_plan(scenario)) is not None:
+        data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
     path.write_text(dump(data), encoding="utf-8")
 
 
@@ -76,21 +83,25 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
     left = sum(one.status == "not simulated" for one in found.tried)
     refused = sum(one.status == "impossible" for one in found.tried)
-    simulated = counts["meets"] + counts["misses"]
+    simulated = sum(one.metrics is not None for one in found.tried)
+    over = sum(one.status == "over budget" for one in found.tried)
     how = f"Of {len(found.tried)} fleets {simulated} {'was' if simulated == 1 else 'were'} simulated, of which"
     how += f" {counts['meets']} met the service level; {left} cost more at the least"
+    how += f", {over} exceed the budget" if over else ""
     how += f", {refused} cannot serve or have no price." if refused else "."
     mixed = list(_mixed_told(found))
     if found.winner is None:
-        return [f"No fleet meets the service level{at}.", how, *mixed]
+        return [f"No fleet meets the service level{at}{within(scenario)}.", *nearest_told(found, scenario), how, *mixed]
     best = found.winner
     cost = best.usd_per_h or 0.0
-    first = f"{best.name} is the cheapest fleet that meets the service level{at}: {usd(cost * HOURS_PER_MONTH)} a month"
+    first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
+    first += f": {usd(cost * HOURS_PER_MONTH)} a month"
     rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
     nearest = min(rivals, key=_least, default=None)
     if nearest is not None:
         first += f"; the next with other GPUs, {nearest.name}, {_compared(nearest, cost)}"
-    return [f"{first}.", *_how_sure(best, scenario), how, *mixed]
+    taken = [f"It takes {asked(best)}."] if within(scenario) else []
+    return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
 
 
 def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
@@ -139,8 +150,10 @@ def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
         return "the cheapest"
-    if one.status == "impossible":
+    if one.status in ("impossible", "over budget"):
         return one.reason
+    if one is found.nearest:
+        return f"the most within the budget: {_miss(one, scenario)}"
     if one.status == "misses":
         return _miss(one, scenario)
     if not best:
@@ -186,6 +199,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             "usd_per_h": one.usd_per_h,
             "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
             "at_least_usd_per_h": one.floor_usd_per_h,
+            **money(one),
             **{name: (one.metrics or {}).get(name) for name in columns},
         }
         for one in found.tried
@@ -211,6 +225,7 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         **heading(scenario, out),
         "verdict": {"headline": told[0], "findings": told[1:]},
         "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
+        "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
         "candidates": rows,
         "pareto": pareto_rows(found, scenario),
     }
@@ -224,15 +239,16 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
             one.name,
             str(one.gpus),
             f"{'' if one.usd_per_h is not None else '≥ '}{usd(_least(one) * HOURS_PER_MONTH)}",
+            *cells(one, scenario),
             *(_shown(one, name) for name in names),
             why(one, found, scenario),
         ]
         for one in found.tried
         if one.status != "impossible"
     ]
-    heads = ["", "GPUs", "USD a month", *map(_head, names.values()), "verdict"]
+    titles = ["", "GPUs", "USD a month", *heads(scenario), *map(_head, names.values()), "verdict"]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
-    return Table("Candidates", note, heads, rows[:most], worded=(len(heads) - 1,))
+    return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
 
 
 def _shown(one: Tried, name: str) -> str:

@@ -8,7 +8,7 @@ from sim.report.page import Mark
 from sim.report.panels import Curve, Limit, Panel, style
 from sim.report.text import percent, plain, usd_mark
 from sim.scenario.schema import Scenario
-from sim.study.size import Sizing, Tried
+from sim.study.size_tried import Sizing, Tried
 from sim.units import HOURS_PER_MONTH
 
 NO_LINE = "None"

@@ -34,11 +34,13 @@ def load(
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
+    needs_fleets: bool = True,
 ) -> Scenario:
     """Read, merge, override and check a scenario.
 
     *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
     the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
+    Without *needs_fleets* a scenario with a section `size` may have no fleets of its own.
     Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
     `futures.inputs`.
 
@@ -56,6 +58,8 @@ def load(
     found += [*_at_the_points(layers.data, catalog), *(() if found else profile_complaints(layers.data))]
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
     found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
+    if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
+        found.append(Complaint(("fleets",), "is missing" + _does_without(layers.data)))
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return Scenario.model_validate(_filled_from_sweep(layers.data))
@@ -69,6 +73,10 @@ def _refuse_unwritable(path: Path | str) -> None:
         shown = str(path).encode("utf-8", "backslashreplace").decode()
         error = InputError(shown, 0, "", "the path is no UTF-8 text: rename the file or its folder")
         raise ScenarioErrors([error]) from None
+
+
+def _does_without(data: dict[str, Any]) -> str:
+    return "" if data.get("size") is None else ": only gpufleet size does without"
 
 
 def _by_line(error: InputError) -> tuple[bool, str, int]:

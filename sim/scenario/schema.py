@@ -203,7 +203,8 @@ class Scenario(Choices):
     the load between simulated loads."""
     limits: Limits = Limits()
     """How large a run may become."""
-    fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)]
+    fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)] = Field(default=(), validate_default=False)
+    """The candidates to compare. `gpufleet size` does without, where `size` says what to choose from."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
 

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.batching import Batching, OfEngine
 from sim.cost import Cost
-from sim.spec import Count, Number, Spec, WholeNumber
+from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
 
 Label = Annotated[str, Field(min_length=1)]
 
@@ -24,6 +24,23 @@ class Mixed(Spec):
     """Most kinds of replicas, or ways to pay for them, in one fleet."""
 
 
+class Budget(Spec):
+    """What may be spent; all limits that are given hold."""
+
+    capex_usd: NonNegative | None = None
+    """Capital cost: everything paid at delivery; 0: rent only."""
+    usd_per_month: NonNegative | None = None
+    """Operating cost: rent, electricity, space, staff and all else paid month by month, capital left out."""
+    kw: NonNegative | None = None
+    """Power at the wall of the machines bought, by their nameplates, cooling left out."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if self.capex_usd is None and self.usd_per_month is None and self.kw is None:
+            raise ValueError("capex_usd, usd_per_month or kw is needed")
+        return self
+
+
 class Size(Spec):
     """The space of fleets: every GPU in every layout, format, limit and way to pay; the scenario's own fleets, too."""
 
@@ -32,7 +49,8 @@ class Size(Spec):
     servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
         default_factory=dict
     )
-    """GPU -> id in data/servers, or several of them. A GPU left out is priced without a server."""
+    """GPU -> id in data/servers, or several of them. A GPU left out is bought in the cheapest server of the catalogue
+    with slots, power and link for it, and rented without one."""
     tensor_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     """GPUs that share every layer."""
     pipeline_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
@@ -45,6 +63,8 @@ class Size(Spec):
     """Label -> a `cost` for every GPU: {bought: {acquisition: buy}}."""
     rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
+    budget: Budget | None = None
+    """What may be spent; left out: anything."""
     max_replicas: Count = 8
     """Most replicas that may carry the load."""
     spare_replicas: WholeNumber = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -36,6 +37,14 @@ class YearPlan:
     def peak(self) -> float:
         """The highest load with any hours."""
         return max(load for load, hours, _ in self.loads if hours)
+
+    @property
+    def simulated(self) -> list[float]:
+        """Loads to simulate for it; clients come in whole numbers."""
+        loads = sorted({load for load, hours, _ in self.loads if hours and load})
+        if not self.clients:
+            return loads
+        return sorted({max(1, side(load)) for load in loads for side in (floor, ceil)})
 
     @property
     def has_idle_hours(self) -> bool:

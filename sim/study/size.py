@@ -8,21 +8,23 @@ worse.
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Literal
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostError
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import Scenario
 from sim.scenario.size import Size
 from sim.study.capacity import why_not_its_mean
 from sim.study.execute import Workplace
+from sim.study.size_budget import Needs, over
 from sim.study.size_mixed import MixedSearch, MixedSearcher, MixedTrial
+from sim.study.size_nearest import Nearest
 from sim.study.size_runner import Runner
 from sim.study.size_trials import Trials
+from sim.study.size_tried import Sizing, Status, Tried, gpus_of, kinds_of, rank, with_one_host
 from sim.study.size_units import Prospects, Unit, units
 
 TOGETHER = 4
@@ -32,47 +34,6 @@ TOGETHER_BEYOND = 16
 
 Told = Callable[[int, float], None]
 """Told (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
-Status = Literal["meets", "misses", "not simulated", "impossible"]
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One fleet and what is known of it."""
-
-    name: str
-    machine: str
-    """The same for fleets that differ only in number and in how they are paid for."""
-    gpu: str
-    """Catalogue ids of its GPUs."""
-    replicas: int
-    """Those that carry the load, spares left out; 0 where none could."""
-    gpus: int
-    status: Status
-    usd_per_h: float | None
-    """Mean over replications; None where it was not simulated to the end."""
-    floor_usd_per_h: float | None
-    """What it costs at least; None without prices."""
-    reason: str = ""
-    """Why it is impossible."""
-    overloaded: bool = False
-    metrics: dict[str, float | None] | None = None
-    """Means over what was simulated; None for a fleet that was not."""
-    fleet: Fleet | None = None
-    half_widths: Mapping[str, float] = field(default_factory=dict)
-    """Halves of 95 % intervals of what the service level is about, for a fleet that meets it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizing:
-    """The answer of a search."""
-
-    winner: Tried | None
-    tried: tuple[Tried, ...]
-    """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
-    simulated: int
-    """Cases that this call has simulated; others were found on disk."""
-    mixed: MixedSearch | None = None
-    """What came of fleets of several kinds, where they are asked for."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,7 +73,9 @@ class Search:
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner)
         self._prospects = Prospects(self.scenario, catalog)
-        self._units = list(units(scenario, size))
+        self._units = list(units(scenario, size, catalog))
+        self._needs: dict[tuple[int, int], Needs] = {}
+        """By unit and replicas."""
         self._heap: list[_Entry] = []
         self._tried: list[Tried] = []
         self._best_usd_per_h = inf
@@ -134,9 +97,25 @@ class Search:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
                 self._tried.append(self._row(entry, "not simulated"))
-        ranked = sorted(self._tried, key=_rank)
+        nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
+        ranked = list(with_one_host(sorted(self._tried, key=rank), nearest))
         winner = next((one for one in ranked if one.status == "meets"), None)
-        return Sizing(winner, tuple(ranked), self._runner.simulated, mixed)
+        return Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
+
+    def _nearest(self) -> Tried | None:
+        """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
+        assert self.size.budget is not None
+        known = (self._units, self._prospects, self._trials)
+        best = Nearest(self.size, self.size.budget, *known).run()
+        if best is None:
+            return None
+        self._needs[best.order, best.replicas] = best.needs
+        entry = _Entry(best.floor_usd_per_h, best.order, best.replicas)
+        status: Status = "meets" if best.outcome.meets else "misses"
+        row = self._row(entry, status, best.usd_per_h, best.outcome.metrics, best.outcome.overloaded)
+        row = replace(row, half_widths=best.outcome.half_widths)
+        self._tried = [one for one in self._tried if one.name != row.name] + [row]
+        return row
 
     def _extend_front(self) -> None:
         """Simulates dearer fleets that may be faster: what less latency costs."""
@@ -150,7 +129,7 @@ class Search:
 
     def _push_next(self, entry: _Entry) -> None:
         """One replica more."""
-        if self._units[entry.order].own is None and entry.replicas < self.size.max_replicas:
+        if entry.replicas < self._prospects.most_replicas(self._units[entry.order], self.size):
             self._push(entry.order, entry.replicas + 1)
 
     def _mixed(self) -> MixedSearch:
@@ -164,12 +143,13 @@ class Search:
 
     def _add_mixed(self, trial: MixedTrial) -> None:
         fleet, outcome = trial.fleet, trial.outcome
-        status: Status = "meets" if outcome.meets else "misses"
+        reason = over(self.size.budget, trial.needs, outcome.usd_per_h) if outcome.meets else ""
+        status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
         usd_per_h = outcome.usd_per_h if outcome.meets else None
-        self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None else usd_per_h)
-        facts = (fleet.name, fleet.name, _kinds(fleet), trial.replicas, _gpus(fleet), status, usd_per_h)
+        self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
+        facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, gpus_of(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
-        known = (trial.floor_usd_per_h, "", overloaded, outcome.metrics, fleet, outcome.half_widths)
+        known = (trial.floor_usd_per_h, reason, overloaded, outcome.metrics, fleet, outcome.half_widths, trial.needs)
         self._tried.append(Tried(*facts, *known))
 
     def _tell(self, simulated: int) -> None:
@@ -179,8 +159,10 @@ class Search:
         """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
         machine = self._prospects.look(unit)
         reason, least = machine.reason, machine.least_replicas
-        if not reason and least > self.size.max_replicas and unit.own is None:
-            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed"
+        most = self._prospects.most_replicas(unit, self.size)
+        if not reason and least > most and unit.own is None:
+            host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
+            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
         if reason:
             self._tried.append(self._refused(unit, reason))
             return
@@ -190,8 +172,13 @@ class Search:
             self._tried.append(self._refused(unit, f"no price: {error}"))
 
     def _push(self, order: int, replicas: int) -> None:
-        floor = self._prospects.usd_per_h(self._units[order], replicas, self.size.spare_replicas)
-        heapq.heappush(self._heap, _Entry(floor, order, replicas))
+        floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)
+        self._needs[order, replicas] = needs
+        entry = _Entry(floor, order, replicas)
+        if reason := over(self.size.budget, needs):
+            self._tried.append(replace(self._row(entry, "over budget"), reason=reason))
+        else:
+            heapq.heappush(self._heap, entry)
 
     def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
         """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
@@ -236,6 +223,11 @@ class Search:
             whole = [self._units[entry.order].fleet(entry.replicas, spare) for entry, _ in met]
             met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
         for entry, outcome in met:
+            if reason := over(self.size.budget, self._needs[entry.order, entry.replicas], outcome.usd_per_h):
+                row = self._row(entry, "over budget", outcome.usd_per_h, outcome.metrics)
+                self._tried.append(replace(row, reason=reason))
+                self._push_next(entry)
+                continue
             self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
             row = self._row(entry, "meets", outcome.usd_per_h, outcome.metrics)
@@ -261,9 +253,9 @@ class Search:
         return Tried(
             fleet.name,
             unit.machine,
-            _kinds(fleet),
+            kinds_of(fleet),
             entry.replicas,
-            _gpus(fleet),
+            gpus_of(fleet),
             status,
             usd_per_h,
             entry.floor_usd_per_h,
@@ -271,11 +263,14 @@ class Search:
             overloaded,
             metrics,
             fleet,
+            needs=self._needs[entry.order, entry.replicas],
+            choice=unit.choice,
         )
 
     def _refused(self, unit: Unit, reason: str) -> Tried:
         fleet = unit.fleet(1, self.size.spare_replicas)
-        return Tried(unit.name, unit.machine, _kinds(fleet), 0, _gpus(fleet), "impossible", None, None, reason)
+        known = (unit.name, unit.machine, kinds_of(fleet), 0, gpus_of(fleet))
+        return Tried(*known, "impossible", None, None, reason, choice=unit.choice)
 
 
 def search(
@@ -284,20 +279,3 @@ def search(
     """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
     assert scenario.size is not None
     return Search(scenario, scenario.size, catalog, out, workplace, progress).run()
-
-
-def _gpus(fleet: Fleet) -> int:
-    sizes = (
-        pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
-        for pool in fleet.pools
-    )
-    return sum(sizes)
-
-
-def _kinds(fleet: Fleet) -> str:
-    return " and ".join(dict.fromkeys(pool.gpu for pool in fleet.pools if pool.gpu))
-
-
-def _rank(one: Tried) -> tuple[int, float, str]:
-    order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "impossible": 3}
-    return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name

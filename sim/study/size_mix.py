@@ -101,11 +101,13 @@ def cheapest_mix(
     least_good: float,
     most_kinds: int,
     forbidden: Sequence[Counts],
+    ceilings: Sequence[tuple[Sequence[Sequence[float]], float]] = (),
 ) -> Mix | None:
     """The cheapest fleet of two to *most_kinds* kinds that may serve the load; None where there is none.
 
     *reached* is the part of the bound for (kind, replicas), 1 where it is silent; *least_good* the share of requests
-    that must keep to the service level.
+    that must keep to the service level. Each of *ceilings* has what 1, 2, ... replicas of every kind take at least of
+    something, and how much there is of it.
     """
     classes, count = kinds.most_rps.shape
     options = [(u, n) for u in range(count) for n in range(1, len(kinds.usd_per_h[u]) + 1)]
@@ -127,6 +129,9 @@ def cheapest_mix(
     rows.add(dict.fromkeys(range(len(options)), 1.0), least=2.0, most=float(most_kinds))
     for family in dict.fromkeys(kinds.families):
         rows.add({column[one]: 1.0 for one in options if kinds.families[one[0]] == family}, most=1.0)
+    for amounts, most in ceilings:
+        scale = most or 1.0
+        rows.add({column[u, n]: amounts[u][n - 1] / scale for u, n in options}, most=most / scale)
     for counts in forbidden:
         rows.add({column[one]: 1.0 for one in counts}, most=len(counts) - 1.0)
     cost = np.zeros(width)

@@ -6,7 +6,7 @@ costs no less than the best fleet known.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import inf
 from typing import Any
@@ -21,6 +21,8 @@ from sim.scenario.size import Mixed, Size
 from sim.scenario.slo import Goal
 from sim.study.latencies import latencies_s
 from sim.study.size_bounds import SAMPLING_MARGIN, Demand, Floor
+from sim.study.size_budget import Needs, ceilings, over
+from sim.study.size_kinds import dominated, family
 from sim.study.size_mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
 from sim.study.size_trials import Outcome, Trials
 from sim.study.size_units import Prospects, Unit
@@ -49,6 +51,7 @@ class MixedTrial:
     """Spares left out."""
     floor_usd_per_h: float
     outcome: Outcome
+    needs: Needs
 
     @property
     def merit(self) -> tuple[bool, float]:
@@ -109,6 +112,7 @@ class MixedSearcher:
         self._units, self._kinds = self._known(units)
         self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
         """The same by the finer classes that ranges are made of."""
+        self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
         self._forbidden: list[Counts] = []
         """Known already."""
@@ -140,9 +144,10 @@ class MixedSearcher:
 
     def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
-        met = [trial.outcome.usd_per_h for _, trial in ways if trial.outcome.meets]
+        met = [trial for _, trial in ways if trial.outcome.meets]
         if met:
-            self._best_usd_per_h = min(self._best_usd_per_h, *met)
+            paid = [one.outcome.usd_per_h for one in met if not self._over(one.needs, one.outcome.usd_per_h)]
+            self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
             self._forbidden.append(ways[0][0].counts)
         else:
             mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
@@ -154,12 +159,13 @@ class MixedSearcher:
         least_good = self._goal.share - SAMPLING_MARGIN
         while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
             forbidden = [*self._forbidden, *(mix.counts for mix in found)]
-            mix = cheapest_mix(self._kinds, self._reached, least_good, self._mixed.most_kinds, forbidden)
+            most = self._mixed.most_kinds
+            mix = cheapest_mix(self._kinds, self._reached, least_good, most, forbidden, self._ceilings)
             if mix is None or mix.usd_per_h >= self._best_usd_per_h:
                 return found, inf if mix is None else mix.usd_per_h
-            if mix.split.any(axis=0).all():
+            if mix.split.any(axis=0).all() and not self._over(self._needs(mix)):
                 found.append(mix)
-            else:  # one kind does it all, and such fleets are known
+            else:  # one kind does it all, and such fleets are known; or it exceeds the budget
                 self._forbidden.append(mix.counts)
         return found, found[0].usd_per_h if found else inf
 
@@ -169,7 +175,7 @@ class MixedSearcher:
         for place, unit in enumerate(units):
             if unit.own is None and not self._prospects.cannot_start(unit):
                 costs[place] = tuple(self._costs(unit))
-        held = [place for place in costs if costs[place] and not _dominated(place, units, costs)]
+        held = [place for place in costs if costs[place] and not dominated(place, units, costs)]
         known = self._by_class(
             [units[place] for place in held], self._mixed.length_classes, tuple(costs[place] for place in held)
         )
@@ -189,18 +195,31 @@ class MixedSearcher:
         most_rps = np.array([rates[unit.machine][0] for unit in units]).reshape(shape).T
         good = np.array([rates[unit.machine][1] for unit in units]).reshape(shape).T
         arriving = np.array([one.rate_rps for one in classes], dtype=float)
-        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(_family, units)), tuple(borders))
+        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(family, units)), tuple(borders))
 
     def _costs(self, unit: Unit) -> Iterator[float]:
         """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
-        for replicas in range(1, self._size.max_replicas + 1):
+        for replicas in range(1, self._prospects.most_replicas(unit, self._size) + 1):
             try:
-                usd_per_h = self._prospects.usd_per_h(unit, replicas, self._size.spare_replicas)
+                usd_per_h, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
             except CostError:
                 return
-            if usd_per_h >= self._best_usd_per_h:
+            if usd_per_h >= self._best_usd_per_h or self._over(needs):
                 return
             yield usd_per_h
+
+    def _shared(self, place: int) -> list[Needs]:
+        """What 1, 2, ... replicas of a kind ask of a budget where other kinds fill its servers with it."""
+        unit, spare = self._units[place], self._size.spare_replicas
+        shared = replace(unit, cost=unit.cost | {"share": True})
+        counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
+        return [self._prospects.needs(shared.fleet(n, spare)) for n in counts]
+
+    def _needs(self, mix: Mix) -> Needs:
+        return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
+
+    def _over(self, needs: Needs, usd_per_h: float | None = None) -> bool:
+        return bool(over(self._size.budget, needs, usd_per_h))
 
     def _rates(self, unit: Unit, classes: Sequence[Demand]) -> tuple[list[float], list[float]]:
         """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
@@ -225,7 +244,7 @@ class MixedSearcher:
             for place, outcome in zip(met, self._trials.of([fleets[place] for place in met]), strict=True):
                 outcomes[place] = outcome
         return [
-            MixedTrial(fleet, sum(n for _, n in mix.counts), mix.usd_per_h, outcome)
+            MixedTrial(fleet, sum(n for _, n in mix.counts), mix.usd_per_h, outcome, self._needs(mix))
             for mix, fleet, outcome in zip(batch, fleets, outcomes, strict=True)
         ]
 
@@ -304,25 +323,6 @@ def _within(requests: pa.Table, goal: Goal) -> int:
         return pc.sum(requests["slo_met"]).as_py() or 0
     late = latencies_s(requests, goal.percentile.latency) > goal.percentile.limit_s
     return len(requests) - int(late.sum())
-
-
-def _dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
-    """Whether another way to buy, or to rent, the same machine never costs more; of equal ones the first is kept."""
-    mine = costs[place]
-    for other, its in costs.items():
-        if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
-            continue
-        if units[other].cost["acquisition"] != units[place].cost["acquisition"]:
-            continue  # most of the electricity is not in these costs, and only an owner pays it
-        if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
-            return True
-    return False
-
-
-def _family(unit: Unit) -> str:
-    """Units that differ in nothing but their server or their limits: one fleet has no need of two."""
-    kept = {key: value for key, value in unit.pool.items() if key not in ("server", "batching")}
-    return repr((kept, unit.cost))
 
 
 def _names(units: Sequence[Unit]) -> list[str]:

@@ -78,6 +78,11 @@ class Trials:
             for place, cases in enumerate(first)
         ]
 
+    def whole(self, fleets: Sequence[Fleet]) -> list[Outcome]:
+        """Each of *fleets* in all replications, whatever the first one says."""
+        every = self._runner.run([(fleet, self._scenario.replications) for fleet in fleets])
+        return [Outcome(self.slo, tuple(cases), self.meets(cases)) for cases in every]
+
     def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
         return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
 

@@ -16,6 +16,8 @@ from sim.scenario.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
 from sim.study.size_bounds import Demand, Floor
+from sim.study.size_budget import Needs, least_kw_by_pool
+from sim.study.size_hosts import NoHost, hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class Unit:
     own: Fleet | None = None
     own_spares: int = 0
     """Replicas in each pool of `own` that are spares."""
+    refusal: str = ""
+    """Why there is nothing to look at."""
+    most: int | None = None
+    """Replicas, spares included, that its host carries; None: as many as one likes."""
+    choice: str = ""
+    """The same for units that differ only in the host that the search chooses for them; empty for all others."""
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
         """So many replicas behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
@@ -51,33 +59,80 @@ class Unit:
         return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 
 
-def units(scenario: Scenario, size: Size) -> Iterator[Unit]:
-    """The scenario's fleets, then every combination of the section."""
+def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
+    """The scenario's fleets, then every combination of the section.
+
+    GPUs that are bought and have no server in the section stand in every server of the catalogue that carries them.
+    """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
     formats = size.quantizations or (None,)
     layouts = product(size.gpus, size.tensor_parallel_sizes, size.pipeline_parallel_sizes, formats, size.batching)
+    told: set[str] = set()
     for gpu, tensor, pipeline, quantization, batching in layouts:
-        servers = size.servers.get(gpu, (None,))
-        for server in servers:
-            limits = batching.model_dump(mode="json", exclude_unset=True)
-            pool = {
-                "gpu": gpu,
-                "tensor_parallel_size": tensor,
-                "pipeline_parallel_size": pipeline,
-                "server": server,
-                "quantization": quantization,
-                "batching": limits,
-            }
-            pool = {key: value for key, value in pool.items() if value is not None and value != {}}
-            words = [f"{tensor * pipeline}x {gpu}"]
-            words += [quantization] if quantization else []
-            words += [f"in {pipeline} stages"] if pipeline > 1 else []
-            words += [f"in {server}"] if server and len(servers) > 1 else []
-            words += _limits(limits) if len(size.batching) > 1 else []
-            what = " ".join(words)
-            for label, cost in _ways(size, gpu, server):
+        limits = batching.model_dump(mode="json", exclude_unset=True)
+        wanted = {
+            "gpu": gpu,
+            "tensor_parallel_size": tensor,
+            "pipeline_parallel_size": pipeline,
+            "quantization": quantization,
+            "batching": limits,
+        }
+        words = [f"{tensor * pipeline}x {gpu}"]
+        words += [quantization] if quantization else []
+        words += [f"in {pipeline} stages"] if pipeline > 1 else []
+        more = _limits(limits) if len(size.batching) > 1 else []
+        if gpu in size.servers:
+            servers = size.servers[gpu]
+            for server in servers:
+                what = " ".join([*words, *([f"in {server}"] if len(servers) > 1 else []), *more])
+                pool = _given(wanted | {"server": server})
+                for label, cost in _ways(size, gpu, server):
+                    yield Unit(f"{what}, {label}", pool, cost, what)
+            continue
+        what, pool = " ".join([*words, *more]), _given(wanted)
+        for label, cost in _ways(size, gpu, None):
+            if cost["acquisition"] == "rent":
                 yield Unit(f"{what}, {label}", pool, cost, what)
+        yield from _hosted(scenario, size, catalog, pool, (words, more), told)
+
+
+def _hosted(
+    scenario: Scenario,
+    size: Size,
+    catalog: Catalog,
+    pool: dict[str, Any],
+    words: tuple[list[str], list[str]],
+    told: set[str],
+) -> Iterator[Unit]:
+    """*pool* bought in every server that carries it; or once, unless it is *told* already, why there is none."""
+    gpu, gpus = pool["gpu"], pool["tensor_parallel_size"] * pool["pipeline_parallel_size"]
+    cap_w = scenario.power.cap_w if scenario.power is not None else None
+    bought = [label for label, cost in size.costs.items() if cost.acquisition == "buy"]
+    try:
+        found = hosts(catalog.gpu(gpu), gpus, cap_w, catalog)
+    except NoHost as error:
+        for label in bought:
+            name = f"{gpus}x {gpu}, {label}"
+            if name not in told:
+                told.add(name)
+                yield Unit(name, pool, {"acquisition": "buy"}, name, refusal=str(error))
+        return
+    what = " ".join([*words[0], *words[1]])
+    for host in found:
+        there = [f"in {host.server}"] if host.server else []
+        name = " ".join([*words[0], *there, *words[1]])
+        inside = _given(pool | {"server": host.server, "link": host.link})
+        most = None if host.most_gpus is None else host.most_gpus // gpus
+        # how fast a replica is depends on the link alone
+        machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
+        for label, cost in _ways(size, gpu, host.server):
+            if label in bought:
+                yield Unit(f"{name}, {label}", inside, cost, machine, most=most, choice=f"{what}, {label}")
+
+
+def _given(pool: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in pool.items() if value is not None and value != {}}
 
 
 def _limits(limits: dict[str, Any]) -> list[str]:
@@ -120,6 +175,8 @@ class Prospects:
         return self._machines[unit.machine]
 
     def _machine(self, unit: Unit) -> Machine:
+        if unit.refusal:
+            return Machine(unit.refusal, 0)
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
             return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
         if refusal := self._refusal(unit):
@@ -137,9 +194,18 @@ class Prospects:
 
     def cannot_start(self, unit: Unit) -> bool:
         """Whether *unit* does not hold the model, or its layout or limits are refused."""
+        if unit.refusal:
+            return True
         if unit.machine not in self._starts:
             self._starts[unit.machine] = not self._refusal(unit) and not self.plan(unit).infeasible
         return not self._starts[unit.machine]
+
+    @staticmethod
+    def most_replicas(unit: Unit, size: Size) -> int:
+        """That may carry the load."""
+        if unit.own is not None:
+            return 1
+        return size.max_replicas if unit.most is None else min(size.max_replicas, unit.most - size.spare_replicas)
 
     def plan(self, unit: Unit) -> FleetPlan:
         """One replica, without prices."""
@@ -157,7 +223,17 @@ class Prospects:
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
         """Least that the fleet costs: what runs with the clock. Raises CostError."""
-        return least_usd_per_h(resolve_fleet(self.scenario, unit.fleet(replicas, spare), self.catalog), unit.name)
+        return self.floor(unit, replicas, spare)[0]
+
+    def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, Needs]:
+        """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
+        fleet = unit.fleet(replicas, spare)
+        plan = resolve_fleet(self.scenario, fleet, self.catalog)
+        return least_usd_per_h(plan, unit.name), Needs.of(plan, fleet)
+
+    def needs(self, fleet: Fleet) -> Needs:
+        """What *fleet* asks of a budget. Raises CostError."""
+        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
 
 
 def least_usd_per_h(plan: FleetPlan, name: str) -> float:
@@ -173,10 +249,5 @@ def least_usd_per_h(plan: FleetPlan, name: str) -> float:
         if isinstance(one, EnergyCharge):
             key, usd_per_kwh = (one.pool, one.component), one.pue * one.price.usd
             energy[key] = min(energy.get(key, usd_per_kwh), usd_per_kwh)
-    # replicas on a schedule are off at times
-    least_kw = {
-        pool.name: pool.replicas * pool.power.least_w / 1e3
-        for pool in plan.pools
-        if pool.power is not None and pool.schedule is None
-    }
+    least_kw = least_kw_by_pool(plan)
     return flat + sum(least_kw.get(pool, 0.0) * usd_per_kwh for (pool, _), usd_per_kwh in energy.items())

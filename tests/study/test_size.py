@@ -71,7 +71,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
         Prospects(looking.scenario, catalog),
     )
     costs, latencies, tries = {}, {}, 0
-    for unit in units(scenario, scenario.size):
+    for unit in units(scenario, scenario.size, catalog):
         known = prospects.look(unit)
         if "rtx-4090" in unit.name and unit.name.endswith("rented"):
             continue  # dearer than spot for the same machines
@@ -112,7 +112,7 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
     assert scenario.size is not None
     plain = scenario.model_copy(update={"size": None})
     shares = []
-    for unit in units(scenario, scenario.size):
+    for unit in units(scenario, scenario.size, catalog):
         if unit.name.endswith("spot") and "l4 " not in unit.name:
             fleet = unit.fleet(1)
             floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], Demand.of(plain))
