@@ -31,13 +31,13 @@ def check(
         from sim.report.futures_tables import inputs_told
         from sim.report.plan import overview, space
         from sim.scenario.describe import describe
-        from sim.scenario.load import load
+        from sim.scenario.load import load_for_size
         from sim.scenario.resolve import resolve
         from sim.scenario.sweep import cases
 
         catalog = load_catalog()
         options = {"seed": seed, "replications": replications}
-        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, **options, needs_fleets=False)
+        loaded = load_for_size(scenario_file(scenario), sets or (), catalog=catalog, **options)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]

@@ -47,12 +47,12 @@ def size(
         from sim.report.document import as_json
         from sim.report.page import text_table
         from sim.report.size import MOST_ROWS, deliver_size, impossible, ranking, sentences, size_document
-        from sim.scenario.load import load
+        from sim.scenario.load import load_for_size
         from sim.study.size import why_no_size
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
-        loaded = load(path, sets or (), catalog=catalog, **numbers, needs_fleets=False)
+        loaded = load_for_size(path, sets or (), catalog=catalog, **numbers)
         folder = usable(out or default_folder(loaded, "-size", sets, **numbers))
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")

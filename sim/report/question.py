@@ -33,7 +33,7 @@ def question_of(command: str, scenario: Scenario, **options: Any) -> Question:
         "command": command,
         "options": options,
         "values": {key: _digest(value) for key, value in data.items() if key not in left_out},
-        "fleets": {fleet["name"]: _digest(fleet) for fleet in data["fleets"]},
+        "fleets": {fleet["name"]: _digest(fleet) for fleet in data.get("fleets", ())},
         "sweep": data.get("sweep") if sweeping else None,
         "replications": scenario.replications,
         "precision": data.get("precision") if sweeping else None,

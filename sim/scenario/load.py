@@ -34,20 +34,34 @@ def load(
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
-    needs_fleets: bool = True,
 ) -> Scenario:
     """Read, merge, override and check a scenario.
 
     *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
     the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
-    Without *needs_fleets* a scenario with a section `size` may have no fleets of its own.
     Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
     `futures.inputs`.
 
     Raises ScenarioErrors with every mistake found.
     """
+    return _load(path, _options(sets, seed, replications), catalog, True)
+
+
+def load_for_size(
+    path: Path | str,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> Scenario:
+    """As `load`; a scenario with a section `size` may have no fleets of its own."""
+    return _load(path, _options(sets, seed, replications), catalog, False)
+
+
+def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool) -> Scenario:
     _refuse_unwritable(path)
-    layers = read_layers(path, _options(sets, seed, replications))
+    layers = read_layers(path, options)
     _default_names(layers, Path(path))
     _absolute_paths(layers)
     taken = take_out(layers)

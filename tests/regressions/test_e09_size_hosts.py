@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.load import load
+from sim.scenario.load import load_for_size
 from sim.scenario.schema import Fleet
 from sim.scenario.size import Budget
 from sim.study.cores import Cores
@@ -86,7 +86,7 @@ def everything(folder: Path) -> list[SimpleNamespace]:
 
 def scenario_of(folder: Path, text: str = SCENARIO):
     (folder / "s.yaml").write_text(text)
-    return load(folder / "s.yaml", catalog=load_catalog(), needs_fleets=False)
+    return load_for_size(folder / "s.yaml", catalog=load_catalog())
 
 
 def test_no_other_host_is_cheaper_whatever_the_budget(tmp_path: Path) -> None:
