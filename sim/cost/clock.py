@@ -13,11 +13,13 @@ from itertools import pairwise
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from sim.units import SECONDS_PER_HOUR
 
 HOURS_PER_DAY = 24
+YEARS = range(1900, 2201)
+"""In which a simulation may begin."""
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 
@@ -39,9 +41,15 @@ def _written_out(value: Any) -> Any:
     raise ValueError(f"a date and a time are needed, such as 2026-07-01T08:00:00, not {value!r}")
 
 
+def _within_reach(value: datetime) -> datetime:
+    if not YEARS.start <= value.year < YEARS.stop:
+        raise ValueError(f"must lie in the years {YEARS.start} to {YEARS.stop - 1}, not in {value.year}")
+    return value
+
+
 TimeZone = Annotated[str, BeforeValidator(_known_zone)]
 """A name in the IANA database."""
-Moment = Annotated[datetime, BeforeValidator(_written_out)]
+Moment = Annotated[datetime, BeforeValidator(_written_out), AfterValidator(_within_reach)]
 """Local time, or with its offset from UTC."""
 
 
