@@ -48,6 +48,7 @@ def breakeven(
         from sim.report.breakeven_verdict import sentences, unmoved
         from sim.report.document import as_json
         from sim.report.page import text_table
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
         from sim.study.capacity import why_no_capacity
 
@@ -73,5 +74,9 @@ def breakeven(
     if quiet or format == "json":
         return
     table = ranking(answer)
-    told = [line for line in (*sentences(answer), unmoved(answer), *left_out(answer)) if line]
+    told = [
+        line
+        for line in (*sentences(answer), unmoved(answer), *left_out(answer), *hostless_notes(loaded, catalog))
+        if line
+    ]
     show_all(text_table(table), *told, f"results in {folder}")

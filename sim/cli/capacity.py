@@ -50,6 +50,7 @@ def capacity(
         from sim.report.capacity import capacity_document, capacity_rows, capacity_table, deliver_capacity
         from sim.report.capacity_page import findings
         from sim.report.document import as_json
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
         from sim.study.capacity import LoadAxis, why_no_capacity
 
@@ -77,6 +78,11 @@ def capacity(
     if format == "json":
         typer.echo(as_json(capacity_document(loaded, found, axis, relative, str(folder))))
     elif not quiet:
-        show_all(capacity_table(rows, axis, loaded.slo), *findings(found, rows, axis), f"results in {folder}")
+        show_all(
+            capacity_table(rows, axis, loaded.slo),
+            *findings(found, rows, axis),
+            *hostless_notes(loaded, catalog),
+            f"results in {folder}",
+        )
     if all(one.reason for one in found):
         fail("\n".join(dict.fromkeys(f"{path}: fleets.{one.fleet}: {one.reason}" for one in found)))

@@ -52,6 +52,7 @@ def plan(
         from sim.report.plan_deliver import deliver_plan, plan_document
         from sim.report.plan_tables import plan_table
         from sim.report.plan_verdict import verdict
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
         from sim.study.capacity import why_no_capacity
 
@@ -71,4 +72,11 @@ def plan(
     if quiet or format == "json":
         return
     answer = verdict(found, loaded.plan)
-    show_all(plan_table(found), "", answer.headline, *answer.findings, f"results in {folder}")
+    show_all(
+        plan_table(found),
+        "",
+        answer.headline,
+        *answer.findings,
+        *hostless_notes(loaded, catalog),
+        f"results in {folder}",
+    )

@@ -39,14 +39,18 @@ def price(
         from sim.report.deliver import futures_told, price_run
         from sim.report.document import as_json, run_document
         from sim.report.terminal import terminal_differences, terminal_table
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
         with owned(folder):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
     told = (cases, axes(loaded), limits(loaded))
-    notes = [*loaded.workload.notes(), *futures_told(folder)]
+    bare = hostless_notes(loaded, catalog)
+    notes = [*loaded.workload.notes(), *bare, *futures_told(folder)]
     if format == "json":
         typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
     elif not quiet:
-        show_all(terminal_table(*told), *terminal_differences(*told), *futures_told(folder), f"results in {folder}")
+        show_all(
+            terminal_table(*told), *terminal_differences(*told), *bare, *futures_told(folder), f"results in {folder}"
+        )

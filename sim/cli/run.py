@@ -53,6 +53,7 @@ def run(
         from sim.report.document import as_json, run_document
         from sim.report.exactness import precision_notes
         from sim.report.terminal import terminal_differences, terminal_table
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
@@ -68,7 +69,8 @@ def run(
                 force=force,
             )
     told = (cases, axes(loaded), limits(loaded))
-    notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *futures_told(folder)]
+    notes = [*loaded.workload.notes(), *precision_notes(loaded, cases), *hostless_notes(loaded, catalog)]
+    notes += futures_told(folder)
     if format == "json":
         typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
     elif not quiet:

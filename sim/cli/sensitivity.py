@@ -48,6 +48,7 @@ def sensitivity(
         from sim.report.page import text_table
         from sim.report.sensitivity import deliver_sensitivity, sensitivity_document, tables
         from sim.report.sensitivity_verdict import gap_sentences, sentences
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
         from sim.study.sensitivity import why_no_sensitivity
 
@@ -66,5 +67,11 @@ def sensitivity(
         return
     for table in tables(answer):
         show_all(text_table(table), "")
-    told = [*sentences(answer), *gap_sentences(answer), *answer.found.reasons, answer.explained.reason]
+    told = [
+        *sentences(answer),
+        *gap_sentences(answer),
+        *answer.found.reasons,
+        answer.explained.reason,
+        *hostless_notes(loaded, catalog),
+    ]
     show_all(*filter(None, told), f"results in {folder}")

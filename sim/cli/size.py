@@ -47,6 +47,7 @@ def size(
         from sim.report.document import as_json
         from sim.report.page import text_table
         from sim.report.size import MOST_ROWS, deliver_size, impossible, ranking, sentences, size_document
+        from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load_for_size
         from sim.study.size import why_no_size
 
@@ -66,7 +67,12 @@ def size(
     if all(one.status == "impossible" for one in found.tried):
         show_all(text_table(impossible(found)), "")
     table = ranking(found, loaded, MOST_ROWS)
-    show_all(text_table(table), *sentences(found, loaded), f"all {len(found.tried)} candidates in {folder}/size.csv")
+    show_all(
+        text_table(table),
+        *sentences(found, loaded),
+        *hostless_notes(loaded, catalog),
+        f"all {len(found.tried)} candidates in {folder}/size.csv",
+    )
     if found.winner is not None:
         year = ", which adds the bill of its year" if loaded.load_profile is not None else ""
         show_all(f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}")

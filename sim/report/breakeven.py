@@ -14,6 +14,7 @@ from sim.report.progress import Progress
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, plain, usd
 from sim.report.text import place as place_text
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.breakeven import Ledgers
 from sim.study.capacity import capacities
@@ -44,7 +45,7 @@ def deliver_breakeven(
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)
     with written_together(out, told) as folder:
-        _write(folder, answer, scenario)
+        _write(folder, answer, scenario, hostless_notes(scenario, catalog))
     return answer
 
 
@@ -119,7 +120,7 @@ def tipping_rows(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
+def _write(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
     for name, rows in (
         ("ranking", ranking_rows(answer)),
         ("breakeven", utilisation_rows(answer)),
@@ -132,7 +133,7 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     if drawn:
         write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
     page = render_page(
-        scenario.name, asked, told, drawn, _tables(answer), notes(answer), key=key(answer) if drawn else ()
+        scenario.name, asked, told, drawn, _tables(answer), [*remarks, *notes(answer)], key=key(answer) if drawn else ()
     )
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 

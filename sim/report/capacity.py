@@ -17,6 +17,7 @@ from sim.report.goals import latency_columns
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.capacity import Capacity, LoadAxis, capacities
@@ -55,7 +56,7 @@ def deliver_capacity(
         write_rows(folder / "capacity.csv", rows)
         write_rows(folder / "search.csv", search_rows(found, axis), _search_columns(axis, scenario.slo))
         if report:
-            _draw(scenario, folder, found, rows, axis, relative)
+            _draw(scenario, folder, found, rows, axis, relative, hostless_notes(scenario, catalog))
     return found
 
 
@@ -66,13 +67,14 @@ def _draw(
     rows: Sequence[dict[str, Any]],
     axis: LoadAxis,
     relative: float,
+    remarks: Sequence[str],
 ) -> None:
     asked = first_sentence(scenario.question or scenario.name)[0]
     drawing = ""
     if any(not one.reason for one in found):
         write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
         drawing = picture_svg(found, rows, axis, scenario.slo)
-    page = render_capacity(scenario, asked, found, rows, axis, relative, drawing)
+    page = render_capacity(scenario, asked, found, rows, axis, relative, drawing, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")
 
 

@@ -63,6 +63,7 @@ def render_capacity(
     axis: LoadAxis,
     relative: float,
     drawing: str,
+    remarks: Sequence[str] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -75,7 +76,7 @@ def render_capacity(
         name=scenario.name,
         question=question,
         headline=headline(rows, axis),
-        findings=findings(found, rows, axis),
+        findings=[*findings(found, rows, axis), *remarks],
         swatches=swatches(list(style([one.fleet for one in found]))),
         heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
         rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],

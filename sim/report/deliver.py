@@ -12,6 +12,7 @@ from sim.report.futures import sentences
 from sim.report.progress import Progress
 from sim.report.summary import summarize
 from sim.report.write import write_report
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.scenario.year import year_plan
@@ -90,7 +91,7 @@ def _finish(
             with_pictures=report,
             year=year,
             idle=idle,
-            notes=[*precision_notes(scenario, cases), *answers],
+            notes=[*precision_notes(scenario, cases), *hostless_notes(scenario, catalog), *answers],
             futures=futures,
         )
         keep_scenario(folder, scenario)

@@ -1,6 +1,7 @@
 """From a scenario to the folder of its plan: simulate units, then tables, picture and page."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sim.report.plan_tables import month_rows, summary_row, write_months, write_
 from sim.report.plan_verdict import verdict
 from sim.report.progress import Progress
 from sim.report.text import first_sentence
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.capacity import LoadAxis, capacities
 from sim.study.execute import Workplace
@@ -71,6 +73,8 @@ def _write(folder: Path, scenario: Scenario, catalog: Catalog, found: Sequence[O
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
     answer = verdict(found, plan)
+    bare = hostless_notes(scenario, catalog)
+    answer = replace(answer, findings=(*answer.findings, *bare))
     asked = first_sentence(scenario.question or scenario.name)[0]
     write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
     resolved = resolved_plans(scenario.model_copy(update={"sweep": None}), catalog)

@@ -25,6 +25,7 @@ from sim.report.sensitivity_verdict import (
 from sim.report.tables import write_rows
 from sim.report.text import amount, first_sentence, percent, seconds, usd
 from sim.report.tornado import Bar
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sensitivity import Sensitivity
 from sim.study.execute import Workplace
@@ -61,7 +62,7 @@ def deliver_sensitivity(
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = Answer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:
-        _write(folder, answer, scenario)
+        _write(folder, answer, scenario, hostless_notes(scenario, catalog))
     return answer
 
 
@@ -124,7 +125,7 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
     }
 
 
-def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
+def _write(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
     told, of_gaps = sentences(answer), gap_sentences(answer)
     write_rows(out / "sensitivity.csv", swing_rows(answer))
@@ -139,7 +140,9 @@ def _write(out: Path, answer: Answer, scenario: Scenario) -> None:
     if gaps:
         write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
     drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
-    page = render_page(scenario.name, asked, [*told, *of_gaps], [], tables(answer), _notes(answer), drawings)
+    page = render_page(
+        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], drawings
+    )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 
 

@@ -17,6 +17,7 @@ from sim.report.size_picture import front, key, panels
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence, percent, place, plain, seconds, usd
 from sim.routing import ByLength
+from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
@@ -50,6 +51,7 @@ def deliver_size(
         found = search(scenario, catalog, out, workplace, progress)
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked, _ = first_sentence(scenario.question or scenario.name)
+    bare = hostless_notes(scenario, catalog)
     tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
     shown = [one for one in tables if one.rows]
     with written_together(out, began) as folder:
@@ -62,7 +64,7 @@ def deliver_size(
         if found.nearest is not None and found.nearest.fleet is not None:
             _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
         write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
-        page = render_page(scenario.name, asked, told, drawn, shown, _notes(scenario), key=key(found))
+        page = render_page(scenario.name, asked, told, drawn, shown, [*bare, *_notes(scenario)], key=key(found))
         (folder / "size.html").write_text(page, encoding="utf-8")
     return found
 

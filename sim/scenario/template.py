@@ -102,7 +102,8 @@ load_profile: {{8: 2920, 1: 5840}}   # for year.csv: hours of a year at each loa
 #   price_decline_per_year: 0.1}}
 # what to choose from, for `gpufleet size`; costs are ways to pay, as in a fleet
 # size: {{gpus: [rtx-4090, l40s], tensor_parallel_sizes: [1, 2], quantizations: [none, fp8], max_replicas: 4,
-#   spare_replicas: 1, costs: {{rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4, l40s: 0.9}}}}}}, mixed: {{}}}}
+#   budget: {{capex_usd: 15000, usd_per_month: 500, kw: 3}}, spare_replicas: 1, mixed: {{}},
+#   costs: {{bought: {{acquisition: buy}}, rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4, l40s: 0.9}}}}}}}}
 # what to vary, for `gpufleet sensitivity`; left out: prices, rates, load and lengths, by 30 % each
 # sensitivity: {{inputs: {{site.pue: [1.1, 1.6], fleets.2x RTX 4090.cost.quotes.rtx-4090: {{relative: 0.2}}}}}}
 # other ways to pay for a fleet, for `gpufleet breakeven`

@@ -1,0 +1,78 @@
+"""A fleet that buys GPUs without a server says so, in the terminal and on the page."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sim.catalog.catalog import load_catalog
+from sim.cli import app
+from sim.scenario.hostless import hostless_notes
+from sim.scenario.load import load
+
+SCENARIO = """\
+name: bare
+model: llama3.1-8b
+quantization: fp8
+max_model_len: 4096
+workload:
+  arrivals: {process: poisson, rate_rps: 1}
+  lengths:
+    prompt: {distribution: fixed, value: 300}
+    output: {distribution: fixed, value: 100}
+horizon_s: 20
+slo: {ttft_s: 2, tpot_s: 0.1}
+fleets:
+  - name: card
+    pools: [{gpu: rtx-4090}]
+    cost: {acquisition: buy}
+  - name: box
+    pools: [{gpu: rtx-4090, server: workstation-1x4090}]
+    cost: {acquisition: buy}
+  - name: rented
+    pools: [{gpu: rtx-4090}]
+    cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
+site: {electricity_usd_per_kwh: 0.3, pue: 1.2}
+finance: {method: straight_line, life_years: 3, residual_fraction: 0}
+plan: {years: 1, starts: 2026-01}
+"""
+TOLD = "Host not included: card buys rtx-4090 without a server"
+
+
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [
+        ("run", "report"),
+        ("capacity", "capacity"),
+        ("breakeven", "breakeven"),
+        ("plan", "plan"),
+        ("sensitivity", "sensitivity"),
+    ],
+)
+def test_every_command_says_so(tmp_path: Path, command: str, page: str) -> None:
+    text = SCENARIO[: SCENARIO.index("  - name: box")] + SCENARIO[SCENARIO.index("site:") :]
+    text = text.replace("horizon_s: 20", "horizon_s: 5")
+    if command == "sensitivity":
+        text = text.replace("plan:", "sensitivity: {inputs: {site.pue: [1.1, 1.3]}}\nplan:")
+    (tmp_path / "s.yaml").write_text(text)
+    asked = [command, str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    done = CliRunner().invoke(app, asked + (["--relative", "0.5"] if command in ("capacity", "plan") else []))
+    assert done.exit_code == 0, done.stderr
+    assert TOLD in done.stdout
+    assert TOLD in (tmp_path / f"out/{page}.html").read_text()
+
+
+def notes(folder: Path, text: str) -> list[str]:
+    (folder / "s.yaml").write_text(text)
+    return hostless_notes(load(folder / "s.yaml", catalog=load_catalog()), load_catalog())
+
+
+def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:
+    (told,) = notes(tmp_path, SCENARIO)
+    assert told.startswith(TOLD)
+    also = "breakeven: {also: {rented: {bought: {acquisition: buy}}}}\n"
+    assert len(notes(tmp_path, SCENARIO + also)) == 2, "another way to pay buys it"
+    swept = SCENARIO.replace("[{gpu: rtx-4090}]", "[{gpu: rtx-4090, server: workstation-1x4090}]", 1)
+    assert notes(tmp_path, swept) == []
+    swept += "sweep: {fleets.card.pools.0.server: [workstation-1x4090, null]}\n"
+    assert [line.partition(",")[0] for line in notes(tmp_path, swept)] == [TOLD]
