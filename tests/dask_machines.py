@@ -15,11 +15,11 @@ START_S = 20
 class Machines:
     """A scheduler and its workers, each a process of its own, in a folder that holds nothing of the scenario."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *security: str) -> None:
         self.folder, self.file, self.processes = folder, folder / "scheduler.json", []
-        self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
-        )
+        self.security = security
+        host = "tls://127.0.0.1" if security else "127.0.0.1"
+        self._start("scheduler", "--host", host, "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file))
         started = time.monotonic()
         while not self.file.exists():
             assert time.monotonic() - started < START_S
@@ -30,7 +30,7 @@ class Machines:
         return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments]
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, *self.security]
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={"PYTHONPATH": str(Path(cluster.__file__).parents[2]), "PATH": "", "HOME": str(self.folder)},

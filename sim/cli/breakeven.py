@@ -67,7 +67,7 @@ def breakeven(
         if refusals:
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             answer = deliver_breakeven(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(breakeven_document(loaded, answer, str(folder))))

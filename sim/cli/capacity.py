@@ -62,7 +62,7 @@ def capacity(
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
         say_what_is_left_aside(loaded, quiet)
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             found = deliver_capacity(
                 scenario=loaded,
                 catalog=catalog,

@@ -65,7 +65,7 @@ def plan(
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             found = deliver_plan(loaded, catalog, folder, there, relative, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(plan_document(loaded, found, str(folder))))

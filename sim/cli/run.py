@@ -57,7 +57,7 @@ def run(
         from sim.scenario.sweep import axes
         from sim.study.points import limits
 
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             cases = run_scenario(
                 scenario=loaded,
                 catalog=catalog,

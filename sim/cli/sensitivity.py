@@ -59,7 +59,7 @@ def sensitivity(
         if refusals := why_no_sensitivity(loaded):
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
         say_what_is_left_aside(loaded, quiet)
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             answer = deliver_sensitivity(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(sensitivity_document(loaded, answer, str(folder))))

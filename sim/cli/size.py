@@ -58,7 +58,7 @@ def size(
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")
         say_what_is_left_aside(loaded, quiet)
-        with workplace(workers, cluster, folder) as there:
+        with workplace(workers, cluster, folder, loaded, path) as there:
             found = deliver_size(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(size_document(found, loaded, str(folder))))

@@ -14,18 +14,24 @@ from sim.cli.common import OTHER_FAILURE, fail
 
 Address = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="A dask scheduler that runs the points: tcp://host:8786."),
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="A dask scheduler that runs the points: tcp://host:8786 or tls://host:8786.",
+    ),
 ]
 
 
 @contextmanager
-def workplace(workers: int | None, cluster: str | None, out: Path) -> Iterator[Any]:
+def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any, file: Path) -> Iterator[Any]:
     """The cluster at the address *cluster*, else so many *workers* here; which alone write to the folder *out*.
 
-    An interrupt is told with the folder.
+    A cluster gets no file from outside the folder of the scenario's *file*. An interrupt is told with *out*.
     """
     from sim.report.folder import owned
 
+    if cluster is not None:
+        _refuse_files_elsewhere(scenario, file.absolute().parent)
     before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
     try:
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster) as found:
@@ -34,6 +40,18 @@ def workplace(workers: int | None, cluster: str | None, out: Path) -> Iterator[A
         fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
+    """Before anything is sent: a scenario of somebody else's must not carry off what it names."""
+    from sim.study.inputs import files_outside
+
+    told = [
+        f"--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there"
+        for path in files_outside(scenario, folder)
+    ]
+    if told:
+        fail("\n".join(told))
 
 
 def _interrupt(*_: object) -> None:
@@ -55,7 +73,7 @@ def _cores(workers: int | None) -> Iterator[Any]:
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
-        fail(f"--cluster {address}: an address such as tcp://host:8786 is needed")
+        fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
     try:
         from sim.study.cluster import Cluster, ClusterError
     except ModuleNotFoundError:

@@ -24,10 +24,11 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.durable import whole_folder
 from sim.study.execute import Call, Job, catalog_of
-from sim.study.inputs import FILE_KEYS, program_digest
+from sim.study.inputs import FILE_KEYS, files_of, program_digest
 
 CONNECT_S, WORKERS_S = 10, 30
 """How long a scheduler may take to answer, and a worker to be there."""
+TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY"
 LOOK_S = 2.0
 """So often it is asked whether any worker is left."""
 
@@ -99,7 +100,7 @@ class Cluster:
 
     def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
         """What *scenario* rests on, as a task of its own, so that what was lost with a worker is made again."""
-        files = tuple(dict.fromkeys(_files(as_data(scenario))))
+        files = tuple(dict.fromkeys(map(str, files_of(as_data(scenario)))))
         key = (str(catalog.root), *files)
         if key not in self._inputs:
             self._inputs[key] = client.submit(_itself, packed(files, catalog), pure=False)
@@ -138,6 +139,8 @@ def _connected(address: str) -> Client:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except TypeError:
+        raise ClusterError(f"{address} needs certificates: {TLS_SETTINGS}") from None
     except (OSError, ValueError) as error:
         raise ClusterError(f"no scheduler answers at {address}: {error}") from None
     try:
@@ -165,24 +168,14 @@ def packed(files: Iterable[str], catalog: Catalog) -> bytes:
         for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
             archive.write(file, f"data/{file.relative_to(catalog.root)}")
         for path in files:
-            archive.write(path, f"files/{_place(path)}")
+            archive.write(path, f"files/{_place(Path(path))}")
     return held.getvalue()
 
 
-def _files(data: Any) -> Iterator[str]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            if key in FILE_KEYS and isinstance(value, str) and Path(value).is_file():
-                yield value
-            else:
-                yield from _files(value)
-    elif isinstance(data, list):
-        for value in data:
-            yield from _files(value)
-
-
-def _place(path: str) -> str:
-    return f"{hashlib.sha256(path.encode()).hexdigest()[:12]}-{Path(path).name}"
+def _place(path: Path) -> str:
+    """Where a file lies on a worker: in a folder of its own, below one with the name of its folder here."""
+    folder = path.parent.name if path.parent.name not in ("", "..") else "_"
+    return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
 
 def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
@@ -227,11 +220,13 @@ def _relocated(scenario: Scenario, files: Path) -> Scenario:
 
     def moved(data: Any, key: str = "") -> Any:
         if isinstance(data, dict):
-            return {name: moved(value, name) for name, value in data.items()}
+            return {name: moved(value, str(name).rpartition(".")[2]) for name, value in data.items()}
         if isinstance(data, list):
-            return [moved(value) for value in data]
-        if key in FILE_KEYS and isinstance(data, str) and (files / _place(data)).is_file():
-            return str(files / _place(data))
+            return [moved(value, key) for value in data]
+        if key in FILE_KEYS and isinstance(data, str):
+            for path in (Path(data), Path(data) / "config.json"):  # a model may be a folder
+                if (files / _place(path)).is_file():
+                    return str(files / _place(path))
         return data
 
     return Scenario.model_validate(moved(as_data(scenario)))

@@ -43,13 +43,21 @@ def files_of(data: Any) -> Iterator[Path]:
     """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
     if isinstance(data, dict):
         for key, value in data.items():
-            if (file := named_file(key, value)) is not None:
-                yield file
-            else:
-                yield from files_of(value)
+            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if (file := named_file(last, one)) is not None:
+                    yield file
+                else:
+                    yield from files_of(one)
     elif isinstance(data, list | tuple):
         for value in data:
             yield from files_of(value)
+
+
+def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
+    """The files that *scenario* reads, at any point of its sweep, and that do not lie below *folder*."""
+    files = dict.fromkeys(files_of(as_data(scenario)))
+    return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
 
 
 def named_file(key: Any, value: Any) -> Path | None:

@@ -104,6 +104,26 @@ def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
     ]
 
 
+@pytest.mark.parametrize("sweep", ["", "sweep: {workload.trace.rate_scale: [1, 2]}\n"])
+def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catalog, sweep: str) -> None:
+    from sim.report.cases import FinishedCase
+    from sim.report.panels import panels_of
+    from sim.report.summary import summarize
+    from sim.scenario.sweep import axes
+    from sim.study.cores import Cores
+    from sim.study.points import limits, run_points
+
+    (tmp_path / "t.csv").write_text(TRACE)
+    (tmp_path / "s.yaml").write_text(f"requests: none\n{REFEREE}{sweep}")
+    scenario = load(tmp_path / "s.yaml", catalog=catalog)
+    with Cores(1) as cores:
+        cases: list[FinishedCase] = [*run_points(scenario, catalog, tmp_path, cores, lambda *_: None)]
+    points = summarize(cases, axes(scenario), limits(scenario))
+    panels = panels_of(points, axes(scenario), limits(scenario))
+    assert all(panel.curves for panel in panels)
+    assert bool(panels) == bool(sweep)
+
+
 def test_bases_in_a_circle(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "s.yaml").write_text("base: other.yaml\n")
     (tmp_path / "other.yaml").write_text("\nbase: ./s.yaml\n")

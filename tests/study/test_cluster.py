@@ -74,9 +74,9 @@ def test_the_command_runs_there_and_goes_on_from_what_is_finished(
     scenario: Scenario, machines: Machines, tmp_path: Path
 ) -> None:
     machines.worker()
-    file = tmp_path / "plain.yaml"
+    first = Path(scenario.workload.trace.path)
+    file, second = first.with_name("plain.yaml"), first.with_name("others.csv")
     file.write_text(dump(as_data(scenario)))
-    first, second = Path(scenario.workload.trace.path), tmp_path / "others.csv"
     second.write_text("".join(first.read_text().splitlines(keepends=True)[:90]))
     swept = f"sweep={{workload.trace.rate_scale: [1, 2], workload.trace.path: [{first}, {second}]}}"
     command = ["run", str(file), "--no-report", "--set", swept]

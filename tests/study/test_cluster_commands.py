@@ -150,5 +150,5 @@ def test_an_address_is_needed(tmp_path: Path, address: str) -> None:
         app, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o"), "--cluster", address]
     )
     assert done.exit_code == 2
-    assert done.stderr == f"--cluster {address}: an address such as tcp://host:8786 is needed\n"
+    assert done.stderr == f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed\n"
     assert not (tmp_path / "o").exists()
