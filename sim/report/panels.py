@@ -104,7 +104,8 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     shown = [(name, part, limit_s) for name in names for part, limit_s in percentiles_shown(level, name).items()]
     if sweep.single:
         cost = [_cost_against_latency(sweep, *shown[0])] if money else []
-        return [*cost, *(_distribution(sweep, name, level) for name in names)]
+        distributions = (_distribution(sweep, name, level) for name in names)
+        return [*cost, *(panel for panel in distributions if panel.curves)]  # requests: none leaves nothing to show
     across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
     along = [_latency_along(sweep, *one) for one in shown]
     last = _cost_along(sweep) if money else _throughput_along(sweep)
