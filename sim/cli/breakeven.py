@@ -47,6 +47,7 @@ def breakeven(
         from sim.report.breakeven import breakeven_document, deliver_breakeven, left_out, ranking
         from sim.report.breakeven_verdict import sentences, unmoved
         from sim.report.document import as_json
+        from sim.report.exactness import capacity_notes
         from sim.report.page import text_table
         from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
@@ -66,7 +67,7 @@ def breakeven(
                 refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
         if refusals:
             fail("\n".join(f"{path}: {refusal}" for refusal in refusals))
-        say_what_is_left_aside(loaded, quiet)
+        say_what_is_left_aside(loaded, quiet, ("sweep",))
         with workplace(workers, cluster, folder, loaded, path) as there:
             answer = deliver_breakeven(loaded, catalog, folder, there, quiet, command_line(), force)
     if format == "json":
@@ -74,9 +75,6 @@ def breakeven(
     if quiet or format == "json":
         return
     table = ranking(answer)
-    told = [
-        line
-        for line in (*sentences(answer), unmoved(answer), *left_out(answer), *hostless_notes(loaded, catalog))
-        if line
-    ]
+    doubts = [*capacity_notes(answer.capacities, loaded.precision), *hostless_notes(loaded, catalog)]
+    told = [line for line in (*sentences(answer), unmoved(answer), *left_out(answer), *doubts) if line]
     show_all(text_table(table), *told, f"results in {folder}")

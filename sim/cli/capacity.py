@@ -52,7 +52,7 @@ def capacity(
         from sim.report.document import as_json
         from sim.scenario.hostless import hostless_notes
         from sim.scenario.load import load
-        from sim.study.capacity import LoadAxis, why_no_capacity
+        from sim.study.capacity import LoadAxis, precision_of, why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
@@ -61,7 +61,7 @@ def capacity(
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
         axis = LoadAxis.of(loaded)
-        say_what_is_left_aside(loaded, quiet)
+        say_what_is_left_aside(loaded.model_copy(update={"precision": precision_of(loaded)}), quiet, ("sweep",))
         with workplace(workers, cluster, folder, loaded, path) as there:
             found = deliver_capacity(
                 scenario=loaded,
@@ -80,7 +80,7 @@ def capacity(
     elif not quiet:
         show_all(
             capacity_table(rows, axis, loaded.slo),
-            *findings(found, rows, axis),
+            *findings(found, rows, axis, loaded),
             *hostless_notes(loaded, catalog),
             f"results in {folder}",
         )

@@ -1,7 +1,7 @@
 """What the commands share: the app, arguments that several take, and how they end."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -106,13 +106,14 @@ def command_line() -> list[str]:
     return ["gpufleet", *sys.argv[1:]]
 
 
-def say_what_is_left_aside(scenario: Any, quiet: bool) -> None:
+def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("sweep", "precision")) -> None:
     """On stderr, for commands that ask about the scenario's own workload."""
-    names = [name for name in ("sweep", "precision") if getattr(scenario, name) is not None]
+    names = [name for name in keys if getattr(scenario, name) is not None]
     if names and not quiet:
         runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
         what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} left aside"
-        typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}", err=True)
+        more = "" if "precision" in keys or scenario.precision is None else " or more"
+        typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
 
 
 def show_all(*parts: Any) -> None:

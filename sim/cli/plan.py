@@ -64,14 +64,14 @@ def plan(
             fail(f"{path}: plan: is missing: years, starts and what else is known of the years to come")
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")
-        say_what_is_left_aside(loaded, quiet)
+        say_what_is_left_aside(loaded, quiet, ("sweep",))
         with workplace(workers, cluster, folder, loaded, path) as there:
             found = deliver_plan(loaded, catalog, folder, there, relative, quiet, command_line(), force)
     if format == "json":
         typer.echo(as_json(plan_document(loaded, found, str(folder))))
     if quiet or format == "json":
         return
-    answer = verdict(found, loaded.plan)
+    answer = verdict(found, loaded.plan, loaded.precision)
     show_all(
         plan_table(found),
         "",

@@ -8,6 +8,7 @@ from sim.catalog.catalog import Catalog
 from sim.report.breakeven_picture import key, panels
 from sim.report.breakeven_verdict import amount, sentences, unmoved
 from sim.report.document import heading
+from sim.report.exactness import capacity_notes
 from sim.report.folder import begin, written_together
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import Progress
@@ -40,7 +41,9 @@ def deliver_breakeven(
     told = begin(out, scenario, command, "breakeven", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet, "searching capacities", "searches") as progress:
-        found = list(capacities(plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress))
+        found = capacities(
+            plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress, plain_scenario.precision
+        )
     with Progress(quiet) as progress:
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)
@@ -133,7 +136,13 @@ def _write(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]
     if drawn:
         write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
     page = render_page(
-        scenario.name, asked, told, drawn, _tables(answer), [*remarks, *notes(answer)], key=key(answer) if drawn else ()
+        scenario.name,
+        asked,
+        told,
+        drawn,
+        _tables(answer),
+        [*remarks, *notes(answer, scenario)],
+        key=key(answer) if drawn else (),
     )
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 
@@ -238,7 +247,7 @@ def left_out(answer: Answer) -> list[str]:
     return told + [f"{name} is left out: it does not meet the service level at any load tried." for name in missed]
 
 
-def notes(answer: Answer) -> list[str]:
+def notes(answer: Answer, scenario: Scenario) -> list[str]:
     """Capacities, who is left out and why, and conventions."""
     told = [
         f"Capacity of {one.fleet}: {place_text(answer.axis, float(f'{one.mean:.3g}'))}"
@@ -246,6 +255,7 @@ def notes(answer: Answer) -> list[str]:
         for one in answer.capacities
         if not one.reason and 0 < one.mean < float("inf")
     ]
+    told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
     told += [
         f"Capacity of {one.fleet}: at least {place_text(answer.axis, float(f'{one.at_least:.3g}'))}, the highest tried."

@@ -20,7 +20,7 @@ from sim.report.text import first_sentence
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.capacity import Capacity, LoadAxis, capacities, precision_of
 from sim.study.execute import Workplace
 from sim.study.statistics import mean, ratio
 from sim.study.store import StoredCase
@@ -49,7 +49,7 @@ def deliver_capacity(
     told = begin(out, scenario, command, "capacity", force, relative=relative)
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
-        found = list(capacities(scenario, catalog, out, workplace, relative, progress))
+        found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario))
     rows = capacity_rows(found, axis, scenario.slo)
     simulated = sum(search.simulated for one in found for search in one.found)
     with written_together(out, told | {"cases": simulated}) as folder:
@@ -155,7 +155,7 @@ def capacity_document(
         **heading(scenario, out),
         "axis": axis.label,
         "relative": relative,
-        "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis)},
+        "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis, scenario)},
         "fleets": rows,
         "search": search_rows(found, axis),
     }

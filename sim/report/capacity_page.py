@@ -6,13 +6,14 @@ from math import isfinite, isinf
 from pathlib import Path
 from typing import Any
 
+from sim.report.exactness import capacity_notes
 from sim.report.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.panels import style
 from sim.report.sections import swatches
 from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, usd
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.study.capacity import Capacity, LoadAxis
+from sim.study.capacity import Capacity, LoadAxis, precision_of
 from sim.study.statistics import paired_difference
 
 TEMPLATE = "capacity.html.j2"
@@ -38,9 +39,10 @@ def _takes(row: Row, axis: LoadAxis) -> str:
     return f"takes {place(axis.label, plain(load) + around)}{price}"
 
 
-def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> list[str]:
-    """What limits each fleet, and whether their capacities differ."""
-    told = [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
+def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario) -> list[str]:
+    """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
+    told = capacity_notes(found, precision_of(scenario))
+    told += [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
             for row in rows if row["limited_by"]]  # fmt: skip
     usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
     for first, second in combinations(usable, 2):
@@ -76,7 +78,7 @@ def render_capacity(
         name=scenario.name,
         question=question,
         headline=headline(rows, axis),
-        findings=[*findings(found, rows, axis), *remarks],
+        findings=[*findings(found, rows, axis, scenario), *remarks],
         swatches=swatches(list(style([one.fleet for one in found]))),
         heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
         rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
@@ -116,13 +118,14 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
-    start = place(axis.label, plain(axis.start))
+    start, precision = place(axis.label, plain(axis.start)), precision_of(scenario)
     return (
         f"The SLO: {asked_for(scenario.slo)}, and a queue that does not grow without end. Each replication is searched "
         f"by itself, the first from {start}: the load is doubled or halved until the SLO is met on one side, then "
         f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every "
         "load and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did "
-        "not; shown is the mean over replications."
+        "not; shown is the mean over replications. They are added, from five on, until half of the 95 % interval is at "
+        f"most {100 * precision.relative:g} % of the mean in every fleet, or to {precision.max_replications}."
     )
 
 

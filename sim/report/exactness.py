@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sim.report.text import place
+from sim.report.text import percent, place, plain
+from sim.scenario.precision import Precision
 from sim.scenario.schema import Scenario
-from sim.study.precision import Held, held_to
+from sim.study.capacity import Capacity
+from sim.study.precision import Held, held_to, replications_wanted
 from sim.study.store import StoredCase
 
 WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"
@@ -28,7 +30,7 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
                 for case in found
             ],
         }
-    if scenario.precision is not None:
+    if scenario.precision is not None and scenario.precision.metric is not None:
         points = [
             {"fleet": one.fleet, "axes": one.axes, "replications": one.replications, "met": one.met}
             | {"relative": None if one.relative is None else round(one.relative, 6)}
@@ -42,6 +44,8 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     """Whether the precision was reached, and where not; nothing without one."""
     if scenario.precision is None:
         return []
+    if scenario.precision.metric is None:
+        return ["precision names no metric, so no replications were added; capacity, breakeven and plan hold to it."]
     wanted = f"{scenario.precision.metric} within {100 * scenario.precision.relative:g} %"
     held = held_to(scenario, cases)
     counts = sorted({one.replications for one in held if one.met is not None})
@@ -61,3 +65,25 @@ def _places(held: Sequence[Held]) -> str:
     return "; ".join(
         f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in held
     )
+
+
+def capacity_notes(found: Sequence[Capacity], precision: Precision | None) -> list[str]:
+    """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set."""
+    asked = (precision or Precision()).relative
+    return [_imprecise(one, asked, precision) for one in found if one.relative is not None and one.relative > asked]
+
+
+def _imprecise(one: Capacity, asked: float, precision: Precision | None) -> str:
+    have = len(one.found)
+    if one.half_width is None:
+        return f"The capacity of {one.fleet} rests on one replication and has no interval: set {_setting(asked)}."
+    reached = f"within ± {percent(one.relative or 0.0)} only, after {have} replications"
+    if precision is None:
+        return f"The capacity of {one.fleet} is known {reached}: set {_setting(asked)}."
+    needed = plain(replications_wanted(asked, one.relative, have), 2)
+    what = f"set precision.max_replications to about {needed}, or a longer horizon_s"
+    return f"The capacity of {one.fleet} is known {reached} ({percent(asked)} asked for): {what}."
+
+
+def _setting(asked: float) -> str:
+    return f"precision={{relative: {asked:g}}}, which adds replications until it is known within {percent(asked)}"

@@ -57,7 +57,7 @@ def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision:
     """Where the number of cases comes from, and that it is the least."""
     fleets = len({plan["fleet"] for _, plan in plans})
     told = f" ({fleets} fleet{'s' * (fleets > 1)} at {len(plans) // fleets} points)" if len(plans) > fleets else ""
-    if precision is None:
+    if precision is None or precision.metric is None:
         return told
     exact = f"{precision.metric} is known within {percent(precision.relative)}"
     return f"{told}, and more until {exact}, at most {precision.max_replications} replications of each"

@@ -42,7 +42,7 @@ def deliver_plan(
     told = begin(out, scenario, command, "plan", force, relative=relative)
     try:
         with Progress(quiet, "searching capacities", "searches") as progress:
-            most = list(capacities(scenario, catalog, out, workplace, relative, progress))
+            most = capacities(scenario, catalog, out, workplace, relative, progress, scenario.precision)
         with Progress(quiet) as progress:
             measured = part_loads(scenario, catalog, most, out, workplace, progress)
     finally:
@@ -56,7 +56,7 @@ def deliver_plan(
 def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
     assert scenario.plan is not None
-    answer = verdict(found, scenario.plan)
+    answer = verdict(found, scenario.plan, scenario.precision)
     return {
         **heading(scenario, out),
         "axis": LoadAxis.of(scenario).label,
@@ -72,7 +72,7 @@ def _write(folder: Path, scenario: Scenario, catalog: Catalog, found: Sequence[O
     keep_scenario(folder, scenario)
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
-    answer = verdict(found, plan)
+    answer = verdict(found, plan, scenario.precision)
     bare = hostless_notes(scenario, catalog)
     answer = replace(answer, findings=(*answer.findings, *bare))
     asked = first_sentence(scenario.question or scenario.name)[0]

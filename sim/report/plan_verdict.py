@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.cost import MultiYear
+from sim.report.exactness import capacity_notes
 from sim.report.plan_tables import date
 from sim.report.text import listing, percent, plain, usd
+from sim.scenario.precision import Precision
 from sim.study.plan import Outlook, ranked
 
 
@@ -17,12 +19,13 @@ class PlanVerdict:
     findings: tuple[str, ...]
 
 
-def verdict(found: Sequence[Outlook], plan: MultiYear) -> PlanVerdict:
-    """Sentences on *found*; every one names its fleet and its figures."""
+def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | None = None) -> PlanVerdict:
+    """Sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and figures."""
     order = list(ranked(found))
     findings = [_standing(one, plan) for one in order]
     findings += [text for one in order[1:] if (text := _overtakes(order[0], one, plan))]
     findings += [f"{one.fleet} cannot be planned: {one.reason}." for one in found if one.reason]
+    findings += capacity_notes([one.capacity for one in order], precision)
     return PlanVerdict(_headline(order, plan), tuple(findings))
 
 

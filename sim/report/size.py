@@ -109,9 +109,10 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
 def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
     if scenario.replications == 1 and not scenario.workload.deterministic:
-        yield "One replication each: how much chance there is in it, more would tell."
+        yield "One replication each, so no interval: set replications to 5 or more."
     elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
-        yield f"It is near the limit: {'; '.join(doubts)}."
+        more = f"set replications to {4 * scenario.replications} to halve the interval, or a longer horizon_s"
+        yield f"It is near the limit: {'; '.join(doubts)}; {more}."
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:

@@ -35,14 +35,19 @@ Metric = Literal[
 """Columns of summary.csv that replications tell apart."""
 
 
+MOST_OF_CAPACITY = 30
+"""Replications of a search for a capacity at most, where the scenario does not say."""
+
+
 class Precision(Spec):
     """Replications are added, from five on, until at every point the half-width of the 95 % interval of `metric` is at
     most `relative` of its mean for every fleet. Points that are overloaded, or where the metric is infinite, are left.
+    `capacity`, `breakeven` and `plan` hold the capacity of every fleet to it in the same way.
     """
 
-    metric: Metric
-    """A column of summary.csv."""
-    relative: Annotated[Positive, Field(lt=1)]
+    metric: Metric | None = None
+    """A column of summary.csv, for `run`; left out: `run` adds no replications."""
+    relative: Annotated[Positive, Field(lt=1)] = 0.1
     """0.05: plus or minus 5 %."""
     max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
     """Where to stop at a point that does not get there."""

@@ -26,6 +26,8 @@ def _imprecise(scenario: Scenario) -> Iterator[Complaint]:
     if precision.max_replications < scenario.replications:
         text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
         yield Complaint(("precision", "max_replications"), text)
+    if precision.metric is None:
+        return
     if precision.metric.startswith("usd") and not any(fleet.is_priced for fleet in scenario.fleets):
         yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
     if precision.metric == "slo_attainment" and not scenario.slo.per_request:

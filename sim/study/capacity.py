@@ -11,11 +11,13 @@ from math import inf, sqrt
 from pathlib import Path
 
 from sim.catalog.catalog import Catalog
+from sim.scenario.precision import MOST_OF_CAPACITY, Precision
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.scenario.sweep import Case
+from sim.scenario.sweep import Case, is_deterministic
 from sim.study.execute import Progress, Workplace
 from sim.study.points import POINTS, jobs_of
+from sim.study.precision import replications_next
 from sim.study.service_level import standing
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, discard_unfinished, load_case
@@ -99,11 +101,22 @@ class Capacity:
     found: tuple[Found, ...]
     reason: str = ""
     """Why there is none: the model does not fit."""
+    random: bool = True
+    """False where every replication would be the same; there is one then."""
 
     @property
     def at_least(self) -> float:
         """The capacity; where it lies beyond the search, the highest load that every replication met."""
         return self.mean if self.mean < inf else min(one.met for one in self.found)
+
+    @property
+    def relative(self) -> float | None:
+        """Half-width over mean; inf for a single replication, None where there is nothing to be precise about."""
+        if self.reason or not self.random or self.mean == inf:
+            return None
+        if self.half_width is None:
+            return inf
+        return self.half_width / self.mean if self.mean else 0.0
 
 
 def why_no_capacity(scenario: Scenario) -> str:
@@ -138,25 +151,45 @@ def capacities(
     out: Path,
     workplace: Workplace,
     relative: float,
-    progress: Progress | None = None,
-) -> Iterator[Capacity]:
+    progress: Progress = lambda *_: None,
+    precision: Precision | None = None,
+) -> list[Capacity]:
     """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
-    *progress* is told of the searches, one per fleet and replication.
+    The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
+    chance has a part in. *progress* is told of the searches, one per fleet and replication.
     """
     axis = LoadAxis.of(scenario)
-    wanted = [(fleet.name, replication) for fleet in scenario.fleets for replication in range(scenario.replications)]
-    searches = {key: _search(axis, *key, relative, scenario.slo) for key in wanted}
-    found: dict[tuple[str, int], Found] = {}
+    random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
+    found: dict[str, list[Found]] = {name: [] for name in random}
+    have, target, done, total = 0, scenario.replications, 0, 0
     try:
-        for one in _side_by_side(searches.values(), scenario, catalog, out, workplace):
-            found[one.fleet, one.replication] = one
-            if progress is not None:
-                progress(len(found), len(searches), 0)
+        while have < target:
+            wanted = [(name, one) for name in random for one in range(have, target) if one == 0 or random[name]]
+            searches, total = [_search(axis, *key, relative, scenario.slo) for key in wanted], total + len(wanted)
+            for one in _side_by_side(searches, scenario, catalog, out, workplace):
+                found[one.fleet].append(one)
+                done += 1
+                progress(done, total, 0)
+            known = [_capacity(name, members, random[name]) for name, members in found.items()]
+            have, target = target, _next_target(precision, known, target)
     finally:
         discard_unfinished(out / POINTS)
-    for fleet in scenario.fleets:
-        yield _capacity(fleet.name, [found[key] for key in wanted if key[0] == fleet.name])
+    return known
+
+
+def _next_target(precision: Precision | None, known: Sequence[Capacity], have: int) -> int:
+    relatives = [one.relative for one in known]
+    if precision is None or all(one is None for one in relatives):
+        return have
+    return replications_next(precision, relatives, have)
+
+
+def precision_of(scenario: Scenario) -> Precision:
+    """How exactly `capacity` finds the capacities: as the scenario says, else by default."""
+    if scenario.precision is not None:
+        return scenario.precision
+    return Precision(max_replications=max(MOST_OF_CAPACITY, scenario.replications))
 
 
 def _side_by_side(
@@ -278,9 +311,10 @@ def _idle(case: StoredCase) -> bool:
     return bool(case.metrics["requests"] == 0)
 
 
-def _capacity(fleet: str, found: Sequence[Found]) -> Capacity:
+def _capacity(fleet: str, unordered: Sequence[Found], random: bool) -> Capacity:
+    found = sorted(unordered, key=lambda one: one.replication)
     reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
     if reasons:
-        return Capacity(fleet, 0.0, None, tuple(found), reasons[0])
+        return Capacity(fleet, 0.0, None, tuple(found), reasons[0], random)
     values = [one.capacity for one in found]
-    return Capacity(fleet, mean(values), half_width(values), tuple(found))
+    return Capacity(fleet, mean(values), half_width(values), tuple(found), "", random)

@@ -55,7 +55,8 @@ def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Held]:
 
 def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
     """The replications to add to the *stored* ones; none once the precision is met wherever it can be."""
-    if scenario.precision is None:
+    precision = scenario.precision
+    if precision is None or precision.metric is None:
         return []
     groups = _grouped(stored)
     found: list[Case] = []
@@ -65,9 +66,7 @@ def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
             continue
         members = [groups[key_of(case)[:2]] for case in random]
         have = max(map(len, members))
-        most = scenario.precision.max_replications
-        wanted = max(_wanted(scenario.precision, one) for one in members)
-        target = min(most, max(FEWEST, min(wanted, 2 * have)))
+        target = replications_next(precision, [_relative(precision, one) for one in members], have)
         found += [replace(case, replication=r) for case in random for r in range(have, target)]
     return found
 
@@ -112,14 +111,21 @@ def _held(precision: Precision, members: Sequence[StoredCase]) -> Held:
     return Held(members[0].fleet, members[0].axes, len(members), relative, met)
 
 
-def _wanted(precision: Precision, members: Sequence[StoredCase]) -> int:
+def replications_next(precision: Precision, relatives: Sequence[float | None], have: int) -> int:
+    """How many replications there are to be next, of *have* now; *relatives*: half-width over mean of all that shares
+    them, None where there is nothing to be precise about.
+    """
+    wanted = max(replications_wanted(precision.relative, one, have) for one in relatives)
+    return min(precision.max_replications, max(FEWEST, min(wanted, 2 * have)))
+
+
+def replications_wanted(asked: float, relative: float | None, have: int) -> int:
     """Replications that make the interval narrow enough if the spread stays what it is."""
-    relative, have = _relative(precision, members), len(members)
-    if relative is None or (relative <= precision.relative and have >= FEWEST):
+    if relative is None or (relative <= asked and have >= FEWEST):
         return have
     if not isfinite(relative):
         return 2 * have
-    return max(have + 1, ceil(have * (relative / precision.relative) ** 2))
+    return max(have + 1, ceil(have * (relative / asked) ** 2))
 
 
 def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | None:
@@ -128,6 +134,7 @@ def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | No
         return None
     if len(members) == 1:
         return inf
+    assert precision.metric is not None
     if precision.metric in TOKENS:
         if members[0].metrics["cost_usd"] is None:
             return None
