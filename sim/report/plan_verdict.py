@@ -23,9 +23,9 @@ def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | No
     """Sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and figures."""
     order = list(ranked(found))
     findings = [_standing(one, plan) for one in order]
+    findings += capacity_notes([one.capacity for one in order], precision)
     findings += [text for one in order[1:] if (text := _overtakes(order[0], one, plan))]
     findings += [f"{one.fleet} cannot be planned: {one.reason}." for one in found if one.reason]
-    findings += capacity_notes([one.capacity for one in order], precision)
     return PlanVerdict(_headline(order, plan), tuple(findings))
 
 

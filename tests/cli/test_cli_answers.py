@@ -113,7 +113,7 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
     assert float(fast["rate_rps"]) > float(slow["rate_rps"])
     tried = table(folder / "out" / "search.csv")
     assert len(tried) == len(said["search"])
-    assert {row["replication"] for row in tried} == {"0", "1"}
+    assert {row["replication"] for row in tried} >= {"0", "1", "2", "3", "4"}
     page = (folder / "out" / "capacity.html").read_text()
     assert "How many requests a second do they take?" in page
     assert said["verdict"]["headline"] in page
