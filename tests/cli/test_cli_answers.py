@@ -104,7 +104,18 @@ def test_wrong_input_leaves_stdout_empty(folder: Path) -> None:
 
 
 def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
-    search = ["capacity", "small.yaml", "--relative", "0.1", "--workers", "1", "--set", "sweep=null"]
+    search = [
+        "capacity",
+        "small.yaml",
+        "--relative",
+        "0.1",
+        "--workers",
+        "1",
+        "--set",
+        "sweep=null",
+        "--set",
+        "precision={max_replications: 5}",
+    ]
     said = answer(*search, "--out", "out")
     names = ["capacity.csv", "capacity.html", "capacity.png", "manifest.json", "points", "search.csv"]
     assert sorted(path.name for path in (folder / "out").iterdir()) == names
