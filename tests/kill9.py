@@ -1,0 +1,160 @@
+"""Kills gpufleet with signal 9 at random moments and runs it again to the end: nothing of the answer may differ.
+
+    python tests/kill9.py [MOMENTS] [SEED]
+
+Each of run, capacity, size, breakeven and plan is first run undisturbed. Then each is begun anew MOMENTS / 5 times and
+killed, up to four times in a row, at moments drawn uniformly over the time that it takes; what it leaves in the end is
+compared byte for byte with the undisturbed folder, dates and durations in manifest.json aside.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from sim import cli
+from sim.report import breakeven, capacity, deliver, plan_deliver, size
+from sim.report.terminal import terminal_table
+
+IMPORTED = (breakeven, capacity, deliver, plan_deliver, size, terminal_table)
+"""So that no process has to."""
+SCENARIO = """\
+# What is left of it?
+name: tiny
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 2}
+  lengths: {prompt: {distribution: fixed, value: 200}, output: {distribution: geometric, mean: 20}}
+horizon_s: 4
+slo: {ttft_s: 1.0, attainment: 0.9}
+site: {electricity_usd_per_kwh: 0.2, pue: 1.3}
+finance: {method: straight_line, life_years: 3}
+fleets:
+  - name: own
+    pools: [{gpu: rtx-4090, batching: {policy: vllm, max_num_seqs: 2}}]
+    cost: {acquisition: buy, quotes: {rtx-4090: 2000}}
+  - name: rented
+    pools: [{gpu: l4, batching: {policy: vllm, max_num_seqs: 4}}]
+    cost: {acquisition: rent, quotes: {l4: 0.5}}
+size:
+  gpus: [rtx-4090, l4]
+  tensor_parallel_sizes: [1]
+  batching: [{policy: vllm, max_num_seqs: 4}]
+  rents: {rented: {rtx-4090: rtx-4090/runpod-on-demand-2025-10}}
+  max_replicas: 2
+plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
+"""
+SHORT = {"capacity": ["--relative", "0.3"], "plan": ["--relative", "0.3"]}
+COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
+IN_A_ROW = 4
+"""Kills of one folder before it is run to the end."""
+
+
+@dataclass
+class Command:
+    """One command of the program in a folder, begun again and again."""
+
+    name: str
+    folder: Path
+    said: str = ""
+    """On stderr, in the end."""
+
+    def begun(self, out: str) -> int:
+        """Its process: a fork of this one, which has imported the program, for starting Python takes longest."""
+        words = [self.name, "s.yaml", "--out", out, "--quiet", "--workers", "1", *SHORT.get(self.name, [])]
+        process = os.fork()
+        if process:
+            return process
+        code = 1
+        try:
+            os.chdir(self.folder)
+            said = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            sys.argv = ["gpufleet", *words]
+            cli.main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def finished(self, out: str) -> float:
+        """Runs it to the end; seconds that it took."""
+        started = time.monotonic()
+        _, status = os.waitpid(self.begun(out), 0)
+        said = (self.folder / "said").read_text()
+        (self.folder / "said").unlink()
+        assert status == 0, f"{self.name}: {said}"
+        assert "damaged" not in said, said
+        return time.monotonic() - started
+
+    def killed(self, out: str, after_s: float) -> bool:
+        """Kills it after so many seconds; whether it was still running."""
+        process = self.begun(out)
+        time.sleep(after_s)
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        return os.WIFSIGNALED(status)
+
+
+def left_in(out: Path) -> dict[str, bytes]:
+    """The content of every file, hidden ones too; the manifest without the times and the folder's own name."""
+    found = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    manifest = json.loads(found["manifest.json"])
+    for key in ("started_at", "wall_s", "command"):
+        del manifest[key]
+    found["manifest.json"] = json.dumps(manifest).encode()
+    return {name: re.sub(rb"\b%s\b" % out.name.encode(), b"OUT", text) for name, text in found.items()}
+
+
+def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
+    return [name for name in sorted({**one, **other}) if one.get(name) != other.get(name)]
+
+
+def moments(command: Command, count: int, chance: random.Random) -> Iterator[tuple[int, list[str]]]:
+    """(kills, files that differ in the end) of one folder after the other, until there were *count* kills."""
+    takes_s = command.finished("undisturbed")
+    expected = left_in(command.folder / "undisturbed")
+    while count > 0:
+        out, kills = command.folder / "out", 0
+        for _ in range(min(IN_A_ROW, count)):
+            kills += command.killed("out", chance.uniform(0, takes_s))
+        command.finished("out")
+        count -= kills
+        yield kills, differing(left_in(out), expected)
+        strangers = {path.name for path in command.folder.iterdir()} - {"s.yaml", "undisturbed", "out"}
+        assert not strangers, strangers
+        shutil.rmtree(out)
+
+
+def main(count: int, seed: int) -> int:
+    chance, kills = random.Random(seed), Counter[str]()
+    bad: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="kill9-") as place:
+        for index, name in enumerate(COMMANDS):
+            folder = Path(place) / name
+            folder.mkdir()
+            (folder / "s.yaml").write_text(SCENARIO)
+            share = count // len(COMMANDS) + (index < count % len(COMMANDS))
+            for killed, differ in moments(Command(name, folder), share, chance):
+                kills[name] += killed
+                bad += [f"{name}: {one} differs" for one in differ]
+            print(f"{name}: killed {kills[name]} times", flush=True)
+    print("\n".join(bad) or f"{kills.total()} kills, every file equal byte for byte")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    arguments = [int(word) for word in sys.argv[1:]]
+    sys.exit(main(*(arguments + [500, 1][len(arguments) :])))
