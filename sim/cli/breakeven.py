@@ -19,6 +19,7 @@ from sim.cli.common import (
     say_what_is_left_aside,
     scenario_file,
     show_all,
+    show_money_of,
     usable,
 )
 from sim.cli.naming import default_folder
@@ -56,6 +57,7 @@ def breakeven(
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
         loaded = load(path, sets or (), catalog=catalog, **numbers)
+        show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "-breakeven", sets, **numbers))
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")

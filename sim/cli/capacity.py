@@ -23,6 +23,7 @@ from sim.cli.common import (
     say_what_is_left_aside,
     scenario_file,
     show_all,
+    show_money_of,
     usable,
 )
 from sim.cli.naming import default_folder
@@ -57,6 +58,7 @@ def capacity(
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
         loaded = load(path, sets or (), catalog=catalog, **numbers)
+        show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "-capacity", sets, **numbers, relative=narrowed(relative)))
         if refusal := why_no_capacity(loaded):
             fail(f"{path}: {refusal}")

@@ -116,6 +116,13 @@ def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("s
         typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
 
 
+def show_money_of(scenario: Any) -> None:
+    """From here on money is shown in the currency of *scenario*: a process runs one command."""
+    from sim.report.money import show_in
+
+    show_in(scenario)
+
+
 def show_all(*parts: Any) -> None:
     """Tables and lines on stdout: to the terminal's width, or as wide as they are into a pipe."""
     from rich.console import Console

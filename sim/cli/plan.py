@@ -22,6 +22,7 @@ from sim.cli.common import (
     say_what_is_left_aside,
     scenario_file,
     show_all,
+    show_money_of,
     usable,
 )
 from sim.cli.naming import default_folder
@@ -59,6 +60,7 @@ def plan(
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
         loaded = load(path, sets or (), catalog=catalog, **numbers)
+        show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "-plan", sets, **numbers, relative=narrowed(relative)))
         if loaded.plan is None:
             fail(f"{path}: plan: is missing: years, starts and what else is known of the years to come")

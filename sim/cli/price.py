@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import Force, Format, NoReport, Quiet, app, bad_input_told, command_line, fail, show_all, usable
+from sim.cli.common import (
+    Force,
+    Format,
+    NoReport,
+    Quiet,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    show_all,
+    show_money_of,
+    usable,
+)
 from sim.cli.naming import repriced_folder
 
 
@@ -34,6 +46,7 @@ def price(
         if not is_finished(run):
             fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
         loaded = load_repriced(run, sets or (), catalog)
+        show_money_of(loaded)
         folder = usable(out or repriced_folder(run, loaded, sets))
 
         from sim.report.deliver import futures_told, price_run

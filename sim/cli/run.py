@@ -19,6 +19,7 @@ from sim.cli.common import (
     fail,
     scenario_file,
     show_all,
+    show_money_of,
     usable,
 )
 from sim.cli.naming import default_folder
@@ -47,6 +48,7 @@ def run(
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
         loaded = load(path, sets or (), catalog=catalog, **numbers)
+        show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "", sets, **numbers))
 
         from sim.report.deliver import futures_told, run_scenario

@@ -19,6 +19,7 @@ from sim.cli.common import (
     say_what_is_left_aside,
     scenario_file,
     show_all,
+    show_money_of,
     usable,
 )
 from sim.cli.naming import default_folder
@@ -54,6 +55,7 @@ def size(
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
         loaded = load_for_size(path, sets or (), catalog=catalog, **numbers)
+        show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "-size", sets, **numbers))
         if refusal := why_no_size(loaded):
             fail(f"{path}: {refusal}")

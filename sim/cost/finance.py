@@ -44,7 +44,7 @@ class _Owned(Spec):
     fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
     """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
     currency: CurrencyCode = USD
-    """Currency in which the report shows the main figures, too; `fx` has its rate."""
+    """Currency in which reports show money, beside US dollars in tables; `fx` has its rate."""
 
     @model_validator(mode="after")
     def _dollars_are_one(self) -> Self:

@@ -10,10 +10,11 @@ from sim.report.breakeven_verdict import amount, sentences, unmoved
 from sim.report.document import heading
 from sim.report.exactness import capacity_notes
 from sim.report.folder import begin, written_together
+from sim.report.money import cash, in_code, in_its_currency
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
-from sim.report.text import first_sentence, percent, plain, usd
+from sim.report.text import first_sentence, percent, plain
 from sim.report.text import place as place_text
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
@@ -28,6 +29,7 @@ WIDTH_OF_CAPACITY = 0.02
 """The capacities that utilisation is relative to are found to within this fraction."""
 
 
+@in_its_currency
 def deliver_breakeven(
     scenario: Scenario,
     catalog: Catalog,
@@ -169,21 +171,21 @@ def ranking(answer: Answer) -> Table:
         [
             row["candidate"],
             str(row["units"] or ""),
-            usd(row["usd_per_h"] * HOURS_PER_MONTH),
-            usd(row["capex_usd"]) if row["capex_usd"] else "",
-            usd(row["running_usd_per_h"] * HOURS_PER_MONTH),
-            usd(row["usd_per_million_output_tokens"]),
-            usd(row["net_present_cost_usd"]),
+            cash(row["usd_per_h"] * HOURS_PER_MONTH),
+            cash(row["capex_usd"]) if row["capex_usd"] else "",
+            cash(row["running_usd_per_h"] * HOURS_PER_MONTH),
+            cash(row["usd_per_million_output_tokens"]),
+            cash(row["net_present_cost_usd"]),
         ]
         for row in ranking_rows(answer)
     ]
     heads = [
         "",
         "units",
-        "USD a month",
+        in_code("USD a month"),
         "purchase",
         "paid by the month",
-        "USD per million output tokens",
+        in_code("USD per million output tokens"),
         f"net present cost, {last} months",
     ]
     return Table(
@@ -205,11 +207,11 @@ def _tables(answer: Answer) -> list[Table]:
         return []
     found = [ranking(answer)]
     heads = [
-        "USD per million output tokens at utilisation",
+        in_code("USD per million output tokens at utilisation"),
         *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),
     ]
     rows = [
-        [name, *(usd(cost.usd_per_million_output_tokens) for _, cost in path)] for name, path in answer.curves.items()
+        [name, *(cash(cost.usd_per_million_output_tokens) for _, cost in path)] for name, path in answer.curves.items()
     ]
     found.append(
         Table(

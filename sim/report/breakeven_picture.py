@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from sim.report.money import in_code, money_mark, money_thousands, shown
 from sim.report.page import Mark
 from sim.report.panels import DASHES, Curve, Limit, Panel, style
-from sim.report.text import axis_label, percent, usd_mark
+from sim.report.text import axis_label, percent
 from sim.study.breakeven import Month
 from sim.study.decision import Answer
 from sim.study.tipping import API
@@ -43,18 +44,18 @@ def _by_utilisation(answer: Answer, looks: Mapping[str, tuple[str, str, object]]
     for name, path in answer.curves.items():
         color, marker, dash = looks[name]
         x = tuple(u for u, _ in path)
-        y = tuple(cost.usd_per_million_output_tokens for _, cost in path)
+        y = tuple(shown(cost.usd_per_million_output_tokens) for _, cost in path)
         curves.append(Curve(name, color, x, y, marker, dash, good=(True,) * len(x)))
     limit = None
     if answer.api_usd_per_million is not None:
-        limit = Limit(answer.api_usd_per_million, API)
+        limit = Limit(shown(answer.api_usd_per_million), API)
     return Panel(
         "Cost of tokens over utilisation",
-        "USD per million output tokens, one unit",
+        in_code("USD per million output tokens, one unit"),
         "offered load over capacity under the service level",
         tuple(curves),
         x_format=percent,
-        y_format=usd_mark,
+        y_format=money_mark,
         y_limit=limit,
         x_ticks=(0.03, 0.1, 0.3, 1.0),
     )
@@ -64,14 +65,14 @@ def _by_load(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Pa
     curves = []
     for name, path in answer.by_load.items():
         color, _, dash = looks[name]
-        x, y = tuple(load for load, _ in path), tuple(usd_per_h * HOURS_PER_MONTH for _, usd_per_h in path)
+        x, y = tuple(load for load, _ in path), tuple(shown(usd_per_h * HOURS_PER_MONTH) for _, usd_per_h in path)
         curves.append(Curve(name, color, x, y, "", dash, good=(True,) * len(x)))
     return Panel(
         "Cost of a load",
-        "USD a month, as many whole units as it takes",
+        in_code("USD a month, as many whole units as it takes"),
         axis_label(answer.axis),
         tuple(curves),
-        y_format=usd_mark,
+        y_format=money_mark,
         x_limit=Limit(answer.load, "the load of the verdict"),
     )
 
@@ -79,25 +80,23 @@ def _by_load(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Pa
 def _cash(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         "Money paid so far",
-        "USD, nothing discounted, nothing sold",
+        in_code("USD, nothing discounted, nothing sold"),
         "months",
-        tuple(_path(name, [at.cash_usd for at in path], path, looks) for name, path in answer.months.items()),
-        y_format=_thousands,
+        tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),
+        y_format=money_thousands,
     )
 
 
 def _present(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         "Net present cost of stopping then",
-        "USD of today, resale taken off",
+        in_code("USD of today, resale taken off"),
         "months",
-        tuple(_path(name, [at.net_present_usd for at in path], path, looks) for name, path in answer.months.items()),
-        y_format=_thousands,
+        tuple(
+            _path(name, [shown(at.net_present_usd) for at in path], path, looks) for name, path in answer.months.items()
+        ),
+        y_format=money_thousands,
     )
-
-
-def _thousands(value: float) -> str:
-    return f"${value / 1000:,g}k" if value else "$0"
 
 
 def _path(

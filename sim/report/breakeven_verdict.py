@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from sim.report.text import amount as amount_text
-from sim.report.text import listing, percent, plain, usd
+from sim.report.money import amount as amount_text
+from sim.report.money import cash
+from sim.report.text import listing, percent, plain
 from sim.report.text import place as place_text
 from sim.study.breakeven import Candidate, below, payback_months
 from sim.study.decision import Answer
@@ -19,7 +20,7 @@ def sentences(answer: Answer, with_tips: bool = True) -> list[str]:
     ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
     (winner, least), rest = ranked[0], ranked[1:]
     at = place_text(answer.axis, answer.load)
-    first = f"At {at}, {winner} is the cheapest: {usd(least * HOURS_PER_MONTH)} a month"
+    first = f"At {at}, {winner} is the cheapest: {cash(least * HOURS_PER_MONTH)} a month"
     if rest:
         first += f", {percent(1 - least / rest[0][1])} below {rest[0][0]}"
     told = [f"{first}."]
@@ -89,7 +90,7 @@ def _paybacks(answer: Answer) -> list[str]:
         name = min(against, key=lambda other: against[other])
         time = payback_months(cost, against[name])
         saying = f"pays for itself in {plain(time)} months" if isfinite(time) else "never pays for itself"
-        told.append(f"{one.name} costs {usd(cost.capex_usd)} and {saying} against {name}.")
+        told.append(f"{one.name} costs {cash(cost.capex_usd)} and {saying} against {name}.")
     return told
 
 

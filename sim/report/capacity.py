@@ -14,6 +14,7 @@ from sim.report.capacity_picture import picture_svg, write_picture
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.goals import latency_columns
+from sim.report.money import in_code, in_its_currency, shown
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
 from sim.report.text import first_sentence
@@ -32,6 +33,7 @@ SEARCH = ["fleet", "replication"]
 SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
 
 
+@in_its_currency
 def deliver_capacity(
     scenario: Scenario,
     catalog: Catalog,
@@ -172,8 +174,8 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
         "limited by",
         *(" ".join([*reversed(head.split()), _unit(column)]) for column, head in latencies.items()),
         "out tok/s",
-        "USD/h",
-        "USD/M good",
+        in_code("USD/h"),
+        in_code("USD/M good"),
     )
     for head in heads:
         table.add_column(head, justify="left" if head in ("fleet", "limited by") else "right")
@@ -188,8 +190,9 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
             row["limited_by"],
             *(_short(_in_unit(row[name], name)) for name in latencies),
             _short(row["output_tokens_per_s"]),
-            _short(row["cost_usd_per_h"]),
-            _short(row["usd_per_million_good_tokens"]) + _around(row["usd_per_million_good_tokens_ci95"]),
+            _short(_in_currency(row["cost_usd_per_h"])),
+            _short(_in_currency(row["usd_per_million_good_tokens"]))
+            + _around(_in_currency(row["usd_per_million_good_tokens_ci95"])),
         )
     return table
 
@@ -200,6 +203,10 @@ def _unit(column: str) -> str:
 
 def _in_unit(value_s: float | None, column: str) -> float | None:
     return 1e3 * value_s if value_s is not None and _unit(column) == "ms" else value_s
+
+
+def _in_currency(usd: float | None) -> float | None:
+    return None if usd is None else shown(usd)
 
 
 def _around(half: float | None) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from sim.report.exactness import capacity_notes
 from sim.report.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
+from sim.report.money import cash
 from sim.report.panels import style
 from sim.report.sections import swatches
-from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread, usd
+from sim.report.text import LIMITS, axis_label, percent, place, plain, seconds, spread
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.capacity import Capacity, LoadAxis, precision_of
@@ -35,7 +36,7 @@ def _takes(row: Row, axis: LoadAxis) -> str:
         return "meets the SLO at every load that was tried"
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
-    price = f", at {usd(cost)} per million good output tokens" if cost is not None else ""
+    price = f", at {cash(cost)} per million good output tokens" if cost is not None else ""
     return f"takes {place(axis.label, plain(load) + around)}{price}"
 
 
@@ -101,8 +102,8 @@ def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
         *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
         ("output_tokens_per_s", "output tokens", "1/s", plain),
         ("gpu_busy_fraction", "GPU busy", "", percent),
-        ("cost_usd_per_h", "cost per hour", "", usd),
-        ("usd_per_million_good_tokens", "per million good tokens", "", usd),
+        ("cost_usd_per_h", "cost per hour", "", cash),
+        ("usd_per_million_good_tokens", "per million good tokens", "", cash),
     ]
     return [column for column in columns if any(row[column[0]] is not None for row in rows)]
 

@@ -12,8 +12,9 @@ from typing import Any
 from sim.report.curves import DOTS_PER_INCH, GLYPH, SETTINGS, bare_svg
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.goals import exactly, name_of
+from sim.report.money import cash, in_code, money_mark, shown
 from sim.report.panels import style
-from sim.report.text import axis_label, percent, plain, usd, usd_mark
+from sim.report.text import axis_label, percent, plain
 from sim.scenario.slo import Slo
 from sim.study.capacity import Capacity, LoadAxis, Tried
 
@@ -93,8 +94,8 @@ def _figure(
           plain, names=True)  # fmt: skip
     if money:
         left = names_in + bar_in + GAP_IN
-        title = "There: USD per million good output tokens"
-        _bars(place(left, BELOW_IN, bar_in, bars_in), shown, looks, GOOD_COST, title, usd_mark, names=False)
+        title = in_code("There: USD per million good output tokens")
+        _bars(place(left, BELOW_IN, bar_in, bars_in), shown, looks, GOOD_COST, title, money_mark, names=False)
     return figure
 
 
@@ -175,7 +176,7 @@ def _round_loads(low: float, high: float) -> list[float]:
 
 def _bars(
     axes: Any,
-    shown: Sequence[tuple[Capacity, Mapping[str, Any]]],
+    fleets: Sequence[tuple[Capacity, Mapping[str, Any]]],
     looks: Mapping[str, Any],
     column: str,
     title: str,
@@ -184,8 +185,8 @@ def _bars(
 ) -> None:
     """One dot with its interval per fleet, its value and what limits it beside it."""
     dollars = column == GOOD_COST
-    for place, (one, row) in enumerate(shown):
-        value, half = row[column], row[f"{column}_ci95"]
+    for place, (one, row) in enumerate(fleets):
+        value, half = _amount(row, column), _amount(row, f"{column}_ci95")
         color, marker = looks[one.fleet]
         if value is None or not isfinite(value):
             text = "beyond the search" if value else ""
@@ -203,20 +204,27 @@ def _bars(
             capsize=4,
             clip_on=False,
         )
-        shown_value = usd(value) if dollars else plain(value)
+        shown_value = cash(row[column]) if dollars else plain(value)
         around = f" ± {plain(half, 2)}" if half else ""
         limit = "" if dollars else f"  {row['limited_by']}"
         axes.annotate(f"{shown_value}{around}{limit}", (value + (half or 0.0), place), (9, 0), color=INK, va="center",
                       textcoords="offset points", fontsize=SMALL)  # fmt: skip
-    ends = [row[column] + (row[f"{column}_ci95"] or 0.0) for _, row in shown if row[column] and isfinite(row[column])]
+    values = [(_amount(row, column), _amount(row, f"{column}_ci95")) for _, row in fleets]
+    ends = [value + (half or 0.0) for value, half in values if value and isfinite(value)]
     axes.set_xlim(0.0, 1.45 * max(ends, default=1.0))
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_yticks(range(len(shown)), [one.fleet if names else "" for one, _ in shown])
-    for label, (one, _) in zip(axes.get_yticklabels(), shown, strict=True):
+    axes.set_ylim(len(fleets) - 0.4, -0.6)
+    axes.set_yticks(range(len(fleets)), [one.fleet if names else "" for one, _ in fleets])
+    for label, (one, _) in zip(axes.get_yticklabels(), fleets, strict=True):
         label.set(color=looks[one.fleet][0], fontweight="bold", fontsize=NORMAL)
     axes.xaxis.set_major_formatter(lambda value, _: tick(value))
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     _frame(axes, title, "with half of the 95 % interval" + ("" if dollars else ", and what limits it"), names)
+
+
+def _amount(row: Mapping[str, Any], column: str) -> float | None:
+    """The figure as it is drawn: money in the shown currency."""
+    value: float | None = row[column]
+    return shown(value) if value is not None and column.startswith("usd") else value
 
 
 def _frame(axes: Any, title: str, subtitle: str, names: bool = False) -> None:

@@ -9,6 +9,7 @@ from sim.catalog.catalog import Catalog
 from sim.report.exactness import precision_notes, statistics_told
 from sim.report.folder import MANIFEST, begin, written_together
 from sim.report.futures import sentences
+from sim.report.money import in_its_currency
 from sim.report.progress import Progress
 from sim.report.summary import summarize
 from sim.report.write import write_report
@@ -24,6 +25,7 @@ from sim.study.price import keep_scenario, reprice
 from sim.study.store import StoredCase
 
 
+@in_its_currency
 def run_scenario(
     scenario: Scenario,
     catalog: Catalog,
@@ -45,6 +47,7 @@ def run_scenario(
     return cases
 
 
+@in_its_currency
 def price_run(
     run: Path,
     scenario: Scenario,

@@ -9,6 +9,7 @@ from sim.catalog.catalog import Catalog
 from sim.catalog.value import Value
 from sim.report.cases import FinishedCase, has_money
 from sim.report.catalogue import entry, kind_of
+from sim.report.money import twinned
 from sim.report.paired import differences
 from sim.report.summary import asked_columns, summarize, summary_columns
 from sim.report.verdict import verdict
@@ -23,7 +24,7 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in twinned(value).items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not isinstance(value, bool):

@@ -6,7 +6,8 @@ from typing import Any
 
 from sim.report.cases import Point
 from sim.report.goals import number_beside, percentiles_shown, share_beside
-from sim.report.text import LIMITS, axis_label, percent, short, spread, steady, usd
+from sim.report.money import cash, shown
+from sim.report.text import LIMITS, axis_label, percent, short, spread, steady
 from sim.scenario.slo import Slo
 
 THIN, OVER = "†", "▲"
@@ -61,10 +62,10 @@ COLUMNS = [
     Column("KV peak", "", "kv_used_peak_fraction", percent, brief="KV\npk %"),
     Column("GPU busy", "", "gpu_busy_fraction", percent),
     Column("power", "kW", "facility_power_w_mean", _kw, brief="power\nkW"),
-    Column("cost per hour", "", "cost_usd_per_h", usd, brief="USD\n/h"),
-    Column("per million output tokens", "", "usd_per_million_output_tokens", usd, brief="USD/M\nout"),
-    Column("per million good tokens", "", "usd_per_million_good_tokens", usd),
-    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", usd, brief="API/M\nout"),
+    Column("cost per hour", "", "cost_usd_per_h", cash, brief="USD\n/h"),
+    Column("per million output tokens", "", "usd_per_million_output_tokens", cash, brief="USD/M\nout"),
+    Column("per million good tokens", "", "usd_per_million_good_tokens", cash),
+    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", cash, brief="API/M\nout"),
     Column("CO2e per million output tokens", "kg", "kg_co2e_per_million_output_tokens", steady, brief="kg/M\nCO2e"),
 ]
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
@@ -128,7 +129,8 @@ def interval(point: Point, column: Column) -> str:
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
     if not (column.named or column.name in WITH_INTERVAL) or value is None or not half:
         return ""
-    text = spread(column.scale * half, column.scale * value)
+    scale = column.scale * (shown(1.0) if column.show is cash else 1.0)
+    text = spread(scale * half, scale * value)
     return f"± {text}" if text else ""
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from sim.report.cases import Point
+from sim.report.money import cash, shown
 from sim.report.sections import reference
 from sim.report.sweep import sweep_of
-from sim.report.text import AXIS_UNITS, listing, percent, place, plain, usd
+from sim.report.text import AXIS_UNITS, listing, percent, place, plain
 from sim.report.tornado import Bar
 from sim.scenario.year import RATE
 from sim.study.futures import API, MILLION, FutureStudy, Outcome, cheapest
@@ -101,7 +102,7 @@ def _range(setting: Setting, futures: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
-        parts.append(f"{usd(float(low))} to {usd(float(high))} ({one.fleet})")
+        parts.append(f"{cash(float(low))} to {cash(float(high))} ({one.fleet})")
     return f"In 80 % of {futures} a million output tokens costs {listing(parts)}."
 
 
@@ -158,13 +159,13 @@ def label(one: Input) -> str:
 
 
 def bars(study: FutureStudy, first: Outcome, less: Outcome | None = None) -> list[Bar]:
-    """How each input moves the cost of *first*, or what *first* costs more than *less* [USD per million tokens]."""
+    """How each input moves the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
     found = []
     for index, one in enumerate(study.inputs):
         low, high = (float(table[MILLION][index]) for table in (first.low, first.high))
         if less is not None:
             low, high = low - float(less.low[MILLION][index]), high - float(less.high[MILLION][index])
-        found.append(Bar(label(one), low, high, *(_value(one, share) for share in (LOW, HIGH))))
+        found.append(Bar(label(one), shown(low), shown(high), *(_value(one, share) for share in (LOW, HIGH))))
     size = max((abs(end) for bar in found for end in (bar.low, bar.high)), default=0.0)
     return [bar for bar in found if abs(bar.high - bar.low) > LEAST_SWING * size]
 

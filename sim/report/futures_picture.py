@@ -10,8 +10,9 @@ import numpy as np
 from sim.report.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, settings, svg, svg_of, wrapped
 from sim.report.draw import HEAD, INK, SMALL, SOFT
 from sim.report.futures import Setting, bars
+from sim.report.money import in_code, money_mark, shown
 from sim.report.panels import Curve, Panel, style
-from sim.report.text import percent, usd_mark
+from sim.report.text import percent
 from sim.report.tornado import Bar, draw_tornado, tornado_height_in
 from sim.study.futures import MILLION, FutureStudy
 
@@ -26,7 +27,7 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
     curves = []
     for one in setting.outcomes:
         values = one.draws[MILLION]
-        values = np.sort(values[np.isfinite(values)])
+        values = np.sort(values[np.isfinite(values)]) * shown(1.0)
         if len(values):
             x = np.quantile(values, SHARES)
             color = style(fleets)[one.fleet][0]
@@ -34,9 +35,9 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
     return Panel(
         f"Cost per token{setting.where}",
         "share of futures that cost less than this",
-        UNIT,
+        in_code(UNIT),
         tuple(curves),
-        x_format=usd_mark,
+        x_format=money_mark,
         y_format=percent,
         y_share=True,
         x_anchored=False,
@@ -60,7 +61,7 @@ class Tornado:
         left = 0.2 + GLYPH * SMALL * max((len(bar.label) for bar in self.bars), default=0)
         place = (x + left, y + 0.48, PANEL_IN[0] - left - RIGHT, self.height_in - TOP - 0.48)
         axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
-        draw_tornado(axes, self.base, self.bars, UNIT)
+        draw_tornado(axes, self.base, self.bars, in_code(UNIT))
         low, high = axes.get_xlim()
         if self.zero and low < 0 < high:
             axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=3)
@@ -85,20 +86,20 @@ def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
     found = []
     if setting.first_two is not None:
         first, second = setting.first_two
-        base = second.central[MILLION] - first.central[MILLION]
+        base = shown(second.central[MILLION] - first.central[MILLION])
         title = f"What {second.fleet} costs more than {first.fleet}"
         found.append(Tornado(title, between, base, bars(study, second, first), zero=True))
     found += [
-        Tornado(f"Cost of {one.fleet}", between, one.central[MILLION], bars(study, one), zero=False)
+        Tornado(f"Cost of {one.fleet}", between, shown(one.central[MILLION]), bars(study, one), zero=False)
         for one in setting.outcomes
     ]
     return [one for one in found if np.isfinite(one.base)]
 
 
-def charts(study: FutureStudy, shown: Sequence[Setting], fleets: Sequence[str]) -> list[tuple[str, str]]:
-    """(title, svg) of the charts at the settings *shown*."""
+def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[tuple[str, str]]:
+    """(title, svg) of the charts at the settings *chosen*."""
     found = []
-    for setting in shown:
+    for setting in chosen:
         panel = distribution_panel(setting, fleets)
         found.append((panel.title, svg(panel)))
         found += [(one.title, one.svg()) for one in tornadoes(study, setting)]

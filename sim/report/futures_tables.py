@@ -9,8 +9,9 @@ import numpy as np
 
 from sim.report.cases import Point
 from sim.report.futures import Setting, exact, label, settings_of, shown_settings
+from sim.report.money import cash, in_code, twinned
 from sim.report.tables import cell
-from sim.report.text import plain, usd
+from sim.report.text import plain
 from sim.scenario.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.study.futures import API, CARBON, MILLION, MONTH, FutureStudy, Outcome, cheapest
@@ -38,7 +39,7 @@ def _each(settings: Sequence[Setting]) -> Iterator[tuple[Setting, Outcome]]:
 
 def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
     """Rows whose first column is followed by the axes; a column that only later rows have is empty before."""
-    listed = list(rows)
+    listed = [twinned(row) for row in rows]
     names = list(dict.fromkeys(name for row in listed for name in row if name != "axes"))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -109,14 +110,22 @@ def _moved(index: int, one: Outcome, less: Outcome | None) -> dict[str, Any]:
 
 def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
     """Costs at the settings that the report speaks of: heads and rows of (fleet, where, cells)."""
-    heads = ["cheapest in", "USD a month, 10 %", "median", "90 %", "per million output tokens, 10 %", "median", "90 %"]
+    heads = [
+        "cheapest in",
+        in_code("USD a month, 10 %"),
+        "median",
+        "90 %",
+        "per million output tokens, 10 %",
+        "median",
+        "90 %",
+    ]
     rows = []
     for setting in shown_settings(study, points, axes):
         wins = cheapest(setting.outcomes)
         for one in setting.outcomes:
             amounts = [float(v) for name in (MONTH, MILLION) for v in np.quantile(one.draws[name], (LOW, 0.5, HIGH))]
             share = exact(wins[one.fleet] / study.draws) if len(wins) > 1 else ""
-            rows.append((one.fleet, setting.where.removeprefix(" at "), [share, *map(usd, amounts)]))
+            rows.append((one.fleet, setting.where.removeprefix(" at "), [share, *map(cash, amounts)]))
     return {"heads": heads, "rows": rows}
 
 

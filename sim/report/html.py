@@ -8,6 +8,7 @@ from sim.report.basis import assumptions, build, number, one_per_fleet, sources,
 from sim.report.cases import Point
 from sim.report.curves import svg
 from sim.report.figures import axis_cells, axis_heads, columns_for, figure, interval, limited_by, notes_for, standing
+from sim.report.money import code
 from sim.report.paired import NOTE, Block
 from sim.report.panels import Panel, dashes
 from sim.report.sections import cost_bars, cost_table, glance, limit_bars, phase_table, reference, swatches
@@ -48,6 +49,7 @@ def render(
     asked, context = first_sentence(question or scenario_name)
     return environment.get_template(TEMPLATE).render(
         name=scenario_name,
+        currency=code(),
         question=asked,
         context=context,
         verdict=answer,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sim.report.cases import FinishedCase, Point, fleets_of
 from sim.report.figures import OVER, axis_cells, axis_heads
+from sim.report.money import in_code, shown, twin
 from sim.report.summary import TOKENS, named_percentiles
 from sim.report.tables import cell
 from sim.report.text import plain, steady
@@ -25,7 +26,8 @@ MOST_IN_TERMINAL, MOST_BLOCKS = 12, 10
 UNSURE = "?"
 NOTE = f"± half of the 95 % interval, each on its own; {UNSURE} cannot tell: zero is within it, or there is none"
 SCALES = {"slo_attainment": (100.0, "in SLO pp"), "ttft_s_p95": (1.0, "p95 TTFT s"), "tpot_s_p95": (1e3, "p95 TPOT ms")}
-SCALES |= {"usd_per_million_output_tokens": (1.0, "USD/M out")}
+MILLION = "usd_per_million_output_tokens"
+SCALES |= {MILLION: (1.0, "USD/M out")}
 """From base units to those shown, and the heading."""
 
 
@@ -120,9 +122,18 @@ def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -
         writer.writerow(map(cell, [*head, "difference_ci95", "verdict", "horizon_dependent"]))
         for one in found:
             places = [one.first.axes.get(axis) for axis in axes]
-            figures = [one.metric, one.pairs, *one.values, one.difference, one.half_width, one.verdict]
-            row = [one.first.fleet, one.second.fleet, *places, *figures, one.horizon_dependent]
-            writer.writerow([cell(value) for value in row])
+            for name, rate in _units(one.metric):
+                half = None if one.half_width is None else rate * one.half_width
+                amounts = [*(rate * value for value in one.values), rate * one.difference, half]
+                row = [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict]
+                writer.writerow([cell(value) for value in (*row, one.horizon_dependent)])
+
+
+def _units(metric: str) -> Iterator[tuple[str, float]]:
+    """The metric, and the same in the shown currency under its own name: (name, value of one unit of the metric)."""
+    yield metric, 1.0
+    if other := twin(metric):
+        yield other, shown(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +154,7 @@ def blocks(found: Sequence[Difference], axes: Sequence[str]) -> list[Block]:
     result = []
     for (first, second), rows in pairs.items():
         metrics = [name for name in SHOWN if any(name in row for row in rows.values())]
-        heads = (*axis_heads(axes), *(SCALES[name][1] for name in metrics))
+        heads = (*axis_heads(axes), *(in_code(SCALES[name][1]) for name in metrics))
         lines = tuple(
             (*axis_cells(next(iter(row.values())).first, axes), *(_shown(row.get(name)) for name in metrics))
             for row in rows.values()
@@ -157,7 +168,7 @@ def _shown(one: Difference | None) -> str:
     """`-0.31 ± 0.04`, with a mark where zero is within."""
     if one is None or isnan(one.difference):
         return ""
-    scale = SCALES[one.metric][0]
+    scale = SCALES[one.metric][0] * (shown(1.0) if one.metric == MILLION else 1.0)
     value = scale * one.difference
     text = ("+" if value > 0 else "") + (steady(value) if value else "0")
     if one.half_width:

@@ -8,8 +8,9 @@ import numpy as np
 
 from sim.report.cases import Point, has_money
 from sim.report.goals import exactly, percentiles_shown
+from sim.report.money import in_code, money_mark, shown
 from sim.report.sweep import Line, Sweep, sweep_of
-from sim.report.text import axis_label, percent, plain, short, usd_mark
+from sim.report.text import axis_label, percent, plain, short
 from sim.scenario.slo import Slo
 from sim.study.latencies import latencies_s
 
@@ -132,14 +133,19 @@ def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
 
     def get(point: Point) -> float:
         value = point.number(column)
-        return float("nan") if value is None else scale * value
+        return float("nan") if value is None else scale * _in_unit(column, value)
 
     return get
 
 
 def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
     values = [point.number(f"{column}_ci95") for point in line.points]
-    return tuple(None if value is None else scale * value for value in values)
+    return tuple(None if value is None else scale * _in_unit(column, value) for value in values)
+
+
+def _in_unit(column: str, value: float) -> float:
+    """Money in the shown currency, all else as it is."""
+    return shown(value) if "usd" in column else value
 
 
 def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
@@ -170,7 +176,11 @@ def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) ->
 
 def _cost_along(sweep: Sweep) -> Panel:
     return _along(
-        sweep, "Cost per token", "USD per million output tokens", "usd_per_million_output_tokens", y_format=usd_mark
+        sweep,
+        "Cost per token",
+        in_code("USD per million output tokens"),
+        "usd_per_million_output_tokens",
+        y_format=money_mark,
     )
 
 
@@ -198,10 +208,10 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
         for line in sweep.lines
         if any(point.number(cost) is not None for point in line.points)
     )
-    subtitle = "USD per million output tokens; lower left is better"
+    subtitle = in_code("USD per million output tokens; lower left is better")
     numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
     title, label = f"Cost against {words}", f"{part} {words} [{unit}]{numbers}"
-    return Panel(title, subtitle, label, curves, y_format=usd_mark, x_limit=_limit(name, limit_s))
+    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=_limit(name, limit_s))
 
 
 def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from rich.text import Text
 from sim.catalog.catalog import Catalog
 from sim.catalog.value import WEAK_KINDS
 from sim.report.basis import notes
-from sim.report.text import percent, plain, usd
+from sim.report.money import cash
+from sim.report.text import percent, plain
 from sim.scenario.precision import Precision
 from sim.scenario.schema import Scenario
 from sim.study.size_units import units
@@ -116,7 +117,7 @@ def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
 
 
 def _values(plan: dict[str, Any]) -> Table:
-    bought = f"; to buy it: {usd(plan['capex_usd'])}" if plan["capex_usd"] else ""
+    bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
     table = Table(
         *["value of", "", "unit", "kind", "source", "where"],
         title=f"What {plan['fleet']} rests on{bought}",

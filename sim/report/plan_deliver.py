@@ -8,6 +8,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
+from sim.report.money import in_its_currency
 from sim.report.plan_page import render_plan
 from sim.report.plan_picture import write_plan_picture
 from sim.report.plan_tables import month_rows, summary_row, write_months, write_summary
@@ -25,6 +26,7 @@ from sim.study.price import keep_scenario
 from sim.study.store import discard_unfinished
 
 
+@in_its_currency
 def deliver_plan(
     scenario: Scenario,
     catalog: Catalog,

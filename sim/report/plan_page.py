@@ -7,11 +7,12 @@ from typing import Any
 from sim.cost import MultiYear
 from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_values
 from sim.report.curves import settings, svg_of
+from sim.report.money import cash, code, in_code, shown
 from sim.report.plan_picture import draw_plan
 from sim.report.plan_tables import components, date, summary_row
 from sim.report.plan_verdict import PlanVerdict, span
 from sim.report.sections import swatches
-from sim.report.text import axis_label, first_sentence, percent, plain, short, usd
+from sim.report.text import axis_label, first_sentence, percent, plain, short
 from sim.study.plan import Outlook
 from sim.study.plan_cash import Row
 
@@ -57,6 +58,7 @@ def render_plan(
     plans = one_per_fleet(resolved)
     return environment.get_template(TEMPLATE).render(
         name=name,
+        currency=code(),
         question=asked,
         context=context,
         verdict=answer,
@@ -65,7 +67,7 @@ def render_plan(
         drawing=drawing,
         figures=_figures(drawn, axis),
         money=_money(drawn),
-        total=("in all", [usd(one.total_usd) for one in drawn]),
+        total=("in all", [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
         months=[(one.fleet, HEADS, _months(one, plan)) for one in drawn],
@@ -87,12 +89,12 @@ def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]
     result = [(f"capacity of one unit, {axis_label(axis)}", [_capacity(row) for row in rows])]
     result.append(("GPUs of one unit", [str(row["unit_gpus"]) for row in rows]))
     result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
-    result.append(("total, not discounted", [usd(row["total_usd"]) for row in rows]))
-    result.append(("net present value", [usd(row["npv_usd"]) for row in rows]))
+    result.append(("total, not discounted", [cash(row["total_usd"]) for row in rows]))
+    result.append(("net present value", [cash(row["npv_usd"]) for row in rows]))
     result.append(("discount rate per year", [percent(row["discount_rate"]) for row in rows]))
     each = "usd_per_million_output_tokens"
     result.append(("output tokens served, millions", [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
-    result.append(("USD per million output tokens: total over served", [_usd(row[each]) for row in rows]))
+    result.append((in_code("USD per million output tokens: total over served"), [_usd(row[each]) for row in rows]))
     return [*result, ("the same, levelised", [_usd(row[f"levelised_{each}"]) for row in rows])]
 
 
@@ -102,7 +104,7 @@ def _capacity(row: Mapping[str, Any]) -> str:
 
 
 def _usd(value: float | None) -> str:
-    return "" if value is None else usd(value)
+    return "" if value is None else cash(value)
 
 
 def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
@@ -121,7 +123,7 @@ def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 
 def _paid(amount: float) -> str:
-    return usd(amount) if amount else ""
+    return cash(amount) if amount else ""
 
 
 def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
@@ -140,8 +142,12 @@ def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
     units = [str(count) if count else "" for count in (row.ordered, row.on_order, row.owned, row.rented, row.retired)]
     money = (row.capital_usd, row.resale_usd, row.running_usd + row.decommissioning_usd, row.rental_usd)
     middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
-    amounts = [f"{amount:,.0f}" if amount else "" for amount in money]
-    return [*front, *units, *middle, *amounts, *(f"{usd:,.0f}" for usd in (row.net_usd, so_far, row.present_usd))]
+    amounts = [_whole(amount) if amount else "" for amount in money]
+    return [*front, *units, *middle, *amounts, *(_whole(usd) for usd in (row.net_usd, so_far, row.present_usd))]
+
+
+def _whole(usd: float) -> str:
+    return f"{shown(usd):,.0f}"
 
 
 def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:

@@ -10,9 +10,10 @@ import numpy as np
 from sim.cost import MultiYear
 from sim.report.curves import GLYPH, MARGIN, figure_of, settings, wrapped
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
+from sim.report.money import cash, money_mark, shown
 from sim.report.panels import style
 from sim.report.plan_tables import date
-from sim.report.text import axis_label, plain, usd, usd_mark
+from sim.report.text import axis_label, plain
 from sim.study.plan import Outlook
 
 PANEL_IN = (4.6, 3.0)
@@ -120,7 +121,7 @@ def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str
         axes.plot(months[-1:], paid[-1:], "o", color=colors[one.fleet], markersize=4, clip_on=False)
         highest = max(highest, *paid)
         ends.append((paid[-1], _end(one), colors[one.fleet]))
-    _frame(axes, plan, Scale([min(0.0, *(end for end, *_ in ends)), highest], True), usd_mark)
+    _frame(axes, plan, Scale([min(0.0, *(end for end, *_ in ends)), highest], True), money_mark)
     said = "less what was received, not discounted; dotted: hardware sold at the end"
     _title(axes, "Cash paid so far", said, INK, AMOUNTS_IN)
     low, high = axes.get_ylim()
@@ -141,7 +142,7 @@ def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str
 
 
 def _end(one: Outlook) -> str:
-    return f"{one.fleet}: {usd(one.total_usd)}"
+    return f"{one.fleet}: {cash(one.total_usd)}"
 
 
 def _paid(one: Outlook) -> tuple[list[int], list[float]]:
@@ -149,7 +150,7 @@ def _paid(one: Outlook) -> tuple[list[int], list[float]]:
     months, paid = [0], [0.0]
     for row in one.rows:
         months += [row.month, row.month + 1]
-        paid += [paid[-1] + row.at_once_usd, paid[-1] - row.net_usd]
+        paid += [paid[-1] + shown(row.at_once_usd), paid[-1] - shown(row.net_usd)]
     return months[:-1], paid[:-1]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from rich.table import Table
 
 from sim.cost import MultiYear
+from sim.report.money import bare, in_code, shown
 from sim.report.tables import write_rows
-from sim.report.text import plain, usd
+from sim.report.text import plain
 from sim.study.plan import Outlook
 from sim.study.plan_cash import Row
 
@@ -131,10 +132,10 @@ def plan_table(found: Sequence[Outlook]) -> Table:
             "units\nlast",
             "units\nbought",
             "months\nshort",
-            "capex\nUSD",
-            "resale\nUSD",
+            in_code("capex\nUSD"),
+            in_code("resale\nUSD"),
         ),
-        *("running\nUSD", "rent\nUSD", "total\nUSD", "present\nvalue", "USD/M\nout"),
+        *map(in_code, ("running\nUSD", "rent\nUSD", "total\nUSD", "present\nvalue", "USD/M\nout")),
     ):
         table.add_column(head, justify="right")
     planned = sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
@@ -149,7 +150,7 @@ def plan_table(found: Sequence[Outlook]) -> Table:
             _whole(row["opex_usd"] + row["decommissioning_usd"]),
             *(_whole(row[name]) for name in ("rental_usd", "total_usd")),
             _whole(one.present_usd),
-            "" if levelised is None else usd(levelised).replace("$", ""),
+            "" if levelised is None else bare(levelised),
         )
     for one in found:
         if one.reason:
@@ -158,4 +159,4 @@ def plan_table(found: Sequence[Outlook]) -> Table:
 
 
 def _whole(value: float) -> str:
-    return f"{value:,.0f}"
+    return f"{shown(value):,.0f}"

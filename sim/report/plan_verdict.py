@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from sim.cost import MultiYear
 from sim.report.exactness import capacity_notes
+from sim.report.money import cash
 from sim.report.plan_tables import date
-from sim.report.text import listing, percent, plain, usd
+from sim.report.text import listing, percent, plain
 from sim.scenario.precision import Precision
 from sim.study.plan import Outlook, ranked
 
@@ -48,8 +49,8 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
 
 def _costs(one: Outlook) -> str:
     levelised = one.levelised_usd_per_million_output_tokens
-    each = "" if levelised is None else f", levelised {usd(levelised)} per million output tokens"
-    return f"{usd(one.present_usd)} in present value{each}"
+    each = "" if levelised is None else f", levelised {cash(levelised)} per million output tokens"
+    return f"{cash(one.present_usd)} in present value{each}"
 
 
 def _standing(one: Outlook, plan: MultiYear) -> str:

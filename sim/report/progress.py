@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from sim.report.text import usd
+from sim.report.money import cash
 from sim.units import HOURS_PER_MONTH
 
 EVERY_S = 10.0
@@ -83,7 +83,7 @@ class SearchProgress(_Live):
         """Show it."""
         told = f"{simulated} cases simulated"
         if isfinite(cheapest_usd_per_h):
-            told += f", cheapest so far {usd(cheapest_usd_per_h * HOURS_PER_MONTH)} a month"
+            told += f", cheapest so far {cash(cheapest_usd_per_h * HOURS_PER_MONTH)} a month"
         self._bar.update(self._task, description=told)
         if self._line_is_due():
             sys.stderr.write(f"{told}\n")

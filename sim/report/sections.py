@@ -8,9 +8,10 @@ from sim.report.cases import Point
 from sim.report.compare import COST
 from sim.report.figures import limited_by
 from sim.report.goals import percentiles_shown
+from sim.report.money import cash, in_code, shown
 from sim.report.panels import style
 from sim.report.sweep import Sweep
-from sim.report.text import percent, place, plain, span, spread, steady, usd
+from sim.report.text import percent, place, plain, span, spread, steady
 from sim.scenario.slo import Slo
 
 CAUSES = {
@@ -79,14 +80,11 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     goal = "Meets the SLO" if slo.goals else "Keeps up"
     rows = [
         ("GPUs, servers", [_counts(point) for point in here]),
-        ("Capital", _column(here, "capex_usd", usd)),
-        (f"Cost per hour{there}", _column(here, "cost_usd_per_h", usd)),
-        (f"Cost per month{there}", _column(here, "cost_usd_per_month", usd)),
+        ("Capital", _column(here, "capex_usd", cash)),
+        (f"Cost per hour{there}", _column(here, "cost_usd_per_h", cash)),
+        (f"Cost per month{there}", _column(here, "cost_usd_per_month", cash)),
         (f"Per million output tokens{there}", list(map(cost_of, here))),
-        ("Capital", _in_currency(here, "capex_in_currency")),
-        (f"Cost per month{there}", _in_currency(here, "cost_in_currency_per_month")),
-        (f"Per million output tokens{there}", _in_currency(here, "in_currency_per_million_output_tokens")),
-        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, usd)),
+        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, cash)),
         (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
         *(
             (f"{words}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
@@ -118,19 +116,12 @@ def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) ->
     return [show(value) if (value := point.number(name)) is not None else "" for point in points]
 
 
-def _in_currency(points: Sequence[Point], name: str) -> list[str]:
-    return [
-        f"{plain(value, 4)} {point.row['currency']}" if (value := point.number(name)) is not None else ""
-        for point in points
-    ]
-
-
 def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
     priced = [point for point in points if point.number(COST) is not None]
     if not priced:
         return ""
     best = min(priced, key=lambda point: point.number(COST) or 0.0)
-    return f"{usd(best.number(COST) or 0.0)} at {place(sweep.axis, sweep.value(best))}"
+    return f"{cash(best.number(COST) or 0.0)} at {place(sweep.axis, sweep.value(best))}"
 
 
 def kilowatts(watts: float) -> str:
@@ -145,7 +136,11 @@ def kilograms(kg: float) -> str:
 
 def cost_of(point: Point) -> str:
     """USD per million output tokens with its interval."""
-    return _with_interval(point, COST, usd, 1.0, "")
+    value, half = point.number(COST), point.number(f"{COST}_ci95")
+    if value is None:
+        return ""
+    around = "" if half is None else spread(shown(half), shown(value))
+    return f"{cash(value)} ± {around}" if around else cash(value)
 
 
 def latency_of(point: Point, column: str) -> str:
@@ -175,13 +170,18 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
     bars = []
     for line, point, shares in parts:
         segments = tuple(
-            Segment(_words(name), usd(amount), 100 * amount / widest, colors[name])
+            Segment(_words(name), cash(amount), 100 * amount / widest, colors[name])
             for name, amount in shares.items()
             if amount
         )
         cost = cost_of(point)
         bars.append(
-            Bar(line.fleet, line.setting, segments, f"{usd(sum(shares.values()))}/h; {cost} per million output tokens")
+            Bar(
+                line.fleet,
+                line.setting,
+                segments,
+                f"{cash(sum(shares.values()))}/h; {cost} per million output tokens",
+            )
         )
     return bars, {_words(name): color for name, color in colors.items()}
 
@@ -193,8 +193,8 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
     columns = [(line, shares) for line, shares in columns if shares]
     names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
-    rows = [(_words(name), [usd(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
-    total = ("in all", [usd(sum(shares.values())) for _, shares in columns])
+    rows = [(_words(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
+    total = ("in all", [cash(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, line.setting) for line, _ in columns], "rows": rows, "total": total}
 
 
@@ -218,14 +218,14 @@ def phase_table(sweep: Sweep) -> dict[str, Any]:
     for percentile in ("p50", "p95", "p99"):
         costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
         if any(cost is not None for cost in costs):
-            cells = ["" if cost is None else usd(cost) for cost in costs]
-            rows.append((f"USD per request, {percentile}", cells))
+            cells = ["" if cost is None else cash(cost) for cost in costs]
+            rows.append((in_code(f"USD per request, {percentile}"), cells))
     return {"heads": [(line.fleet, line.setting) for line, *_ in columns], "rows": rows}
 
 
 def _part(shares: Mapping[str, float], name: str) -> str:
     amount, total = shares.get(name, 0.0), sum(shares.values())
-    return f"{usd(amount)} ({percent(amount / total)})" if total else usd(amount)
+    return f"{cash(amount)} ({percent(amount / total)})" if total else cash(amount)
 
 
 def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from sim.catalog.catalog import Catalog
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
+from sim.report.money import amount, cash, in_code, in_its_currency, shown, twin
 from sim.report.page import Table, render_page
 from sim.report.progress import Progress
 from sim.report.sensitivity_picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
@@ -23,7 +24,7 @@ from sim.report.sensitivity_verdict import (
     utilisation_usd,
 )
 from sim.report.tables import write_rows
-from sim.report.text import amount, first_sentence, percent, seconds, usd
+from sim.report.text import first_sentence, percent, seconds
 from sim.report.tornado import Bar
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
@@ -39,6 +40,7 @@ LABELS = {
 }
 
 
+@in_its_currency
 def deliver_sensitivity(
     scenario: Scenario,
     catalog: Catalog,
@@ -88,6 +90,15 @@ def swing_rows(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
+def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """*rows*, those with a metric in US dollars followed by the same in the shown currency."""
+    for row in rows:
+        yield row
+        if other := twin(row["metric"]):
+            amounts = {name: value for name, value in row.items() if name.startswith("at_") and value is not None}
+            yield row | {"metric": other} | {name: shown(value) for name, value in amounts.items()}
+
+
 def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
     """gap.csv: one row per load and group."""
     return [
@@ -128,7 +139,7 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
 def _write(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
     told, of_gaps = sentences(answer), gap_sentences(answer)
-    write_rows(out / "sensitivity.csv", swing_rows(answer))
+    write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
     tornados = list(_tornados(answer))
     gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
     for name, charts, lines in (
@@ -156,11 +167,13 @@ def _tornados(answer: Answer) -> Iterator[Chart]:
             mine = bars.setdefault(name, [])
             if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
-                mine.append(Bar(one.input.name, low.value, high.value, *ends))
-    label = LABELS[answer.found.metric]
+                scale = shown(1.0) if answer.found.metric == USD else 1.0
+                mine.append(Bar(one.input.name, scale * low.value, scale * high.value, *ends))
+    label = in_code(LABELS[answer.found.metric])
     for name, held in bars.items():
         if held and isfinite(bases[name]):
-            yield tornado_chart(name, bases[name], held, label)
+            scale = shown(1.0) if answer.found.metric == USD else 1.0
+            yield tornado_chart(name, scale * bases[name], held, label)
 
 
 def tables(answer: Answer) -> list[Table]:
@@ -178,15 +191,15 @@ def tables(answer: Answer) -> list[Table]:
         for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
     ]
     rows.insert(0, ["as it is", "", "", *_now(answer)])
-    found = [Table(LABELS[answer.found.metric], "One input at a time, the others as they are.", heads, rows)]
+    found = [Table(in_code(LABELS[answer.found.metric]), "One input at a time, the others as they are.", heads, rows)]
     if gaps := answer.explained.gaps:
         note = (
             "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
         )
         groups = [[group, *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
-        groups.append(["the gap", *(f"{usd(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        groups.append(["the gap", *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
         title = f"What makes the gap, {less((gaps[0].first, gaps[0].second))}"
-        found.append(Table(title, note, ["USD per million output tokens", *map(load_of, gaps)], groups))
+        found.append(Table(title, note, [in_code("USD per million output tokens"), *map(load_of, gaps)], groups))
     return found
 
 
@@ -201,13 +214,13 @@ def _now(answer: Answer) -> list[str]:
 def _spread(half_width: float | None, metric: str = USD) -> str:
     if not half_width:
         return ""
-    return f" ± {usd(half_width) if metric == USD else seconds(half_width)}"
+    return f" ± {cash(half_width) if metric == USD else seconds(half_width)}"
 
 
 def _part(gap: Gap, group: str) -> str:
     share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
     spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
-    return f"{usd(gap.parts[group])}{spread}{share}"
+    return f"{cash(gap.parts[group])}{spread}{share}"
 
 
 def _widest(answer: Answer, one: Swing) -> float:

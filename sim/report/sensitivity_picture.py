@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.report.curves import MARGIN, figure_of, settings, svg_of, wrapped
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
-from sim.report.text import usd
+from sim.report.money import converted_text, in_code, money_mark, shown
 from sim.report.tornado import AT_HIGH, AT_LOW, Bar, draw_tornado, tornado_height_in
 from sim.study.gap import Gap
 
@@ -50,13 +50,14 @@ def gap_chart(title: str, gap: Gap) -> Chart:
 def draw_waterfall(ax: Any, gap: Gap) -> None:
     """Steps from the second fleet's cost at the top to the first's at the bottom [USD per million output tokens]."""
     names = [gap.second, *gap.parts, gap.first]
-    at, ends = gap.second_usd, [0.0, gap.first_usd, gap.second_usd]
-    steps = [(0.0, gap.second_usd)]
-    for part in gap.parts.values():
+    first, second = shown(gap.first_usd), shown(gap.second_usd)
+    at, ends = second, [0.0, first, second]
+    steps = [(0.0, second)]
+    for part in map(shown, gap.parts.values()):
         steps.append((at, at + part))
         at += part
         ends.append(at)
-    steps.append((0.0, gap.first_usd))
+    steps.append((0.0, first))
     reach = max(ends) - min(ends) or 1.0
     for row, (start, end) in enumerate(steps):
         total = row in (0, len(steps) - 1)
@@ -64,14 +65,23 @@ def draw_waterfall(ax: Any, gap: Gap) -> None:
         ax.barh(-row, end - start, left=start, height=ROW_HEIGHT, color=color, linewidth=0, zorder=2)
         if row + 1 < len(steps):
             ax.plot([end, end], [-row - 1 + ROW_HEIGHT / 2, -row], color=SOFT, linewidth=0.6, zorder=1)
-        text = usd(end) if total else f"{'+' if end > start else ''}{usd(end - start)}".replace("-", "−")
+        text = (
+            converted_text(end)
+            if total
+            else f"{'+' if end > start else ''}{converted_text(end - start)}".replace("-", "−")
+        )
         style = {"textcoords": "offset points", "va": "center", "fontsize": SMALL, "color": INK}
-        ax.annotate("$0" if not total and end == start else text, (max(start, end), -row), (4, 0), **style)
+        ax.annotate(
+            money_mark(0.0) if not total and end == start else text,
+            (max(start, end), -row),
+            (4, 0),
+            **style,
+        )
     ax.set_xlim(min(0.0, *ends), max(ends) + ROOM * reach)
     ax.set_ylim(0.6 - len(steps), 0.6)
     ax.set_yticks([-row for row in range(len(names))], names)
     _dress(ax)
-    ax.set_xlabel("USD per million output tokens", fontsize=SMALL, color=SOFT, loc="left")
+    ax.set_xlabel(in_code("USD per million output tokens"), fontsize=SMALL, color=SOFT, loc="left")
 
 
 def _dress(ax: Any) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
-from sim.report.text import amount, listing, percent, seconds, usd
+from sim.report.money import amount, cash
+from sim.report.text import listing, percent, seconds
 from sim.study.gap import FULL, Explained, Gap
 from sim.study.hybrid import LAYOUT, PRICE
 from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
@@ -178,9 +179,11 @@ def _gap_told(gap: Gap) -> str:
     adds = [f"{group} {percent(share)}" for group, share in ordered if share >= MENTIONED]
     saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
-    spread = f" (± {usd(gap.half_width)})" if gap.half_width else ""
-    told = f"{load_of(gap)}, {dear} costs {usd(usd_of[dear])} per million output tokens, {cheap} {usd(usd_of[cheap])}. "
-    told += f"Of the gap of {usd(abs(gap.usd))}{spread}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'}"
+    spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
+    told = (
+        f"{load_of(gap)}, {dear} costs {cash(usd_of[dear])} per million output tokens, {cheap} {cash(usd_of[cheap])}. "
+    )
+    told += f"Of the gap of {cash(abs(gap.usd))}{spread}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'}"
     told += f" against {dear}"
     told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
     if shares[PRICE] * shares[LAYOUT] < 0:
@@ -196,7 +199,7 @@ def _utilisation_told(own: Gap, full: Gap) -> str:
     if not more:
         return "Utilisation makes no difference: the gap is the same at either load."
     way = "larger" if more > 0 else "smaller"
-    told = f"{less((own.first, own.second))} is {usd(abs(more))} {way} than at full load"
+    told = f"{less((own.first, own.second))} is {cash(abs(more))} {way} than at full load"
     return f"Utilisation: at the scenario's load {told}."
 
 
@@ -220,4 +223,4 @@ def said(answer: Answer, reading: Reading) -> str:
 
 
 def _plainly(answer: Answer, value: float) -> str:
-    return usd(value) if answer.found.metric == USD else seconds(value)
+    return cash(value) if answer.found.metric == USD else seconds(value)

@@ -9,13 +9,14 @@ from sim.catalog.catalog import Catalog
 from sim.report.document import heading
 from sim.report.folder import begin, written_together
 from sim.report.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
+from sim.report.money import cash, in_code, in_its_currency
 from sim.report.page import Table, render_page, write_picture
 from sim.report.progress import SearchProgress
 from sim.report.routing import routing_told
 from sim.report.size_budget import asked, cells, heads, money, nearest_told, within
 from sim.report.size_picture import front, key, panels
 from sim.report.tables import write_rows
-from sim.report.text import first_sentence, percent, place, plain, seconds, usd
+from sim.report.text import first_sentence, percent, place, plain, seconds
 from sim.routing import ByLength
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Fleet, Scenario
@@ -36,6 +37,7 @@ MOST_ROWS = 20
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
+@in_its_currency
 def deliver_size(
     scenario: Scenario,
     catalog: Catalog,
@@ -97,7 +99,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     best = found.winner
     cost = best.usd_per_h or 0.0
     first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
-    first += f": {usd(cost * HOURS_PER_MONTH)} a month"
+    first += f": {cash(cost * HOURS_PER_MONTH)} a month"
     rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
     nearest = min(rivals, key=_least, default=None)
     if nearest is not None:
@@ -241,7 +243,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
         [
             one.name,
             str(one.gpus),
-            f"{'' if one.usd_per_h is not None else '≥ '}{usd(_least(one) * HOURS_PER_MONTH)}",
+            f"{'' if one.usd_per_h is not None else '≥ '}{cash(_least(one) * HOURS_PER_MONTH)}",
             *cells(one, scenario),
             *(_shown(one, name) for name in names),
             why(one, found, scenario),
@@ -249,7 +251,14 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
         for one in found.tried
         if one.status != "impossible"
     ]
-    titles = ["", "GPUs", "USD a month", *heads(scenario), *map(_head, names.values()), "verdict"]
+    titles = [
+        "",
+        "GPUs",
+        in_code("USD a month"),
+        *map(in_code, heads(scenario)),
+        *map(_head, names.values()),
+        "verdict",
+    ]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
     return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
 
@@ -271,14 +280,14 @@ def _front_table(found: Sizing, scenario: Scenario) -> Table:
     rows = [
         [
             one.name,
-            f"{usd(_least(one) * HOURS_PER_MONTH)}",
+            f"{cash(_least(one) * HOURS_PER_MONTH)}",
             *(_shown(one, name) for name in names),
             _compared(one, best) if best and one is not found.winner else "the cheapest",
         ]
         for one in members
     ]
     note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["", "USD a month", *map(_head, names.values()), ""]
+    heads = ["", in_code("USD a month"), *map(_head, names.values()), ""]
     return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 

@@ -5,7 +5,8 @@ from math import isfinite
 from typing import Any
 
 from sim.report.goals import readings
-from sim.report.text import plain, usd
+from sim.report.money import cash
+from sim.report.text import plain
 from sim.scenario.schema import Scenario
 from sim.scenario.size import Budget
 from sim.study.size_tried import Sizing, Tried
@@ -13,8 +14,8 @@ from sim.study.size_tried import Sizing, Tried
 
 def budget_told(budget: Budget) -> str:
     """`the budget of $15,000 of capital and 3 kW`."""
-    parts = [] if budget.capex_usd is None else [f"{usd(budget.capex_usd)} of capital"]
-    parts += [] if budget.usd_per_month is None else [f"{usd(budget.usd_per_month)} of operating cost a month"]
+    parts = [] if budget.capex_usd is None else [f"{cash(budget.capex_usd)} of capital"]
+    parts += [] if budget.usd_per_month is None else [f"{cash(budget.usd_per_month)} of operating cost a month"]
     parts += [] if budget.kw is None else [f"{budget.kw:g} kW"]
     return f"the budget of {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}"
 
@@ -45,7 +46,7 @@ def asked(one: Tried) -> str:
     needs, operating = one.needs, one.operating_usd_per_month
     if needs is None or operating is None:
         return "an unknown amount of money"
-    paid = f"{usd(needs.capex_usd)} of capital, {usd(operating)} of operating cost a month"
+    paid = f"{cash(needs.capex_usd)} of capital, {cash(operating)} of operating cost a month"
     return f"{paid} and {plain(needs.kw)} kW" if needs.kw is not None else f"{paid} and an unknown power"
 
 
@@ -72,8 +73,8 @@ def cells(one: Tried, scenario: Scenario) -> list[str]:
     """The row of `heads`."""
     operating = one.operating_usd_per_month
     known = {
-        "capital USD": "" if one.needs is None else usd(one.needs.capex_usd),
-        "operating USD a month": "" if operating is None or not isfinite(operating) else _least(one) + usd(operating),
+        "capital USD": "" if one.needs is None else cash(one.needs.capex_usd),
+        "operating USD a month": "" if operating is None or not isfinite(operating) else _least(one) + cash(operating),
         "kW": "" if one.needs is None or one.needs.kw is None else plain(one.needs.kw),
     }
     return [known[head] for head in heads(scenario)]

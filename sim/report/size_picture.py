@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 from sim.report.draw import SOFT
 from sim.report.goals import exactly, percentiles_shown
+from sim.report.money import in_code, money_mark, shown
 from sim.report.page import Mark
 from sim.report.panels import Curve, Limit, Panel, style
-from sim.report.text import percent, plain, usd_mark
+from sim.report.text import percent, plain
 from sim.scenario.schema import Scenario
 from sim.study.size_tried import Sizing, Tried
 from sim.units import HOURS_PER_MONTH
@@ -53,9 +54,9 @@ def _priced(found: Sizing) -> list[Tried]:
     return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
 
 
-def _usd_per_month(one: Tried) -> float:
+def _per_month(one: Tried) -> float:
     cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
-    return (cost or 0.0) * HOURS_PER_MONTH
+    return shown((cost or 0.0) * HOURS_PER_MONTH)
 
 
 def _curves(
@@ -67,7 +68,7 @@ def _curves(
         members = [one for one in chosen if one.gpu == gpu]
         if members:
             good = tuple(one.status == "meets" for one in members)
-            xs, ys = tuple(map(x, members)), tuple(map(_usd_per_month, members))
+            xs, ys = tuple(map(x, members)), tuple(map(_per_month, members))
             curves.append(Curve("", color, xs, ys, marker, NO_LINE, good=good, tags=tuple(map(tag, members))))
     return tuple(curves)
 
@@ -83,13 +84,13 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     far = FAR * scale * limit if limit is not None else float("inf")
     chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
     members = front(found, [column])
-    line = Curve("", SOFT, tuple(map(latency, members)), tuple(map(_usd_per_month, members)))
+    line = Curve("", SOFT, tuple(map(latency, members)), tuple(map(_per_month, members)))
     return Panel(
         f"Cost against {words}",
-        "USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front",
+        in_code("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front"),
         f"{part} {words} [{unit}]",
         (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, lambda one: "")),
-        y_format=usd_mark,
+        y_format=money_mark,
         x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
     )
 
@@ -103,23 +104,23 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
     allowed = round(1.0 - scenario.slo.attainment, 9)
     return Panel(
         "Cost against requests that come too late",
-        "USD a month; filled: meets the service level, hollow: misses it (least cost)",
+        in_code("USD a month; filled: meets the service level, hollow: misses it (least cost)"),
         "share of the requests out of the service level",
         _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
         x_format=percent,
-        y_format=usd_mark,
+        y_format=money_mark,
         x_limit=Limit(allowed, f"{exactly(allowed)} allowed"),
         x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
     )
 
 
 def _by_cost(found: Sizing) -> Panel:
-    ranked = sorted(_priced(found), key=_usd_per_month)
+    ranked = sorted(_priced(found), key=_per_month)
     places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
     return Panel(
         "Every candidate by its cost",
-        "USD a month; hollow: at least, as it misses or was not simulated",
+        in_code("USD a month; hollow: at least, as it misses or was not simulated"),
         "rank by cost",
         _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
-        y_format=usd_mark,
+        y_format=money_mark,
     )

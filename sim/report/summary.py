@@ -38,19 +38,11 @@ CARBON = {
 }
 WASTE = {"idle_tax_usd_per_h": "idle_tax_usd", "preemption_waste_usd_per_h": "preemption_waste_usd"}
 PER_REQUEST = ["usd_per_request_p50", "usd_per_request_p95", "usd_per_request_p99"]
-IN_CURRENCY = {
-    "capex_in_currency": "capex_usd",
-    "cost_in_currency_per_h": "cost_usd_per_h",
-    "cost_in_currency_per_month": "cost_usd_per_month",
-    "in_currency_per_million_output_tokens": "usd_per_million_output_tokens",
-    "in_currency_per_million_tokens": "usd_per_million_tokens",
-}
-"""The main amounts in the currency that the scenario reports in."""
 WARMUP = ["warmup_s", "warmup_unsteady"]
 """Where the warm-up was looked for: its mean, and in how many replications no steady part was found behind it."""
 ON_REQUEST = [
     *WARMUP,
-    *[*WASTE, *PER_REQUEST, "currency", "usd_per_currency", *IN_CURRENCY, *API],
+    *[*WASTE, *PER_REQUEST, "currency", "usd_per_currency", *API],
     *["operational_kg_co2e", "embodied_kg_co2e", *CARBON],
 ]
 """Columns that only scenarios with a cost, `requests_cost`, `api`, `carbon` or an automatic warm-up have."""
@@ -102,7 +94,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
             row |= _means(finished) | _verdicts(finished, slo) | _money(finished) | _warmup(finished)
             for name, metric in WASTE.items():
                 row |= _rates(finished, [metric], {name: "window_h"})
-            row |= _in_currency(finished[0].metrics, row)
+            row |= _in_currency(finished[0].metrics)
             row |= _rates(finished, ["api_usd"], API)
             row |= _rates(finished, ["operational_kg_co2e", "embodied_kg_co2e"], CARBON)
         points.append(Point(first.fleet, places, tuple(finished), row | places))
@@ -198,13 +190,9 @@ def _of_one_run(case: FinishedCase, usd_per_million: float, tokens: str) -> floa
     return usd_per_million * half * case.metrics["window_h"] * SECONDS_PER_HOUR / made if half and made else None
 
 
-def _in_currency(metrics: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The main amounts once more, where the report has a currency of its own; the rate is a plan's, not a run's."""
-    if metrics.get("currency") is None:
-        return {}
-    rate = float(metrics["usd_per_currency"])
-    amounts = {name: row[usd] / rate for name, usd in IN_CURRENCY.items() if row.get(usd) is not None}
-    return {"currency": metrics["currency"], "usd_per_currency": rate, **amounts}
+def _in_currency(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The currency of the report, where it is not the dollar, and its rate, which is a plan's, not a run's."""
+    return {name: metrics.get(name) for name in ("currency", "usd_per_currency")}
 
 
 def _rates(cases: Sequence[FinishedCase], parts: Sequence[str], per: Mapping[str, str]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sim.report.cases import FinishedCase, Point, has_money
+from sim.report.money import shown, twin, twinned, with_twins
 from sim.report.summary import asked_columns, summary_columns
 
 REQUEST_COLUMNS = [
@@ -65,11 +67,11 @@ def unquoted(text: str) -> str:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """*rows* under *columns* (those of the first row where none are named); a row may lack some."""
-    names = list(columns or (rows[0] if rows else ()))
+    names = with_twins(list(columns or (rows[0] if rows else ())))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(map(cell, names))
-        writer.writerows([cell(row.get(name)) for name in names] for row in rows)
+        writer.writerows([cell(row.get(name)) for name in names] for row in map(twinned, rows))
 
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
@@ -114,11 +116,20 @@ def _many(cases: Iterable[FinishedCase]) -> bool:
 def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str], read: Read) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, ["fleet", *axes, "replication", *columns]))
+        writer.writerow(map(cell, ["fleet", *axes, "replication", *with_twins(columns)]))
         for case in cases:
             front = [cell(case.fleet), *(cell(case.axes.get(axis)) for axis in axes), case.replication]
-            for batch in read(case).select(columns).to_batches(max_chunksize=ROWS_AT_ONCE):
+            for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE):
                 writer.writerows(zip(*map(repeat, front), *map(_cells, batch.columns), strict=False))
+
+
+def _twinned(table: pa.Table) -> pa.Table:
+    """*table* with a column in the shown currency beside each in US dollars."""
+    for name in table.column_names:
+        if other := twin(name):
+            amounts = pc.multiply(table.column(name), shown(1.0))
+            table = table.add_column(table.column_names.index(name) + 1, other, amounts)
+    return table
 
 
 def _cells(column: pa.Array) -> Iterable[Any]:
@@ -137,11 +148,11 @@ def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str
     schema: pa.Schema | None = None
     with ExitStack() as stack:
         for case in cases:
-            table = case.requests().select(columns)
+            table = _twinned(case.requests().select(columns))
             front = {"fleet": _constant(case.fleet, pa.string(), table)}
             front |= {axis: _constant(case.axes.get(axis), kind, table) for axis, kind in kinds.items()}
             front["replication"] = _constant(case.replication, pa.int64(), table)
-            whole = pa.table({**front, **{name: table.column(name) for name in columns}})
+            whole = pa.table({**front, **{name: table.column(name) for name in table.column_names}})
             if schema is None:
                 schema = whole.schema
                 writer = stack.enter_context(pq.ParquetWriter(path, schema))

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from sim.report.cases import FinishedCase, Point
 from sim.report.figures import Column, axis_cells, columns_for, figure, interval, notes_for, standing
+from sim.report.money import in_code, without_symbol
 from sim.report.paired import MOST_IN_TERMINAL, NOTE, blocks, differences
 from sim.report.summary import summarize
 from sim.report.text import axis_label
@@ -28,7 +29,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("SLO", no_wrap=True)
     for column in columns:
-        table.add_column(column.brief, justify="right", no_wrap=True)
+        table.add_column(in_code(column.brief), justify="right", no_wrap=True)
     table.add_column("limited\nby", no_wrap=True)
     before = ""
     for point in points:
@@ -76,4 +77,4 @@ def _with_interval(point: Point, column: Column) -> str:
 
 def _bare(text: str) -> str:
     """Without the unit that stands in the heading."""
-    return text.replace("\u00a0%", "").replace("$", "")
+    return without_symbol(text.replace("\u00a0%", ""))

@@ -53,26 +53,11 @@ def spread(half: float, value: float) -> str:
     return plain(half, 2) if half >= 1e-3 * abs(value) and isfinite(half) else ""
 
 
-def usd(value: float) -> str:
-    """An amount with three significant digits; from $100 on whole dollars."""
-    if not isfinite(value):
-        return "inf"
-    sign, size = "-" if value < 0 else "", abs(value)
-    if size >= 100:
-        return f"{sign}${size:,.0f}"
-    return f"{sign}${size:.2f}" if size >= 0.995 or size == 0 else f"{sign}${steady(size)}"
-
-
 def seconds(value: float, digits: int = 3) -> str:
     """A duration: ms below a tenth of a second."""
     if not isfinite(value):
         return "inf"
     return f"{steady(1e3 * value, digits)} ms" if 0 < value < 0.1 else f"{steady(value, digits)} s"
-
-
-def usd_mark(value: float) -> str:
-    """A round amount on an axis."""
-    return f"${plain(value)}"
 
 
 def percent(fraction: float) -> str:
@@ -83,19 +68,6 @@ def percent(fraction: float) -> str:
     digits = 1 if 0 < shown < 10 or 99 < shown < 100 else 0
     # adding zero makes of -0 a plain 0
     return f"{round(shown, digits) + 0.0:.{digits}f}\u00a0%"
-
-
-def amount(value: float, unit: str) -> str:
-    """*value* with its unit: dollars and shares as people write them.
-
-    >>> amount(0.12, "USD/kWh"), amount(4, "years")
-    ('$0.120 per kWh', '4 years')
-    """
-    if unit.startswith("USD"):
-        return usd(value) + unit.removeprefix("USD").replace("/", " per ", 1)
-    if unit in ("per year", "of the price", "of today's"):
-        return f"{percent(value)} {unit}"
-    return f"{plain(value)} {unit}".strip()
 
 
 def axis_label(axis: str) -> str:

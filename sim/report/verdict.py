@@ -7,8 +7,9 @@ from typing import Any
 from sim.report.cases import Point, fleets_of, has_money
 from sim.report.compare import COST, Comparison, Contest, comparisons_of
 from sim.report.goals import readings, unsure
+from sim.report.money import cash
 from sim.report.sweep import Sweep
-from sim.report.text import listing, percent, place, seconds, span, usd
+from sim.report.text import listing, percent, place, seconds, span
 from sim.scenario.slo import Slo
 from sim.study.service_level import slack
 
@@ -101,7 +102,7 @@ def _quote(part: Comparison, contest: Contest) -> str:
     low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
     there = "" if part.sweep.single else f" at {place(part.sweep.axis, contest.value)}"
     less = f" ({percent(1 - low / high)} less)" if high > 0 else ""
-    return f"{usd(low)} against {usd(high)}{there}{less}"
+    return f"{cash(low)} against {cash(high)}{there}{less}"
 
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
@@ -268,4 +269,4 @@ def _negated(goal: str) -> str:
 
 def _cost(point: Point) -> str:
     value = point.number(COST)
-    return "" if value is None else usd(value)
+    return "" if value is None else cash(value)

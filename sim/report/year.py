@@ -8,8 +8,9 @@ from typing import Any
 
 from sim.report.cases import Point
 from sim.report.goals import share_beside
+from sim.report.money import cash, in_code
 from sim.report.tables import write_rows
-from sim.report.text import percent, plain, usd
+from sim.report.text import percent, plain
 from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.idle import IdleHour
@@ -215,7 +216,10 @@ def year_table(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], plan: Yea
     """The rows for report.html: heads, cells and what must be known of them."""
     others = [axis for axis in axes if axis != plan.axis]
     money = any(row["usd_per_year"] is not None for row in rows)
-    heads = [*(["USD a year", "of it idle", "per million output tokens"] if money else []), "output tokens a year"]
+    heads = [
+        *([in_code("USD a year"), "of it idle", "per million output tokens"] if money else []),
+        "output tokens a year",
+    ]
     peak = f"{plan.peak:g} clients" if plan.clients else f"{plan.peak:g}/s"
     heads += ["MWh a year", f"SLO at the peak of {peak}", "hours within the SLO", "requests within it"]
     body = []
@@ -232,7 +236,7 @@ def _cells(row: Mapping[str, Any], money: bool, slo: Slo) -> list[str]:
     elif money:
         per_million = row["usd_per_million_output_tokens"]
         idle = row["idle_tax_usd_per_year"] / row["usd_per_year"] if row["usd_per_year"] else 0.0
-        cells = [usd(row["usd_per_year"]), percent(idle), "" if per_million is None else usd(per_million)]
+        cells = [cash(row["usd_per_year"]), percent(idle), "" if per_million is None else cash(per_million)]
     kwh, attained = row["kwh_per_year"], row["slo_attainment"]
     at_peak = [share_beside(row["slo_attainment_at_peak"], slo.attainment)] if slo.per_request or not slo.goals else []
     return [

@@ -23,6 +23,7 @@ from sim.scenario.sensitivity_checks import sensitivity_complaints
 from sim.scenario.site_checks import site_complaints
 from sim.scenario.size_checks import size_complaints, size_id_complaints
 from sim.scenario.statistical import statistical_complaints
+from sim.scenario.terms import other_currencies
 from sim.workload import TraceError, hourly_table, length_table
 
 Found = list[Complaint | InputError]
@@ -227,6 +228,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     bound: list[BoundPool] = []
     complete = True
     found += size_complaints(scenario, catalog)
+    found += [Complaint(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
     for i, fleet in enumerate(scenario.fleets):
         try:
             pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]

@@ -77,7 +77,7 @@ site:                         # of what is bought
   # cooling: {{cop: 4}}         if the PUE leaves cooling out
 finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}}   # or straight_line
   # in place of residual_fraction: resale: {{loss_per_year: 0.3}}
-  # for prices in other currencies fx: {{RMB: 0.138}}; currency: RMB shows the main figures in it, too
+  # every price may be {{price: 90, currency: EUR}} with fx: {{EUR: 1.08}}; currency: EUR shows all money in euros
 operations:                   # what else is paid; each line is charged only if it is stated
   network_storage: {{fraction_of_hardware: 0.1}}
   maintenance: {{fraction_per_year: 0.05}}

@@ -4,7 +4,7 @@ Nothing here needs the catalogue's hardware again: with the same machines, other
 millisecond.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -159,3 +159,25 @@ def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
     if place[0] not in SECTIONS or getattr(fleet, str(place[0])) is not None:
         return None
     return place
+
+
+def reporting_currency(scenario: Scenario) -> tuple[str, float]:
+    """What the report shows money in, and US dollars per unit of it.
+
+    It is the `finance.currency` of the scenario, else that of the first fleet that names another than the dollar.
+    """
+    sections = [scenario.finance, *(fleet.finance for fleet in scenario.fleets)]
+    named = [one for one in sections if one is not None and one.currency != "USD"]
+    return (named[0].currency, named[0].fx.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
+
+
+def other_currencies(scenario: Scenario) -> Iterator[tuple[int, str]]:
+    """(position, message) of fleets whose own `finance` reports in another currency or at another rate."""
+    code, usd = reporting_currency(scenario)
+    for index, fleet in enumerate(scenario.fleets):
+        own = fleet.finance
+        if own is None or own.currency == "USD" or own.currency not in own.fx:
+            continue
+        if (own.currency, own.fx[own.currency]) != (code, usd):
+            told = f"reports in {own.currency} at {own.fx[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
+            yield index, f"{told}: one report has one currency and one rate"
