@@ -25,7 +25,8 @@ class PerKwMonth(Spec):
     per: Literal["kw_month"]
     usd: Price
     kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
-    """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs."""
+    """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs; each
+    unit of a fleet that several are planned of has it."""
     electricity: Literal["metered", "included"] = "metered"
     """Whether the energy is paid on top."""
 
@@ -38,7 +39,7 @@ class PerKwMonth(Spec):
         gpus = sum(hardware.gpus for hardware in (*fleet, *beside))
         result = []
         for hardware in fleet:
-            kw = _nameplate_kw(hardware) if self.kw == "nameplate" else self.kw * hardware.gpus / gpus
+            kw = _nameplate_kw(hardware) if self.kw == "nameplate" else hardware.copies * self.kw * hardware.gpus / gpus
             result += [
                 FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
                 for pool, months_per_h in hardware.shared(kw / HOURS_PER_MONTH)

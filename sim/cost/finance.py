@@ -1,35 +1,44 @@
-"""What a purchase costs per year of its life.
+"""What a purchase costs per hour of its life: its price as equal payments at the end of every month.
 
-C price, R resale value at the end, n life in years, r discount rate per year (all cash flows at year ends).
+C price, R resale value at the end, n life in months, r discount rate per year, i = (1 + r)^(1/12) - 1 per month.
 
     straight line   (C - R) / n
-    annuity         (C - R / (1 + r)^n) * CRF,    CRF = r / (1 - (1 + r)^-n)
+    annuity         (C - R / (1 + i)^n) * i / (1 - (1 + i)^-n)
 
-The second is the "capital recovery with salvage value" of engineering economics: the equal yearly payment whose present
-value is the price less the present value of the resale.
+The second is the "capital recovery with salvage value" of engineering economics: the equal payment whose present value
+is the price less the present value of the resale. The first is the second without interest. docs/money.md has the
+convention that all commands share.
 """
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.cost.cash_flow import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.cost.money import USD, CurrencyCode
 from sim.cost.resale import Resale
 from sim.spec import Fraction, NonNegative, Positive, Spec
-from sim.units import HOURS_PER_YEAR
+from sim.units import HOURS_PER_MONTH
 
-
-def capital_recovery_factor(discount_rate: float, life_years: float) -> float:
-    """The share of a price that is paid every year, r / (1 - (1 + r)^-n) [1/year]; 1/n without interest.
-
-    Source: the annuity factor as PyPSA has it (pypsa/costs.py, `annuity`, at 26c6391).
-
-    >>> round(capital_recovery_factor(0.07, 25), 4)
-    0.0858
-    """
-    if discount_rate == 0:
-        return 1 / life_years
-    return float(discount_rate / (1 - (1 + discount_rate) ** -life_years))
+RunningLine = Literal[
+    "energy",
+    "cooling",
+    "demand",
+    "hosting",
+    "staff",
+    "software",
+    "egress",
+    "maintenance",
+    "failures",
+    "rental",
+    "rental_reserved",
+    "rental_unused",
+    "rental_spot",
+    "spot_interruptions",
+    "api",
+]
+"""Lines of the bill that are paid month by month, as costs.csv names them, and the API."""
+Growth = Annotated[float, Field(gt=-1, lt=10)]
 
 
 class _Owned(Spec):
@@ -45,6 +54,9 @@ class _Owned(Spec):
     """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
     currency: CurrencyCode = USD
     """Currency in which reports show money, beside US dollars in tables; `fx` has its rate."""
+    inflation: dict[RunningLine, Growth] = Field(default_factory=dict)
+    """Line of the bill -> how much dearer it gets per year, a fraction: {energy: 0.03, staff: 0.02}. It counts where
+    years are looked at (breakeven, plan); `run` shows the prices of the first month."""
 
     @model_validator(mode="after")
     def _dollars_are_one(self) -> Self:
@@ -64,9 +76,53 @@ class _Owned(Spec):
         return self
 
     @property
+    def rate_per_year(self) -> float:
+        """What capital costs per year."""
+        raise NotImplementedError
+
+    @property
+    def life_months(self) -> float:
+        """The life in months."""
+        return self.life_years * MONTHS_PER_YEAR
+
+    @property
     def resale_fraction(self) -> float:
         """Resale value at the end of the life, as a share of the price."""
         return self.residual_fraction if self.resale is None else self.resale.fraction(self.life_years)
+
+    def value_fraction(self, age_years: float) -> float:
+        """Share of its price that hardware of *age_years* fetches; after its life that at its end.
+
+        The resale by age where it is stated; else a straight line from the price when new to `residual_fraction` at the
+        end of the life, the book value of straight-line depreciation.
+        """
+        if self.resale is not None:
+            return self.resale.fraction(min(age_years, self.life_years))
+        return 1 - (1 - self.residual_fraction) * min(1.0, age_years / self.life_years)
+
+    def usd_per_h(self, price_usd: float) -> float:
+        """Cost of owning something bought for *price_usd* and sold at the end of its life [USD/h]."""
+        return self.sunk_usd_per_h(price_usd) - self.end_usd_per_h(price_usd * self.resale_fraction)
+
+    def sunk_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
+        return paid_usd / annuity_factor(self.rate_per_year, self.life_months) / HOURS_PER_MONTH
+
+    def end_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
+        return self.sunk_usd_per_h(paid_usd * discount_factor(self.rate_per_year, self.life_months))
+
+    def growth_of(self, line: str) -> float:
+        """How much dearer *line* gets per year, a fraction."""
+        return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
+
+    def level_factor(self, line: str) -> float:
+        """The equal monthly payment over the life that is worth as much as *line* with its inflation, over today's."""
+        growth = self.growth_of(line)
+        if not growth:
+            return 1.0
+        flat, grown = (annuity_factor(self.rate_per_year, self.life_months, g) for g in (0.0, growth))
+        return grown / flat
 
 
 class StraightLine(_Owned):
@@ -76,17 +132,10 @@ class StraightLine(_Owned):
     discount_rate: NonNegative = 0.0
     """Not used by this method; accepted so that a scenario can change its method alone."""
 
-    def usd_per_h(self, price_usd: float) -> float:
-        """Cost of owning something bought for *price_usd* [USD/h]."""
-        return price_usd * (1 - self.resale_fraction) / (self.life_years * HOURS_PER_YEAR)
-
-    def sunk_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
-        return paid_usd / (self.life_years * HOURS_PER_YEAR)
-
-    def end_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* that falls due at the end of the life [USD/h]."""
-        return paid_usd / (self.life_years * HOURS_PER_YEAR)
+    @property
+    def rate_per_year(self) -> float:
+        """None: 0."""
+        return 0.0
 
 
 class Annuity(_Owned):
@@ -96,19 +145,10 @@ class Annuity(_Owned):
     discount_rate: NonNegative
     """Cost of capital per year, as a fraction."""
 
-    def usd_per_h(self, price_usd: float) -> float:
-        """Cost of owning something bought for *price_usd* [USD/h]."""
-        r, n = self.discount_rate, self.life_years
-        present_usd = price_usd * (1 - self.resale_fraction / (1 + r) ** n)
-        return float(present_usd * capital_recovery_factor(r, n) / HOURS_PER_YEAR)
-
-    def sunk_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
-        return paid_usd * capital_recovery_factor(self.discount_rate, self.life_years) / HOURS_PER_YEAR
-
-    def end_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
-        return self.sunk_usd_per_h(paid_usd / (1 + self.discount_rate) ** self.life_years)
+    @property
+    def rate_per_year(self) -> float:
+        """The discount rate."""
+        return self.discount_rate
 
 
 Finance = Annotated[StraightLine | Annuity, Field(discriminator="method")]

@@ -53,10 +53,17 @@ class Hardware:
     pools: tuple[PoolFacts, ...]
     servers: float
     """How many are paid for; 0 without a server."""
+    copies: int = 1
+    """How many times the pools stand side by side; `servers` and `gpus` count all."""
 
     @property
     def gpus(self) -> int:
         """GPUs in use."""
+        return self.copies * self.gpus_each
+
+    @property
+    def gpus_each(self) -> int:
+        """GPUs in use in each copy."""
         return sum(pool.gpus for pool in self.pools)
 
     @property
@@ -79,7 +86,7 @@ class Hardware:
 
     def shared(self, quantity: float) -> list[tuple[PoolFacts, float]]:
         """*quantity* spread over the pools by their GPUs."""
-        return [(pool, quantity * pool.gpus / self.gpus) for pool in self.pools]
+        return [(pool, quantity * pool.gpus / self.gpus_each) for pool in self.pools]
 
     @property
     def pool_names(self) -> str:
@@ -87,8 +94,11 @@ class Hardware:
         return ", ".join(pool.name for pool in self.pools)
 
 
-def group_hardware(pools: Iterable[PoolFacts], share: bool) -> tuple[Hardware, ...]:
-    """Pools that name the same server and the same GPU fill its slots together; servers bought = ceil(GPUs / slots)."""
+def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> tuple[Hardware, ...]:
+    """Pools that name the same server and the same GPU fill its slots together; servers bought = ceil(GPUs / slots).
+
+    *copies* of the pools stand side by side, each in servers of its own.
+    """
     groups: dict[tuple[str, str], list[PoolFacts]] = {}
     for pool in pools:
         groups.setdefault((pool.server_id, pool.gpu), []).append(pool)
@@ -96,5 +106,5 @@ def group_hardware(pools: Iterable[PoolFacts], share: bool) -> tuple[Hardware, .
     for members in groups.values():
         server, gpus = members[0].server, sum(pool.gpus for pool in members)
         servers = boxes_needed(gpus, int(server.gpu_slots.value), share) if server else 0.0
-        result.append(Hardware(server, members[0].gpu, tuple(members), servers))
+        result.append(Hardware(server, members[0].gpu, tuple(members), copies * servers, copies))
     return tuple(result)

@@ -40,6 +40,8 @@ class CostPlan:
     currency: str = "USD"
     """In which the report shows the main figures, too."""
     usd_per_currency: float = 1.0
+    finance: StraightLine | Annuity | None = None
+    """What money costs over time; None where nobody says."""
 
     @property
     def capex_usd(self) -> float:
@@ -75,14 +77,17 @@ def resolve_costs(
     operations: Operations | None = None,
     api: Api | None = None,
     beside: Sequence[Hardware] = (),
+    copies: int = 1,
 ) -> CostPlan:
-    """Price the hardware of *pools*; *prices* gives the catalogue's price list of an item;
+    """Price the hardware of *copies* times *pools*; *prices* gives the catalogue's price list of an item;
     *clock* shows the site's local time, for tariffs that depend on it; *beside* are the fleet's other machines at the
     site, which other bills pay for.
 
+    What is agreed once for all of them, such as a commitment, is not multiplied.
+
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
-    fleet = group_hardware(pools, cost.share)
+    fleet = group_hardware(pools, cost.share, copies)
     fx = finance.fx if finance else {}
     book = PriceBook(cost.quotes, fx, prices)
     problems, known = _without_rate(cost, site, operations, api, finance)
@@ -110,7 +115,8 @@ def resolve_costs(
     paid = site if not isinstance(cost, Rent) else None
     by_hour = paid.usd_per_kwh_by_hour(clock) if paid is not None else None
     of_week = paid.usd_per_kwh_by_hour_of_week(clock) if paid is not None else None
-    return CostPlan(tuple(charges), tuple(notes), next(iter(elsewhere), None), by_hour, of_week, *_currency(finance))
+    told = (tuple(notes), next(iter(elsewhere), None), by_hour, of_week)
+    return CostPlan(tuple(charges), *told, *_currency(finance), finance)
 
 
 def _without_rate(

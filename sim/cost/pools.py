@@ -14,8 +14,8 @@ Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[Hardware]], CostPl
 """(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""
 
 
-def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Priced) -> CostPlan:
-    """The bill of *pools*, each paid for in its own of the *ways*; *priced* bills pools that share one.
+def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Priced, copies: int = 1) -> CostPlan:
+    """The bill of *pools*, each paid for in its own of the *ways*; *priced* bills *copies* of pools that share one.
 
     Only such pools fill servers together; all that are bought share racks. Raises CostError with all that is missing,
     each at its first pool's `pools.<i>.cost`.
@@ -35,7 +35,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
             one
             for other, others in groups
             if other is not way and isinstance(other, Buy)
-            for one in group_hardware([pools[i] for i in others], other.share)
+            for one in group_hardware([pools[i] for i in others], other.share, copies)
         ]
         try:
             plan = priced(way, [pools[i] for i in members], beside)

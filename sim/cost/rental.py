@@ -76,16 +76,16 @@ class Rent(Spec):
         price = priced.price.per(name, priced.price.usd)
         parts = [*self._reserved(min(rented, committed), committed, price), *self._beyond(rented - committed, price)]
         return [
-            self._charge(component, pool, units_per_h, part_price)
+            self._charge(component, pool, hardware.copies, units_per_h, part_price)
             for component, units, part_price in parts
             for pool, units_per_h in hardware.shared(units / hours)
         ]
 
-    def _charge(self, component: str, pool: PoolFacts, units_per_h: float, price: UnitPrice) -> Charge:
+    def _charge(self, component: str, pool: PoolFacts, copies: int, units_per_h: float, price: UnitPrice) -> Charge:
         """By the clock, or from start to stop where replicas are switched."""
         if not pool.scheduled:
             return FlatCharge(component, pool.name, pool.server_id, units_per_h, price, follows=Follows.RENT)
-        return RentedTime(component, pool.name, pool.server_id, units_per_h / pool.gpus, price, self.billing)
+        return RentedTime(component, pool.name, pool.server_id, units_per_h / (copies * pool.gpus), price, self.billing)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Committed units in use, and those that are paid for and not used: (component, units, price)."""
@@ -120,4 +120,4 @@ class Rent(Spec):
         if not gpus:
             text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"
             raise CostError(Problem("cost.price", text))
-        return boxes_needed(hardware.gpus, gpus, self.share)
+        return hardware.copies * boxes_needed(hardware.gpus_each, gpus, self.share)

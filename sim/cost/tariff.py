@@ -100,13 +100,16 @@ class Tariff(Week):
 
     def bands(self) -> Iterator[tuple[StatedPrice, str]]:
         """Each price with the key in `site.electricity` that states it first."""
-        stated: dict[float, tuple[StatedPrice, str]] = {}
+        days: dict[str, tuple[StatedPrice, ...]] = {}
         for month in MONTHS:
             week, holder = self._week(month)
             for weekday in WEEKDAYS:
                 prices, key = week.of_day(weekday)
-                for hour, price in enumerate(prices):
-                    stated.setdefault(price.usd, (price, f"{holder}{key}.{hour}"))
+                days.setdefault(f"{holder}{key}", prices)
+        stated: dict[float, tuple[StatedPrice, str]] = {}
+        for place, prices in days.items():
+            for hour, price in enumerate(prices):
+                stated.setdefault(price.usd, (price, f"{place}.{hour}"))
         return iter(stated.values())
 
     def cells(self, clock: Clock) -> Iterator[tuple[int, int, int, float, float]]:

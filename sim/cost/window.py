@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor
+from math import floor, fsum
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,19 @@ class Window:
             joules[pool] += overlap_s * (one.server_energy_j / (one.end_s - one.start_s))
         highest = int(np.argmax(sum(joules.values())))
         return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
+
+
+def together(windows: Sequence[Window]) -> Window:
+    """Several windows of one fleet as one."""
+    intervals: dict[str, list[Interval]] = {}
+    ends: dict[str, list[Stop]] = {}
+    for window in windows:
+        for pool, found in window.intervals.items():
+            intervals.setdefault(pool, []).extend(found)
+        for pool, due in window.stops.items():
+            ends.setdefault(pool, []).extend(due)
+    parts = tuple(part for window in windows for part in (window.parts or (window,)))
+    return Window(fsum(window.hours for window in windows), intervals, ends, parts)
 
 
 def stops(intervals: Sequence[Interval]) -> list[Stop]:

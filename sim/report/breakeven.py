@@ -65,11 +65,11 @@ def ranking_rows(answer: Answer) -> list[dict[str, Any]]:
                 answer.axis: answer.load,
                 "units": cost.units if cost else None,
                 "usd_per_h": usd_per_h,
-                "capex_usd": cost.capex_usd if cost else 0.0,
-                "running_usd_per_h": cost.running_usd_per_h if cost else usd_per_h,
+                "capex_usd": cost.flows.capex_usd if cost else 0.0,
+                "running_usd_per_h": cost.flows.opex_usd_per_h if cost else usd_per_h,
                 "usd_per_million_output_tokens": _per_million(answer, name),
-                "months": answer.months[name][-1].months,
-                "net_present_cost_usd": answer.months[name][-1].net_present_usd,
+                "months": answer.horizon.months,
+                "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
             }
         )
     return rows
@@ -84,7 +84,7 @@ def utilisation_rows(answer: Answer) -> list[dict[str, Any]]:
             "utilisation": u,
             answer.axis: cost.load,
             "usd_per_h": cost.usd_per_h,
-            "capital_usd_per_h": cost.capital_usd_per_h,
+            "capital_usd_per_h": cost.flows.usd_per_h - cost.flows.opex_usd_per_h,
             "output_tokens_per_h": cost.output_tokens_per_h,
             "usd_per_million_output_tokens": cost.usd_per_million_output_tokens,
             "api_usd_per_million_output_tokens": answer.api_usd_per_million,
@@ -166,7 +166,6 @@ def breakeven_document(scenario: Scenario, answer: Answer, out: str) -> dict[str
 
 def ranking(answer: Answer) -> Table:
     """Who costs how much at the load."""
-    last = max((path[-1].months for path in answer.months.values()), default=0)
     rows = [
         [
             row["candidate"],
@@ -186,7 +185,7 @@ def ranking(answer: Answer) -> Table:
         "purchase",
         "paid by the month",
         in_code("USD per million output tokens"),
-        f"net present cost, {last} months",
+        f"net present cost, {answer.horizon.months:g} months",
     ]
     return Table(
         f"At {place_text(answer.axis, answer.load)}",
@@ -264,5 +263,8 @@ def notes(answer: Answer, scenario: Scenario) -> list[str]:
         for one in answer.capacities
         if one.mean == float("inf")
     ]
-    told.append("Cash flows are at month ends; net present cost takes off what the hardware would fetch at that age.")
+    told.append(
+        "Purchases are paid at delivery, all else at the end of each month. The curves of net present cost take off "
+        "what the hardware would bring at that age: its resale less its removal."
+    )
     return told

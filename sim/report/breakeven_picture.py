@@ -6,7 +6,7 @@ from sim.report.money import in_code, money_mark, money_thousands, shown
 from sim.report.page import Mark
 from sim.report.panels import DASHES, Curve, Limit, Panel, style
 from sim.report.text import axis_label, percent
-from sim.study.breakeven import Month
+from sim.study.cash import Month
 from sim.study.decision import Answer
 from sim.study.tipping import API
 from sim.units import HOURS_PER_MONTH

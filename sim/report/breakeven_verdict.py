@@ -7,7 +7,8 @@ from sim.report.money import amount as amount_text
 from sim.report.money import cash
 from sim.report.text import listing, percent, plain
 from sim.report.text import place as place_text
-from sim.study.breakeven import Candidate, below, payback_months
+from sim.study.breakeven import Candidate, below
+from sim.study.cash import payback_months
 from sim.study.decision import Answer
 from sim.study.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
@@ -37,7 +38,7 @@ def _crossings(answer: Answer) -> list[str]:
     told = []
     for one in answer.candidates:
         own = answer.curves[one.name]
-        if not answer.at_load[one.name].capex_usd:
+        if not answer.at_load[one.name].flows.capex_usd:
             continue
         xs = [u for u, _ in own]
         mine = [cost.usd_per_million_output_tokens for _, cost in own]
@@ -82,20 +83,24 @@ def _paybacks(answer: Answer) -> list[str]:
     told = []
     for one in answer.candidates:
         cost = answer.at_load[one.name]
-        if not cost.capex_usd:
+        if not cost.flows.capex_usd:
             continue
         against = {name: usd_per_h for name, usd_per_h in answer.usd_per_h.items() if _paid_by_month(answer, name)}
         if not against:
             continue
         name = min(against, key=lambda other: against[other])
-        time = payback_months(cost, against[name])
-        saying = f"pays for itself in {plain(time)} months" if isfinite(time) else "never pays for itself"
-        told.append(f"{one.name} costs {cash(cost.capex_usd)} and {saying} against {name}.")
+        other = answer.api if name == API and answer.api is not None else answer.at_load[name]
+        time = payback_months(cost, other)
+        saying = f"pays for itself in {plain(time)} months"
+        if not isfinite(time):
+            life = f"its life of {plain(cost.finance.life_months)} months" if cost.finance is not None else "its life"
+            saying = f"does not pay for itself within {life}"
+        told.append(f"{one.name} costs {cash(cost.flows.capex_usd)} and {saying} against {name}.")
     return told
 
 
 def _paid_by_month(answer: Answer, name: str) -> bool:
-    return name == API or not answer.at_load[name].capex_usd
+    return name == API or not answer.at_load[name].flows.capex_usd
 
 
 def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]:

@@ -21,6 +21,7 @@ from sim.report.text import first_sentence
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
+from sim.study.bill import calendar_usd
 from sim.study.capacity import Capacity, LoadAxis, capacities, precision_of
 from sim.study.execute import Workplace
 from sim.study.statistics import mean, ratio
@@ -116,10 +117,12 @@ def _mean(cases: Sequence[StoredCase], name: str) -> float | None:
 
 
 def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
-    """Cost per hour and per million good output tokens, sums over replications; empty without a cost."""
-    if not cases or cases[0].metrics["cost_usd"] is None:
+    """Cost per hour and per million good output tokens at the year's mean prices, sums over replications; empty without
+    a cost.
+    """
+    if not cases or calendar_usd(cases[0].metrics) is None:
         return dict.fromkeys(("cost_usd_per_h", "usd_per_million_good_tokens", "usd_per_million_good_tokens_ci95"))
-    usd = [case.metrics["cost_usd"] for case in cases]
+    usd = [calendar_usd(case.metrics) or 0.0 for case in cases]
     good_millions = [case.metrics["good_output_tokens"] / 1e6 for case in cases]
     hours = [case.metrics["window_h"] for case in cases]
     value, half = ratio(usd, good_millions)

@@ -92,6 +92,8 @@ class CasePlan:
     clock: Clock | None = None
     """Local time at the site; None: it is not said when the simulation begins."""
     requests_cost: bool = False
+    load_by_hour: tuple[float, ...] | None = None
+    """How the year's load falls on the hours of the day; None: evenly."""
     model: str = ""
     costs: CostPlan | None = None
     carbon: CarbonPlan | None = None

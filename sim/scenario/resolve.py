@@ -21,6 +21,7 @@ from sim.scenario.plan import CasePlan, Fact, PoolPlan
 from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.terms import Machines, Terms
+from sim.scenario.year import load_by_hour
 from sim.steptime import Roofline
 from sim.workload import Workload
 
@@ -64,6 +65,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         meter_interval_s=at.meter_interval_s,
         clock=built.clock,
         requests_cost=at.requests_cost,
+        load_by_hour=load_by_hour(at),
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
         carbon=built.carbon,

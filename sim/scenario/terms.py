@@ -96,20 +96,20 @@ class Terms:
         """Energy of the site over that of the servers; 1 where no site is given."""
         return self.site.facility_factor if self.site else 1.0
 
-    def costs(self, machines: Machines, catalog: Catalog) -> CostPlan | None:
-        """Charges for *machines*; None without a `cost`. Raises CostError with every price that is missing."""
+    def costs(self, machines: Machines, catalog: Catalog, copies: int = 1) -> CostPlan | None:
+        """Charges for *copies* of *machines*; None without a `cost`. Raises CostError with all missing prices."""
         if not self.is_priced:
             return None
 
         def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[Hardware] = ()) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
-            asked = (self.clock, self.operations, self.api, beside)
+            asked = (self.clock, self.operations, self.api, beside, copies)
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
 
         if all(own is None for own in self.own_costs):
             return priced(self.cost, machines.pools)
-        return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced)
+        return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies)
 
     def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
         """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""

@@ -71,6 +71,17 @@ def _loads(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
     return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
 
 
+def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
+    """The load of each hour of the day or week, where `load_profile` has it by the hour: weights for what energy costs
+    over a year where one simulated load stands for all hours. None: evenly.
+    """
+    plan = year_plan(scenario)
+    if plan is None or any(hour is None for _, _, hour in plan.loads):
+        return None
+    loads = tuple(load for load, _, _ in plan.loads)
+    return loads if any(loads) else None
+
+
 def profile_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
     """Whether the loads of the raw `load_profile` lie within those that the sweep simulates."""
     if data.get("load_profile") is None:

@@ -3,11 +3,14 @@
 Nothing here needs the simulation: the same functions price a stored case anew.
 """
 
-from math import inf
+from collections.abc import Mapping
+from math import fsum, inf
 from typing import Any
 
 import numpy as np
 
+from sim.cost.charge import amount_usd
+from sim.cost.window import Window
 from sim.run import CaseResult
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -58,6 +61,7 @@ def _money(result: CaseResult) -> dict[str, Any]:
         "preemption_waste_usd": phases.get("recompute", 0) / NANO_PER_USD,
         **_by_peak(result),
         "api_usd": _api_usd(result),
+        **_at_calendar_prices(result),
         **_currency(result),
         **_per_request(result),
     }
@@ -71,6 +75,26 @@ def _by_peak(result: CaseResult) -> dict[str, float]:
     components = {charge.component for charge in costs.charges if charge.by_peak}
     by_component = ledger.by_component()
     return {"peak_usd": sum(by_component[name] for name in components) / NANO_PER_USD}
+
+
+CALENDAR = "calendar_usd"
+
+
+def _at_calendar_prices(result: CaseResult) -> dict[str, float]:
+    """What the window's quantities cost at the mean prices of the year, where prices differ by the hour."""
+    costs = result.plan.costs
+    assert costs is not None  # there is a ledger
+    averaged = costs.averaged(by_hour=result.plan.load_by_hour)
+    if all(one is other for one, other in zip(averaged.charges, costs.charges, strict=True)):
+        return {}
+    window = Window.of(result.log.intervals, *result.window_s)
+    return {CALENDAR: fsum(amount_usd(charge, window) for charge in averaged.charges)}
+
+
+def calendar_usd(metrics: Mapping[str, Any]) -> float | None:
+    """What a case cost at the mean prices of the year, which a choice among fleets rests on; None without a cost."""
+    usd: float | None = metrics.get(CALENDAR, metrics["cost_usd"])
+    return usd
 
 
 def _per_request(result: CaseResult) -> dict[str, float]:

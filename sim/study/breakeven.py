@@ -3,31 +3,38 @@
 Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a way
 to pay for it) is simulated at fractions of its own capacity; ways to pay share the simulations, as money changes no
 quantity. Beyond one unit's capacity whole units are added, each with an even share of the load.
+
+Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
+its hours is billed at its own load and price, and the units carry its peak.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, exp, log
+from math import ceil, exp, fsum, log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim.catalog.catalog import Catalog
+from sim.cost import CostPlan
 from sim.cost.finance import Annuity, StraightLine
+from sim.cost.flows import Flows, mean_flows, with_peak
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.execute import Job, Progress, Workplace, do_all
 from sim.study.points import jobs_of
-from sim.study.rebill import Bill, Rebilling
+from sim.study.rebill import Rebilling
 from sim.study.store import StoredCase
-from sim.units import HOURS_PER_MONTH
+from sim.study.year_hours import YEAR, Calendar, hours_of, usual_load
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 """Where a fleet's cost is simulated; between two of them it is a straight line."""
+API = "api"
+"""Its line in a bill."""
 OWN_WAY = {"buy": "bought", "rent": "rented"}
 """How a fleet's own `cost` is called beside other ways to pay for it."""
 
@@ -49,16 +56,16 @@ class Cost:
 
     load: float
     units: int
-    usd_per_h: float
-    capital_usd_per_h: float
-    capex_usd: float
+    flows: Flows
+    """Of all units."""
+    finance: Annuity | StraightLine | None
     output_tokens_per_h: float
     api_usd_per_h: float | None
 
     @property
-    def running_usd_per_h(self) -> float:
-        """All but the recovery of purchase money."""
-        return self.usd_per_h - self.capital_usd_per_h
+    def usd_per_h(self) -> float:
+        """Everything, purchases spread over their life and inflation levelled out."""
+        return self.flows.levelised_usd_per_h(self.finance)
 
     @property
     def usd_per_million_output_tokens(self) -> float:
@@ -83,7 +90,8 @@ class Ledgers:
     ) -> None:
         """Simulates what is not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
-        self.load = (scenario.breakeven or Breakeven()).load or self.axis.start
+        self.hours = hours_of(scenario)
+        self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
         self.candidates = list(_candidates(scenario, found))
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {
@@ -94,64 +102,92 @@ class Ledgers:
             for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
         }
         self._loads = loads
+        self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
 
     def share(self, capacity: float) -> float:
         """The load of one unit where whole units carry the scenario's load evenly."""
-        return self.load / ceil(self.load / capacity - 1e-9)
+        return self.load / self.units(self.load, capacity)
+
+    def units(self, load: float, capacity: float) -> int:
+        """Whole units that carry the busiest hours of a mean *load*."""
+        peak = load * max(one.relative for one in self.hours)
+        return max(1, ceil(peak / capacity - 1e-9))
 
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
-        """Of as many units as *load* needs, which share it; on straight lines through the loads simulated."""
-        units = max(1, ceil(load / candidate.capacity - 1e-9))
-        each = load / units
+        """Of as many units as *load* needs, which share it, over the hours of a year."""
+        units = self.units(load, candidate.capacity)
+        wanted = {**candidate.overrides, **(overrides or {})}
+        parts: dict[tuple[float, Calendar], float] = {}
+        for one in self.hours:
+            for at, weight in self._around(candidate, one.relative * load / units):
+                parts[at, one.calendar] = parts.get((at, one.calendar), 0.0) + one.share * weight
+        cost, prices = self._mean(candidate, load, units, parts, wanted)
+        if len(self.hours) == 1 or not prices.by_peak:
+            return cost
+        busiest = max(one.relative for one in self.hours) * load / units
+        there = {(at, YEAR): weight for at, weight in self._around(candidate, busiest)}
+        peak, _ = self._mean(candidate, load, units, there, wanted)
+        return replace(cost, flows=with_peak(cost.flows, peak.flows, prices))
+
+    def steady(self, candidate: Candidate, load: float) -> Cost:
+        """Of one unit at the same *load* in all hours of the year."""
+        parts = {(at, YEAR): weight for at, weight in self._around(candidate, load)}
+        return self._mean(candidate, load, 1, parts, candidate.overrides)[0]
+
+    def _around(self, candidate: Candidate, each: float) -> list[tuple[float, float]]:
+        """The simulated loads of one unit that the load *each* lies between, with their weights."""
         known = self._loads[candidate.fleet]
         # beyond the ends the line through the nearest two goes on: cost is a fixed part and one per request
         right = min(max(1, int(np.searchsorted(known, each * (1 - 1e-12)))), len(known) - 1)
         low, high = known[right - 1], known[right]
         part = (each - low) / (high - low)
-        kept = [(at, weight) for at, weight in ((low, 1 - part), (high, part)) if abs(weight) > 1e-12]
-        return self._line(candidate, load, units, [at for at, _ in kept], [weight for _, weight in kept], overrides)
+        return [(at, weight) for at, weight in ((low, 1 - part), (high, part)) if abs(weight) > 1e-12]
 
-    def _line(
+    def _mean(
         self,
         candidate: Candidate,
         load: float,
         units: int,
-        at: Sequence[float],
-        weights: Sequence[float],
-        overrides: Overrides | None,
-    ) -> Cost:
-        wanted = {**candidate.overrides, **(overrides or {})}
-        bills = [
-            (bill, weight) for x, weight in zip(at, weights, strict=True) for bill in self._bills(candidate, x, wanted)
-        ]
-
-        def mean(value: Callable[[Bill], float]) -> float:
-            return units * sum(weight * value(bill) for bill, weight in bills) / sum(weight for _, weight in bills)
-
-        api = None if bills[0][0].api_usd_per_h is None else mean(lambda bill: bill.api_usd_per_h or 0.0)
-        return Cost(
+        parts: Mapping[tuple[float, Calendar], float],
+        overrides: Overrides,
+    ) -> tuple[Cost, CostPlan]:
+        """On straight lines through the simulated loads: (load of one unit, hours) -> weight; and the prices."""
+        bills = []
+        for (at, hours), weight in parts.items():
+            billing = self._billing[candidate.fleet, at]
+            key = (candidate.fleet, units, hours, repr(overrides))
+            if key not in self._priced:
+                self._priced[key] = billing.costs(overrides, units, hours)
+            found = billing.at(self._priced[key], units)
+            bills += [(bill, weight / len(found)) for bill in found]
+        first = bills[0][0]
+        api = (
+            None
+            if first.api_usd_per_h is None
+            else fsum(weight * (bill.api_usd_per_h or 0.0) for bill, weight in bills)
+        )
+        cost = Cost(
             load=load,
             units=units,
-            usd_per_h=mean(lambda bill: bill.usd_per_h),
-            capital_usd_per_h=mean(lambda bill: bill.capital_usd_per_h),
-            capex_usd=mean(lambda bill: bill.capex_usd),
-            output_tokens_per_h=mean(lambda bill: bill.output_tokens / bill.window_h),
+            flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
+            finance=first.costs.finance,
+            output_tokens_per_h=fsum(weight * bill.output_tokens / bill.window_h for bill, weight in bills),
             api_usd_per_h=api,
         )
-
-    def _bills(self, candidate: Candidate, load: float, overrides: Overrides) -> list[Bill]:
-        return self._billing[candidate.fleet, load].bills(overrides)
+        return cost, first.costs
 
     def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
-        """(utilisation, cost) of one unit."""
-        return [(u, self.cost(candidate, u * candidate.capacity)) for u in UTILISATIONS]
+        """(utilisation, cost) of one unit at a steady load."""
+        return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
 
-    def api_usd_per_million(self, overrides: Overrides | None = None) -> float | None:
-        """What a million output tokens and their prompts cost at the API, at the verdict's load; None without one."""
-        for candidate in self.candidates:
-            cost = self.cost(candidate, self.load, overrides)
+    def api(self, costs: Sequence[Cost]) -> Cost | None:
+        """The API at the load of *costs*, the candidates', for the tokens of the first; None without one."""
+        for cost in costs:
             if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
-                return 1e6 * cost.api_usd_per_h / cost.output_tokens_per_h
+                of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
+                line = {API: of_first}
+                flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
+                return Cost(cost.load, 1, flows, cost.finance, costs[0].output_tokens_per_h, None)
         return None
 
 
@@ -189,57 +225,6 @@ def _simulated(
             found[fleet, load] = jobs_of(plain, cases, catalog, out)
     do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Month:
-    """Where a candidate stands after so many months."""
-
-    months: int
-    cash_usd: float
-    """Paid so far, nothing sold."""
-    net_present_usd: float
-    """Present value of all that was paid, less that of what the hardware would fetch now."""
-
-
-def months(cost: Cost, finance: Annuity | StraightLine | None, count: int) -> list[Month]:
-    """Cumulative cost of a candidate month by month.
-
-    Money spent at the end of month m is worth (1 + r)^(-m/12) of today's (net present value: Brealey, Myers and Allen,
-    "Principles of Corporate Finance"). Hardware is paid at once and replaced at the end of its life, when it
-    fetches its resale value; what it would fetch between is on a straight line, or finance.resale's.
-    """
-    r = finance.discount_rate if finance is not None else 0.0
-    running = cost.running_usd_per_h * HOURS_PER_MONTH
-    life = max(1, round(12 * finance.life_years)) if finance is not None else count
-    cash, present = cost.capex_usd, cost.capex_usd
-    found = [Month(0, cash, present - cost.capex_usd)]
-    for month in range(1, count + 1):
-        discount = (1 + r) ** (-month / 12)
-        age = (month - 1) % life + 1
-        cash, present = cash + running, present + running * discount
-        worth = cost.capex_usd * (resale_fraction(finance, age / 12) if finance is not None else 0.0)
-        found.append(Month(month, cash, present - worth * discount))
-        if age == life and month < count and cost.capex_usd:
-            cash, present = cash + cost.capex_usd - worth, present + (cost.capex_usd - worth) * discount
-    return found
-
-
-def resale_fraction(finance: Annuity | StraightLine, age_years: float) -> float:
-    """Share of the price that hardware fetches at *age_years*, at most its life."""
-    if finance.resale is not None:
-        return finance.resale.fraction(min(age_years, finance.life_years))
-    return 1 - (1 - finance.residual_fraction) * min(1.0, age_years / finance.life_years)
-
-
-def payback_months(bought: Cost, other_usd_per_h: float) -> float:
-    """Months until what a purchase saves has paid for it, nothing discounted; infinite if it saves nothing.
-
-    Simple payback = price / saving per month (Short, Packey and Holt, "A Manual for the Economic Evaluation of Energy
-    Efficiency and Renewable Energy Technologies", NREL/TP-462-5173, 1995).
-    """
-    saving = (other_usd_per_h - bought.running_usd_per_h) * HOURS_PER_MONTH
-    return bought.capex_usd / saving if saving > 0 else float("inf")
 
 
 def below(xs: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:

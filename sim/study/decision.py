@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.cost.finance import Annuity, StraightLine
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
-from sim.study.breakeven import Candidate, Cost, Ledgers, Month, months
+from sim.study.breakeven import Candidate, Cost, Ledgers
 from sim.study.capacity import Capacity
+from sim.study.cash import Horizon, Month, months
 from sim.study.tipping import API, Tipping, costs_at, tipping_points
 
 LOADS_SHOWN = 60
@@ -31,11 +31,19 @@ class Answer:
     usd_per_h: Mapping[str, float]
     """Candidate, or API -> cost of the load."""
     months: Mapping[str, Sequence[Month]]
-    api_usd_per_million: float | None
+    horizon: Horizon
+    """Over which net present costs are compared: the life of the hardware."""
+    api: Cost | None
+    """The API at the load; None without one."""
     tipping: Sequence[Tipping]
     """What would make another candidate, or the API, the cheapest."""
     tipping_of_machines: Sequence[Tipping]
     """What would make another machine the cheapest of them, where the API is cheaper than all."""
+
+    @property
+    def api_usd_per_million(self) -> float | None:
+        """What a million output tokens and their prompts cost at the API; None without one."""
+        return self.api.usd_per_million_output_tokens if self.api is not None else None
 
     @property
     def winner(self) -> str:
@@ -52,12 +60,9 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> A
     """Costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
     at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
-    finances = {one.name: _finance(scenario, one) for one in ledgers.candidates}
-    paid = {name: months(cost, finances[name], terms.months) for name, cost in at_load.items()}
-    usd_per_h = costs_at(ledgers, ledgers.load) if ledgers.candidates else {}
-    if API in usd_per_h:
-        api = Cost(ledgers.load, 1, usd_per_h[API], 0.0, 0.0, 1.0, None)
-        paid[API] = months(api, next(iter(finances.values())), terms.months)
+    api = ledgers.api(list(at_load.values()))
+    every = at_load | ({API: api} if api is not None else {})
+    usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
     return Answer(
         axis=ledgers.axis.label,
@@ -68,8 +73,9 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> A
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,
-        months=paid,
-        api_usd_per_million=ledgers.api_usd_per_million(),
+        months={name: months(cost.flows, cost.finance, terms.months) for name, cost in every.items()},
+        horizon=_horizon(scenario, terms.months),
+        api=api,
         tipping=list(tipping_points(ledgers)),
         tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
     )
@@ -87,6 +93,8 @@ def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def _finance(scenario: Scenario, one: Candidate) -> Annuity | StraightLine | None:
-    fleet = next(fleet for fleet in scenario.fleets if fleet.name == one.fleet)
-    return fleet.finance or scenario.finance
+def _horizon(scenario: Scenario, otherwise_months: int) -> Horizon:
+    """The life in the scenario's finance, or the longest of a fleet's own; the months of the cash flows without any."""
+    own = [fleet.finance for fleet in scenario.fleets if fleet.finance is not None]
+    finance = scenario.finance or max(own, key=lambda one: one.life_months, default=None)
+    return Horizon(otherwise_months, 0.0) if finance is None else Horizon(finance.life_months, finance.rate_per_year)

@@ -14,7 +14,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.carbon import GRAMS_PER_KG
 from sim.cost.charge import amount_usd
-from sim.cost.window import Stop, Window
+from sim.cost.window import Window, together
 from sim.records import Interval
 from sim.scenario.errors import Place
 from sim.scenario.plan import CasePlan
@@ -56,15 +56,9 @@ class Reading:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
             windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
-        due: dict[str, list[Stop]] = {}
-        merged: dict[str, list[Interval]] = {}
-        for window in windows:
-            for pool, ends in window.stops.items():
-                due.setdefault(pool, []).extend(ends)
-        for row in added_up((_of_pool(row) for row in metered), plan.clock):
-            merged.setdefault(row.pool, []).append(row)
-        every = Window(fsum(one.hours for one in windows), merged, due, tuple(windows))
-        return cls(every, tuple(_kwh_by_hour(metered, plan)))
+        whole = together(windows)
+        merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
+        return cls(replace(whole, intervals=merged), tuple(_kwh_by_hour(metered, plan)))
 
     @property
     def window_h(self) -> float:

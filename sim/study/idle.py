@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.catalog.catalog import Catalog
+from sim.cost.window import Window
 from sim.fleet import Fleet
 from sim.run import priced
 from sim.scenario.plan import CasePlan
@@ -43,8 +44,20 @@ def idle_hours(scenario: Scenario, catalog: Catalog, load_axis: str | None) -> I
 
 
 def _metrics(plan: CasePlan) -> dict[str, Any]:
+    empty = replace(_without_load(plan), warmup_s=0.0, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
+    return measure(priced(empty, Fleet(empty).run()))
+
+
+def idle_window(plan: CasePlan) -> Window:
+    """What the fleet of *plan* is metered without load: in an hour, or in its own window where a schedule runs it."""
+    start_s, end_s = 0.0, SECONDS_PER_HOUR
+    if plan.scheduled and plan.horizon_s is not None:
+        start_s, end_s = plan.warmup_s, plan.horizon_s
+    empty = replace(_without_load(plan), warmup_s=start_s, horizon_s=end_s, drain_limit_s=0.0)
+    return Window.of(Fleet(empty).run().intervals, start_s, end_s)
+
+
+def _without_load(plan: CasePlan) -> CasePlan:
     # a burst of no requests: not a load that a scenario may ask for
     nobody = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
-    empty = replace(plan, workload=nobody, requests_cost=False, warmup_s=0.0, warmup_auto=False)
-    empty = replace(empty, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
-    return measure(priced(empty, Fleet(empty).run()))
+    return replace(plan, workload=nobody, requests_cost=False, warmup_auto=False)

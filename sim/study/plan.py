@@ -7,20 +7,23 @@ router that sees all of them leaves shorter queues.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, fsum
 
 from sim.catalog.catalog import Catalog
-from sim.cost import MultiYear, rated
-from sim.cost.cash_flow import MONTHS_PER_YEAR, discount_factor, remaining_value
+from sim.cost import CostPlan, MultiYear
+from sim.cost.cash_flow import discount_factor
 from sim.cost.rental import Rent
 from sim.scenario.multi_year import bridged_fleet
-from sim.scenario.resolve import resolve_fleet
+from sim.scenario.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.terms import Terms as FleetTerms
+from sim.scenario.year import load_by_hour
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.plan_cash import Row, Terms, cash_rows
 from sim.study.plan_loads import mean_tokens
 from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
-from sim.study.plan_unit import Quantities, prices
+from sim.study.plan_unit import Declines, Quantities, UnitCosts
 
 TOKENS_PER_PRICE = 1e6
 
@@ -118,27 +121,40 @@ def outlook(
     if measured is None or built.costs is None:
         return Outlook(fleet.name, capacity, gpus, buys, reason=_reason(capacity))
     finance = fleet.finance or scenario.finance
-    rate = plan.discount_rate if plan.discount_rate is not None else finance.discount_rate if finance else 0.0
+    rate = plan.discount_rate if plan.discount_rate is not None else finance.rate_per_year if finance else 0.0
     bridged = bridged_fleet(scenario, fleet)
-    bridge = resolve_fleet(scenario, bridged, catalog).costs if bridged is not None else None
-    operations = rated(fleet.operations or scenario.operations, finance.fx if finance is not None else {})
+    owned = _unit_costs(scenario, fleet, built, measured, catalog)
     terms = Terms(
         plan,
-        prices(built.costs, operations),
+        owned,
+        owned if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog),
         measured,
         capacity.mean,
         rate,
-        lambda age_years: remaining_value(finance, age_years) if finance is not None else 0.0,
-        prices(bridge, operations).rental_usd_per_h if bridge is not None else 0.0,
+        Declines(plan.price_decline_per_year, plan.rental_decline_per_year, finance),
         tokens,
     )
     demand = plan.demand.by_month(plan.months, usual_load)
     needed = [units_needed(mean * plan.peak_to_mean, capacity.mean, plan.reserve_units) for mean in demand]
     purchasing = None
     if buys and finance is not None:
-        purchasing = Purchasing(plan.lead_time_months, max(1, round(finance.life_years * MONTHS_PER_YEAR)))
+        purchasing = Purchasing(plan.lead_time_months, max(1, round(finance.life_months)))
     stock = supply(needed, purchasing, _term(plan, bridged.cost if bridged is not None else fleet.cost))
     return Outlook(fleet.name, capacity, gpus, buys, tuple(cash_rows(demand, stock, terms)), stock, rate)
+
+
+def _unit_costs(
+    scenario: Scenario, fleet: Fleet, built: FleetPlan, measured: Quantities, catalog: Catalog
+) -> UnitCosts:
+    """What units of *fleet* cost; the machines are those *built*."""
+
+    @cache
+    def priced(units: int) -> CostPlan:
+        costs = FleetTerms.of(scenario, fleet).costs(built.machines, catalog, units)
+        assert costs is not None  # multi_year_complaints has seen to it
+        return costs
+
+    return UnitCosts(priced, measured, load_by_hour(scenario))
 
 
 def _term(plan: MultiYear, cost: object) -> int | None:

@@ -1,18 +1,20 @@
 """The months of a plan in money: what is paid and received, and what it is worth now.
 
-Hardware is priced and paid when it is ordered, deployed when it comes, sold and removed when its life ends. What is
-still in service at the end of the plan is sold then at its value at that age, in a closing row after the last month.
-Those payments fall at the start of their month, running costs and rents at its end, as in an ordinary annuity.
+Hardware has the price of the month in which it is ordered and is paid when it comes, with its deployment; it is sold
+and removed when its life ends. What is still in service at the end of the plan is sold then at its value at that age,
+in a closing row after the last month. Those payments fall at the start of their month, operating cost and rent at its
+end: docs/money.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 
 from sim.cost import MultiYear
-from sim.cost.cash_flow import MONTHS_PER_YEAR, discount_factor, price_factor
-from sim.study.plan_supply import Batch, Supply
-from sim.study.plan_unit import TENANTS, Prices, Quantities
+from sim.cost.cash_flow import discount_factor
+from sim.cost.charge import Follows
+from sim.study.plan_supply import Supply
+from sim.study.plan_unit import Declines, Line, Loads, Quantities, Stand, UnitCosts, by_component, value_of
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
@@ -23,15 +25,15 @@ class Terms:
     """Everything that turns units into money."""
 
     plan: MultiYear
-    prices: Prices
+    owned: UnitCosts
+    """Of bought units; of all, where the fleet rents."""
+    rented: UnitCosts
+    """Of rented ones: the same, or the terms that bridge the time until bought ones come."""
     quantities: Quantities
     capacity: float
     """Load that one unit serves within the service level."""
     discount_rate: float
-    value_at: Callable[[float], float]
-    """Age in years -> share of the price that a unit fetches."""
-    bridge_usd_per_h: float
-    """Rent of a unit while bought ones are on the way."""
+    declines: Declines
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
 
@@ -60,7 +62,7 @@ class Row:
     """Load that is missing in the busiest hours."""
     requests: float
     capex_usd: Mapping[str, float] = field(default_factory=dict)
-    """Component -> paid for new hardware."""
+    """Component -> paid for new hardware when it comes."""
     resale_usd: float = 0.0
     decommissioning_usd: float = 0.0
     opex_usd: Mapping[str, float] = field(default_factory=dict)
@@ -121,10 +123,10 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: Terms) -> Ro
     served = min(mean, capacity)
     short = peak - capacity
     load = served / (owned + rented) if owned + rented else 0.0
+    busiest = min(peak, capacity) / (owned + rented) if owned + rented else 0.0
     requests = (owned + rented) * terms.quantities.served_rps(load) * SECONDS_PER_MONTH
     capex_usd, resale_usd, removal_usd = _capital(month, stock, terms)
-    opex_usd = _running(month, stock, terms, load, requests) if inside else {}
-    rental_usd = _rents(month, stock, terms) if inside else 0.0
+    opex_usd, rental_usd = _running(month, stock, terms, Loads(load, busiest)) if inside else ({}, 0.0)
     start, end = (discount_factor(terms.discount_rate, at) for at in (month, month + 1))
     at_start = resale_usd - removal_usd - fsum(capex_usd.values())
     return Row(
@@ -157,56 +159,29 @@ _ROUNDING = 1e-9
 
 def _capital(month: int, stock: Supply, terms: Terms) -> tuple[dict[str, float], float, float]:
     """(capex by component, resale, removal) of a month [USD]."""
-    prices, plan = terms.prices, terms.plan
-    capex = dict.fromkeys(prices.purchase_usd, 0.0) | ({"deployment": 0.0} if prices.deployment_usd else {})
+    unit, declines = terms.owned, terms.declines
+    capex = dict.fromkeys(by_component(unit.delivery_usd), 0.0)
     resale_usd = removal_usd = 0.0
     for batch in stock.batches:
-        factor = _factor(batch, plan)
-        if batch.ordered == month:
-            for name, usd in prices.purchase_usd.items():
-                capex[name] += batch.units * usd * factor
-        if batch.delivered == month and prices.deployment_usd:
-            capex["deployment"] += batch.units * prices.deployment_usd
+        if batch.delivered == month:
+            for line, usd in unit.delivery_usd.items():
+                capex[line.component] += batch.units * usd * declines.factor(line, batch.ordered, batch.ordered)
         if batch.retires == month:
-            age_years = (month - batch.delivered) / MONTHS_PER_YEAR
-            resale_usd += batch.units * prices.resold_usd * factor * terms.value_at(age_years)
-            removal_usd += batch.units * prices.decommissioning_usd
+            worth = value_of(declines.finance, declines, batch.ordered, batch.delivered, month)
+            resale_usd += batch.units * unit.resold_usd * worth
+            removal_usd += batch.units * unit.removal_usd
     return capex, resale_usd, removal_usd
 
 
-def _factor(batch: Batch, plan: MultiYear) -> float:
-    """Price when *batch* was ordered over the price of today."""
-    return price_factor(plan.price_decline_per_year, batch.ordered)
-
-
-def _running(month: int, stock: Supply, terms: Terms, load: float, requests: float) -> dict[str, float]:
-    """Running costs of a month [USD]: a rented unit has staff, licences and egress, the rest is its landlord's."""
-    prices, plan = terms.prices, terms.plan
-    owned, rented = stock.owned(month), stock.rented(month)
-    standing = [batch for batch in stock.batches if batch.serves(month)]
-    dearer = {
-        "maintenance": sum(batch.units * _factor(batch, plan) for batch in standing),
-        "failures": owned * _failures(prices.failures_fixed, price_factor(plan.price_decline_per_year, month)),
-    }
-    found = {
-        name: HOURS_PER_MONTH * usd * (owned + rented if name in TENANTS else dearer.get(name, owned))
-        for name, usd in prices.hourly_usd.items()
-    }
-    kwh = owned * terms.quantities.power_kw(load) * HOURS_PER_MONTH
-    calendar = plan.calendar(month)[1] - 1
-    found |= {name: kwh * by_month[calendar] for name, by_month in prices.usd_per_kwh.items()}
-    if prices.usd_per_output_token:
-        found["egress"] = requests * terms.tokens[1] * prices.usd_per_output_token
-    return found
-
-
-def _failures(fixed: float, factor: float) -> float:
-    return fixed + (1 - fixed) * factor
-
-
-def _rents(month: int, stock: Supply, terms: Terms) -> float:
-    """Rents of a month [USD], each contract at the price of the month in which it was signed."""
-    usd_per_h = terms.prices.rental_usd_per_h or terms.bridge_usd_per_h
-    running = [contract for contract in stock.contracts if contract.runs(month)]
-    signed = (c.units * price_factor(terms.plan.rental_decline_per_year, c.signed) for c in running)
-    return usd_per_h * HOURS_PER_MONTH * fsum(signed)
+def _running(month: int, stock: Supply, terms: Terms, loads: Loads) -> tuple[dict[str, float], float]:
+    """(operating cost by component, rent) of a month [USD]."""
+    standing = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
+    running = [Stand(contract.units, contract.signed) for contract in stock.contracts if contract.runs(month)]
+    when = (loads, month, terms.plan.calendar(month)[1], terms.declines)
+    lines: dict[Line, float] = dict.fromkeys(terms.owned.monthly_lines, 0.0)
+    for unit, stands in ((terms.owned, standing), (terms.rented, running)):
+        for line, usd_per_h in unit.monthly_usd_per_h(stands, *when).items():
+            lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
+    rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
+    opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
+    return by_component(opex), rental_usd

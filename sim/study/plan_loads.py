@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.catalog.catalog import Catalog
+from sim.cost.window import together
 from sim.rng import stream
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
@@ -15,8 +16,10 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.execute import Progress, Workplace, do_all
+from sim.study.idle import idle_window
 from sim.study.plan_unit import Quantities
 from sim.study.points import jobs_of
+from sim.study.rebill import metered
 from sim.study.store import StoredCase
 
 FRACTIONS = (0.1, 0.4, 0.7)
@@ -65,22 +68,13 @@ def quantities(
     *rate_per_load* is requests per second per unit of load, None where the simulation tells (a closed loop).
     """
     loads = sorted({load for load, _ in simulated})
-    power, served = [_idle_kw(plan)], [0.0]
+    windows, served = [idle_window(plan)], [0.0]
     for load in loads:
-        metrics = [case.metrics for at, case in simulated if at == load]
-        power.append(fsum(m["it_power_w_mean"] or 0.0 for m in metrics) / len(metrics) / 1000)
-        simulated_rps = fsum(m["requests_per_s"] for m in metrics) / len(metrics)
+        at_load = [case for at, case in simulated if at == load]
+        windows.append(together([metered(case, plan) for case in at_load]))
+        simulated_rps = fsum(case.metrics["requests_per_s"] for case in at_load) / len(at_load)
         served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
-    return Quantities((0.0, *loads), tuple(power), tuple(served))
-
-
-def _idle_kw(plan: CasePlan) -> float:
-    """Power at the plugs while nothing is asked, weights loaded."""
-    watts = 0.0
-    for pool in plan.pools:
-        if pool.power is not None:
-            watts += pool.replicas * pool.power.server_energy_j(1.0, pool.power.gpu_energy_j(1.0, 0.0))
-    return watts / 1000
+    return Quantities((0.0, *loads), tuple(windows), tuple(served))
 
 
 def _rate_per_load(scenario: Scenario) -> float | None:

@@ -1,29 +1,19 @@
-"""One unit of a plan: what it can serve, what it draws at part load, and the prices of one of it.
+"""One unit of a plan: what it is metered for between idle and its capacity, and what units of it cost.
 
 Quantities come from simulation, prices from the charges that the ledger uses; a month multiplies the two.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.cost import CostPlan
-from sim.cost.charge import FlatCharge
-from sim.cost.egress import EgressCharge
-from sim.cost.energy import EnergyCharge
-from sim.cost.operations import Operations
-from sim.cost.rental import RENTAL
-from sim.cost.tariff import MONTHS
-from sim.units import GB
-
-BOUGHT = ("gpu_capital", "server_capital", "network_storage", "spares")
-"""Components whose purchases are sold again."""
-UP_FRONT = (*BOUGHT, "tax", "deployment")
-"""Components that a plan pays once, where the ledger spreads them."""
-AT_THE_END = "decommissioning"
-TENANTS = ("staff", "software")
-"""Running costs that rented units have, too."""
+from sim.cost.cash_flow import MONTHS_PER_YEAR, price_factor
+from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,88 +21,165 @@ class Quantities:
     """What one unit does at several loads, from 0 to its capacity."""
 
     loads: tuple[float, ...]
-    it_kw: tuple[float, ...]
-    """Mean power at the servers' plugs."""
+    windows: tuple[Window, ...]
+    """What it is metered for at each."""
     requests_per_s: tuple[float, ...]
 
-    def power_kw(self, load: float) -> float:
-        """Between two simulated loads along a straight line."""
-        return float(np.interp(load, self.loads, self.it_kw))
-
     def served_rps(self, load: float) -> float:
-        """Requests per second, likewise."""
+        """Requests per second; between two simulated loads along a straight line."""
         return float(np.interp(load, self.loads, self.requests_per_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What one unit costs, with the prices of today."""
+class Line(NamedTuple):
+    """A line of a bill, as far as its prices move together."""
 
-    purchase_usd: Mapping[str, float]
-    """Component -> paid with the order; falls as prices do."""
-    deployment_usd: float
-    """Paid at delivery."""
-    resold_usd: float
-    """The part of the purchase that is sold again."""
-    decommissioning_usd: float
-    hourly_usd: Mapping[str, float]
-    """Component -> USD/h of a unit in service, whatever it serves."""
-    failures_fixed: float
-    """Share of the cost of failures that is work and freight, which do not get cheaper."""
-    usd_per_kwh: Mapping[str, tuple[float, ...]]
-    """energy and cooling -> USD per kWh at the servers' plugs, for each of the calendar's twelve months."""
-    usd_per_output_token: float
-    """Egress."""
-    rental_usd_per_h: float
+    component: str
+    follows: Follows
+    follows_share: float
+    by_peak: bool
+    """Paid for the month's peak."""
+
+
+class Loads(NamedTuple):
+    """What one unit carries in a month."""
+
+    mean: float
+    peak: float
+
+
+class Stand(NamedTuple):
+    """Units that were ordered or rented together."""
+
+    units: int
+    agreed: int
+    """Month in which their price was agreed: of the order, or of the contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declines:
+    """How prices move over the years."""
+
+    hardware_per_year: float
+    rent_per_year: float
+    finance: StraightLine | Annuity | None
+    """For the inflation of each line."""
+
+    def hardware(self, month: int) -> float:
+        """Price of new hardware in *month* over that of today."""
+        return price_factor(self.hardware_per_year, month)
+
+    def factor(self, line: Line, month: int, agreed: int) -> float:
+        """What *line* costs in *month* over today, for units whose price was *agreed* then."""
+        growth = self.finance.growth_of(line.component) if self.finance is not None else 0.0
+        if line.follows is Follows.RENT:
+            return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
+        index = {Follows.HARDWARE: self.hardware(month), Follows.MACHINES: self.hardware(agreed)}
+        moved = 1 + line.follows_share * (index.get(line.follows, 1.0) - 1)
+        return moved * price_factor(-growth, month)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """What units of one fleet cost under one way to pay."""
+
+    priced: Callable[[int], CostPlan]
+    """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
+    quantities: Quantities
+    by_hour: tuple[float, ...] | None = None
+    """How the load falls on the hours of the day; None: evenly."""
+    _by_clock: dict[int, dict[Line, float]] = field(default_factory=dict)
+    _metered: dict[int, dict[Line, list[float]]] = field(default_factory=dict)
 
     @property
-    def up_front_usd(self) -> float:
-        """Purchase and deployment."""
-        return sum(self.purchase_usd.values()) + self.deployment_usd
+    def delivery_usd(self) -> dict[Line, float]:
+        """Line -> what one unit costs when it comes."""
+        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is Paid.AT_DELIVERY)
+
+    @property
+    def resold_usd(self) -> float:
+        """The part of it that is sold again, when new."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.resold)
+
+    @property
+    def removal_usd(self) -> float:
+        """What one unit costs when it goes."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
+
+    @property
+    def monthly_lines(self) -> list[Line]:
+        """Every line that is paid month by month."""
+        return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
+
+    def monthly_usd_per_h(
+        self, stands: Sequence[Stand], loads: Loads, month: int, calendar_month: int, declines: Declines
+    ) -> dict[Line, float]:
+        """Line -> operating cost of *stands*, each unit of which carries *loads*, in *month* (1 to 12 in the calendar).
+
+        Units are counted in the order of the stands: what a commitment leaves to pay for is the later ones'.
+        """
+        found: dict[Line, float] = {}
+        metered = self._metered_usd_per_h(loads, calendar_month)
+        count, before = 0, dict[Line, float]()
+        for stand in stands:
+            count += stand.units
+            after = self._clock_usd_per_h(count)
+            added = {line: after.get(line, 0.0) - before.get(line, 0.0) for line in {**before, **after}}
+            for line in {**added, **metered}:
+                usd = added.get(line, 0.0) + stand.units * metered.get(line, 0.0)
+                found[line] = found.get(line, 0.0) + usd * declines.factor(line, month, stand.agreed)
+            before = after
+        return found
+
+    def _clock_usd_per_h(self, units: int) -> dict[Line, float]:
+        """Of what runs with the clock, for all *units* together."""
+        if units not in self._by_clock:
+            charges = [one for one in self.priced(units).charges if one.paid.by_the_clock and one.paid.monthly]
+            self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
+        return self._by_clock[units]
+
+    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[Line, float]:
+        """Of what a meter counts, for one unit."""
+        if calendar_month not in self._metered:
+            charges = self.priced(1).averaged(calendar_month, self.by_hour).charges
+            table: dict[Line, list[float]] = {}
+            for position, window in enumerate(self.quantities.windows):
+                metered = (
+                    (one, amount_usd(one, window) / window.hours) for one in charges if not one.paid.by_the_clock
+                )
+                for line, usd_per_h in _lines(metered).items():
+                    table.setdefault(line, [0.0] * len(self.quantities.windows))[position] = usd_per_h
+            self._metered[calendar_month] = table
+        table = self._metered[calendar_month]
+        return {
+            line: float(np.interp(loads.peak if line.by_peak else loads.mean, self.quantities.loads, values))
+            for line, values in table.items()
+        }
 
 
-def prices(costs: CostPlan, operations: Operations | None) -> Prices:
-    """The charges of a fleet, sorted by when and how often they are paid."""
-    flat = [charge for charge in costs.charges if isinstance(charge, FlatCharge)]
-    up_front = {name: sum(c.once_usd for c in flat if c.component == name) for name in UP_FRONT}
-    failures = operations.failures if operations is not None else None
-    failure_usd = next((charge.price.usd for charge in flat if charge.component == "failures"), 0.0)
-    egress = next((charge for charge in costs.charges if isinstance(charge, EgressCharge)), None)
-    return Prices(
-        purchase_usd={name: usd for name, usd in up_front.items() if name != "deployment" and usd},
-        deployment_usd=up_front["deployment"],
-        resold_usd=sum(up_front[name] for name in BOUGHT),
-        decommissioning_usd=sum(
-            charge.units_per_h * charge.price.stated[0].value * charge.price.fx_rate
-            for charge in flat
-            if charge.component == AT_THE_END
-        ),
-        hourly_usd=_hourly(charge for charge in flat if charge.component not in (*UP_FRONT, AT_THE_END, *RENTAL)),
-        failures_fixed=failures.handling_usd.usd / failure_usd if failures is not None and failure_usd else 0.0,
-        usd_per_kwh=_energy([charge for charge in costs.charges if isinstance(charge, EnergyCharge)]),
-        usd_per_output_token=egress.price.usd * egress.bytes_per_output_token / GB if egress is not None else 0.0,
-        rental_usd_per_h=sum(_hourly(charge for charge in flat if charge.component in RENTAL).values()),
-    )
+ONE_HOUR = Window(1.0)
 
 
-def _hourly(charges: Iterable[FlatCharge]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for charge in charges:
-        found[charge.component] = found.get(charge.component, 0.0) + charge.units_per_h * charge.price.usd
+def value_of(
+    finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
+) -> float:
+    """What a used machine fetches in month *now*, over today's price when new: no more than a new one costs then."""
+    if finance is None:
+        return 0.0
+    own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)
+    return min(own, declines.hardware(now))
+
+
+def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[Line, float]:
+    found: dict[Line, float] = {}
+    for charge, usd in amounts:
+        line = Line(charge.component, charge.follows, charge.follows_share, charge.by_peak)
+        found[line] = found.get(line, 0.0) + usd
     return found
 
 
-def _energy(charges: Sequence[EnergyCharge]) -> dict[str, tuple[float, ...]]:
-    """All pools of a fleet pay the same prices: those of the first stand for all."""
-    first = [charge for charge in charges if charge.pool == charges[0].pool]
-    names = dict.fromkeys(charge.component for charge in first)
-    return {
-        name: tuple(sum(_in_month(c, month) for c in first if c.component == name) for month in MONTHS)
-        for name in names
-    }
-
-
-def _in_month(charge: EnergyCharge, month: int) -> float:
-    """Part of a month's mean price per kWh that *charge* holds for: all, or the hours of its band."""
-    share = 1.0 if charge.band is None else charge.band.share(month)
-    return charge.pue * charge.price.usd * share
+def by_component(lines: Mapping[Line, float]) -> dict[str, float]:
+    """Component -> sum of its lines."""
+    found: dict[str, float] = {}
+    for line, usd in lines.items():
+        found[line.component] = found.get(line.component, 0.0) + usd
+    return found

@@ -27,7 +27,7 @@ SCENARIO_FILE = "scenario.yaml"
 MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
 OF_A_BILL = (
-    *("usd_per_request_", "api_usd", "cost_usd", "phase_usd", "component_usd", "energy_usd"),
+    *("usd_per_request_", "api_usd", "cost_usd", "calendar_usd", "phase_usd", "component_usd", "energy_usd"),
     *("idle_tax", "preemption_waste", "peak_usd", "operational_kg", "embodied_kg"),
     *("currency", "usd_per_currency"),
 )

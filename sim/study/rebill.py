@@ -9,16 +9,17 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sim.catalog.catalog import Catalog
-from sim.cost import Clock, CostPlan, Ledger
-from sim.cost.charge import Paid
-from sim.cost.rental import RENTAL
+from sim.cost import Clock, CostPlan
+from sim.cost.flows import Flows, flows_of
+from sim.cost.window import Window
 from sim.records import Interval
 from sim.scenario.plan import CasePlan
-from sim.scenario.resolve import resolve
-from sim.scenario.schema import Scenario
+from sim.scenario.resolve import resolve, resolve_fleet
+from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
+from sim.scenario.terms import Machines, Terms
 from sim.study.store import StoredCase
-from sim.units import HOURS_PER_MONTH
+from sim.study.year_hours import Calendar
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w"))
@@ -32,13 +33,9 @@ class Bill:
     axes: dict[str, Any]
     replication: int
     window_h: float
-    capex_usd: float
-    """Purchase money up front; 0 when renting."""
-    component_usd_per_h: dict[str, float]
-    capital_components: frozenset[str]
-    """Components that recover purchase money."""
+    flows: Flows
     prompt_tokens: int
-    """Computed ones."""
+    """Computed ones; these and the others of all copies together."""
     cached_tokens: int
     output_tokens: int
     costs: CostPlan
@@ -47,23 +44,12 @@ class Bill:
     @property
     def usd_per_h(self) -> float:
         """Everything, per hour of the window."""
-        return sum(self.component_usd_per_h.values())
+        return self.flows.usd_per_h
 
     @property
-    def capital_usd_per_h(self) -> float:
-        """The part that recovers purchase money."""
-        return sum(usd for name, usd in self.component_usd_per_h.items() if name in self.capital_components)
-
-    @property
-    def hardware_usd_per_h(self) -> float:
-        """What recovers purchase money, and rent."""
-        rent = sum(usd for name, usd in self.component_usd_per_h.items() if name in RENTAL)
-        return self.capital_usd_per_h + rent
-
-    @property
-    def running_usd_per_month(self) -> float:
-        """What is paid month by month: all but the purchase."""
-        return (self.usd_per_h - self.capital_usd_per_h) * HOURS_PER_MONTH
+    def levelised_usd_per_h(self) -> float:
+        """Everything, with what inflation adds over the life."""
+        return self.flows.levelised_usd_per_h(self.costs.finance)
 
     @property
     def usd_per_million_output_tokens(self) -> float:
@@ -88,14 +74,37 @@ class Rebilling:
         self.scenario, self.catalog = scenario, catalog
         self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in stored if one.status == "ok"]
 
-    def bills(self, overrides: Mapping[str, Any] | None = None) -> list[Bill]:
+    def bills(
+        self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
+    ) -> list[Bill]:
         """One bill per stored case, with the values at the dotted paths *overrides* in place of the scenario's.
 
-        Only prices and terms may change: whoever sets a physical value gets the bill of the old quantities. Raises
-        CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
+        Of *copies* of the fleet, each as the one simulated; at the prices of the simulated hours, or at the mean ones
+        of the year's *hours*. Only prices and terms may change: whoever sets a physical value gets the bill of the old
+        quantities. Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
         """
         scenario = at_point(self.scenario, dict(overrides)) if overrides else self.scenario
-        return [case.bill(scenario, self.catalog) for case in self._cases]
+        priced: dict[str, CostPlan] = {}
+        found = []
+        for case in self._cases:
+            key = repr((case.case.fleet, case.case.overrides))
+            if key not in priced:
+                priced[key] = self._costs(case, scenario, copies, hours)
+            found.append(case.bill(priced[key], copies))
+        return found
+
+    def costs(self, overrides: Mapping[str, Any], copies: int, hours: Calendar) -> CostPlan:
+        """The charges of the first case under such terms, which hold for all of one fleet. Raises as `bills` does."""
+        scenario = at_point(self.scenario, dict(overrides)) if overrides else self.scenario
+        return self._costs(self._cases[0], scenario, copies, hours)
+
+    def at(self, costs: CostPlan, copies: int) -> list[Bill]:
+        """One bill per stored case under *costs*."""
+        return [case.bill(costs, copies) for case in self._cases]
+
+    def _costs(self, case: "_Metered", scenario: Scenario, copies: int, hours: Calendar | None) -> CostPlan:
+        costs = case.costs(scenario, self.catalog, copies)
+        return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,39 +112,55 @@ class _Metered:
     """One case's meters, added up as far as its bill allows."""
 
     case: Case
-    intervals: tuple[Interval, ...]
-    start_s: float
-    end_s: float
+    machines: Machines
+    window: Window
 
     @classmethod
     def of(cls, case: Case, stored: StoredCase, scenario: Scenario, catalog: Catalog) -> "_Metered":
         plan = resolve(scenario, case, catalog)
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
-        rows = [Interval(**row) for row in stored.usage().to_pylist()]
-        start_s, end_s = window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows)
-        inside = [row for row in rows if plan.scheduled or start_s <= (row.start_s + row.end_s) / 2 < end_s]
-        return cls(case, tuple(condensed(inside, plan)), start_s, end_s)
+        at = at_point(scenario, case.overrides)
+        machines = resolve_fleet(at, _fleet(at, case), catalog).machines
+        return cls(case, machines, metered(stored, plan))
 
-    def bill(self, scenario: Scenario, catalog: Catalog) -> Bill:
-        """Under *scenario*, whose sweep point is this case's own."""
-        plan = resolve(scenario, self.case, catalog)
-        assert plan.costs is not None  # `of` has seen to it, and no override takes it away
-        inside = [one for one in self.intervals if self.start_s <= (one.start_s + one.end_s) / 2 < self.end_s]
-        ledger = Ledger.of(self.intervals, plan.costs, self.start_s, self.end_s)
+    def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:
+        """Charges under *scenario*, whose sweep point is this case's own."""
+        at = at_point(scenario, self.case.overrides)
+        costs = Terms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
+        assert costs is not None  # `of` has seen to it, and no override takes it away
+        return costs
+
+    def bill(self, costs: CostPlan, copies: int) -> Bill:
+        """Of *copies*, which *costs* are for."""
+        inside = [row for rows in self.window.intervals.values() for row in rows]
         return Bill(
             fleet=self.case.fleet,
             axes=self.case.axes,
             replication=self.case.replication,
-            window_h=ledger.window_h,
-            capex_usd=ledger.capex_usd,
-            component_usd_per_h=ledger.component_usd_per_h(),
-            capital_components=frozenset(one.component for one in plan.costs.charges if one.paid is Paid.AT_DELIVERY),
-            prompt_tokens=sum(interval.prompt_tokens for interval in inside),
-            cached_tokens=sum(interval.cached_tokens for interval in inside),
-            output_tokens=sum(interval.output_tokens for interval in inside),
-            costs=plan.costs,
+            window_h=self.window.hours,
+            flows=flows_of(costs, self.window, copies),
+            prompt_tokens=copies * sum(interval.prompt_tokens for interval in inside),
+            cached_tokens=copies * sum(interval.cached_tokens for interval in inside),
+            output_tokens=copies * sum(interval.output_tokens for interval in inside),
+            costs=costs,
         )
+
+
+def _fleet(scenario: Scenario, case: Case) -> Fleet:
+    return next(fleet for fleet in scenario.fleets if fleet.name == case.fleet)
+
+
+def metered(stored: StoredCase, plan: CasePlan) -> Window:
+    """The measured window of a finished case of *plan*, its intervals added up as far as a bill allows."""
+    rows = [Interval(**row) for row in stored.usage().to_pylist()]
+    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
+    # a demand charge asks the parts, whose intervals are not added up
+    return replace(
+        whole,
+        parts=(whole,),
+        intervals={pool: added_up(inside, plan.clock) for pool, inside in whole.intervals.items()},
+    )
 
 
 def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, float]:
@@ -143,16 +168,6 @@ def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, floa
     if plan.horizon_s is not None:
         return plan.warmup_s, plan.horizon_s
     return plan.warmup_s, max((interval.end_s for interval in intervals), default=0.0)
-
-
-def condensed(intervals: Iterable[Interval], plan: CasePlan) -> list[Interval]:
-    """*intervals* added up by replica and state, and by hour of the clock where the scenario has one.
-
-    Meters are read at the full hours where it has, so that no interval lies in two of them.
-    """
-    if plan.scheduled or (plan.costs is not None and plan.costs.by_peak):
-        return list(intervals)  # rent follows each start and stop, a demand charge each quarter of an hour
-    return added_up(intervals, plan.clock)
 
 
 def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:

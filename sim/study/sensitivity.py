@@ -148,7 +148,10 @@ def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
     """USD over millions of output tokens, with hardware and rent dearer by the fraction *part*."""
     if len(bills) < len(cases):
         return Sample((), ())
-    usd = tuple(bill.window_h * (bill.usd_per_h + part * bill.hardware_usd_per_h) for bill in bills)
+    usd = tuple(
+        bill.window_h * (bill.usd_per_h + part * (bill.flows.hardware_usd_per_h + bill.flows.rent_usd_per_h))
+        for bill in bills
+    )
     return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _overloaded(cases))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import Slo
+from sim.study.bill import calendar_usd
 from sim.study.service_level import slack, standing, values_of
 from sim.study.size_runner import Runner
 from sim.study.statistics import half_width, mean
@@ -54,8 +55,8 @@ class Outcome:
 
     @property
     def usd_per_h(self) -> float:
-        """Mean of what the cases cost."""
-        return mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in self.cases])
+        """Mean of what the cases cost at the mean prices of the year."""
+        return mean([(calendar_usd(case.metrics) or 0.0) / case.metrics["window_h"] for case in self.cases])
 
 
 class Trials:

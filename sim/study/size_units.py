@@ -1,6 +1,6 @@
 """The fleets that a search may choose from: one kind of replica each, in any number, under one way to pay."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -8,13 +8,12 @@ from typing import Any
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostError, Problem
-from sim.cost.charge import FlatCharge
-from sim.cost.energy import EnergyCharge
 from sim.scenario.bind import bind
 from sim.scenario.pool_checks import pool_complaints
 from sim.scenario.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.size import Size
+from sim.scenario.year import load_by_hour
 from sim.study.size_bounds import Demand, Floor
 from sim.study.size_budget import Needs, least_kw_by_pool
 from sim.study.size_hosts import NoHost, hosts
@@ -229,25 +228,21 @@ class Prospects:
         """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
         fleet = unit.fleet(replicas, spare)
         plan = resolve_fleet(self.scenario, fleet, self.catalog)
-        return least_usd_per_h(plan, unit.name), Needs.of(plan, fleet)
+        by_hour = load_by_hour(self.scenario)
+        return least_usd_per_h(plan, unit.name, by_hour), Needs.of(plan, fleet, by_hour)
 
     def needs(self, fleet: Fleet) -> Needs:
         """What *fleet* asks of a budget. Raises CostError."""
-        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
+        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet, load_by_hour(self.scenario))
 
 
-def least_usd_per_h(plan: FleetPlan, name: str) -> float:
-    """Charges that no load changes, and electricity without any work at its lowest price [USD/h].
+def least_usd_per_h(plan: FleetPlan, name: str, by_hour: Sequence[float] | None = None) -> float:
+    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h].
 
-    Raises CostError for a fleet without a `cost` section.
+    The load falls on the hours of the day as *by_hour* says. Raises CostError for a fleet without a `cost` section.
     """
     if plan.costs is None:
         raise CostError(Problem("cost", f"{name} has no cost section"))
-    flat = sum(one.units_per_h * one.price.usd for one in plan.costs.charges if isinstance(one, FlatCharge))
-    energy: dict[tuple[str, str], float] = {}
-    for one in plan.costs.charges:
-        if isinstance(one, EnergyCharge):
-            key, usd_per_kwh = (one.pool, one.component), one.pue * one.price.usd
-            energy[key] = min(energy.get(key, usd_per_kwh), usd_per_kwh)
     least_kw = least_kw_by_pool(plan)
-    return flat + sum(least_kw.get(pool, 0.0) * usd_per_kwh for (pool, _), usd_per_kwh in energy.items())
+    charges = plan.costs.averaged(by_hour=by_hour).charges
+    return sum(charge.least_usd_per_h(least_kw.get(charge.pool, 0.0)) for charge in charges)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.scenario.layers import place_of, value_at
 from sim.scenario.sweep import as_data
-from sim.study.breakeven import Candidate, Cost, Ledgers
+from sim.study.breakeven import Candidate, Ledgers
 
 API = "the API"
 SPAN = 20.0
@@ -62,13 +62,9 @@ class Input:
 
 def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
     """Cost of *load* with every candidate, and with the API where the scenario has one [USD/h]."""
-    found: dict[str, Cost] = {one.name: ledgers.cost(one, load, overrides) for one in ledgers.candidates}
-    costs = {name: cost.usd_per_h for name, cost in found.items()}
-    api = ledgers.api_usd_per_million(overrides)
-    if api is None:
-        return costs
-    # of the same tokens as the first candidate makes, so that either way to compare them gives the same answer
-    return costs | {API: api * next(iter(found.values())).output_tokens_per_h / 1e6}
+    found = {one.name: ledgers.cost(one, load, overrides) for one in ledgers.candidates}
+    api = ledgers.api(list(found.values()))
+    return {name: cost.usd_per_h for name, cost in found.items()} | ({API: api.usd_per_h} if api is not None else {})
 
 
 def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
@@ -92,10 +88,13 @@ def _inputs(ledgers: Ledgers) -> Iterator[Input]:
             yield Input(name, unit, float(now), (low, high), _by_override(ledgers, path))
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
-        what, unit, now = "price", "USD", cost.capex_usd
-        if not cost.capex_usd:
-            what, unit, now = "rent", "USD/h", cost.usd_per_h
-        yield Input(f"{what} of {one.name}", unit, now, ANY, _scaled(ledgers, one, cost))
+        flows = cost.flows
+        if flows.resold_usd:
+            moved = _scaled(ledgers, one, flows.resold_usd, flows.hardware_usd_per_h)
+            yield Input(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
+        if flows.rent_usd_per_h:
+            moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
+            yield Input(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     yield Input("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
 
 
@@ -109,11 +108,10 @@ def _by_override(ledgers: Ledgers, path: str) -> Costs:
     return costs
 
 
-def _scaled(ledgers: Ledgers, one: Candidate, cost: Cost) -> Costs:
-    """*one*'s hardware, or its rent, at another price: its part of the bill is proportional to it."""
+def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
+    """*one*'s hardware, or its rent, at another price than *paid*: a part of its bill is proportional to it."""
     now = costs_at(ledgers, ledgers.load)
-    paid, part = (cost.capex_usd, cost.capital_usd_per_h) if cost.capex_usd else (cost.usd_per_h, cost.usd_per_h)
-    return lambda price: now | {one.name: now[one.name] + part * (price / paid - 1)}
+    return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 
 
 def _tipping(one: Input, with_api: bool) -> Tipping:

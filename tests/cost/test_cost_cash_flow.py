@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost.cash_flow import discount_factor, present_value, price_factor, remaining_value
+from sim.cost.cash_flow import annuity_factor, discount_factor, present_value, price_factor
 from sim.cost.finance import Annuity, StraightLine
 
 
@@ -34,9 +34,15 @@ def test_prices_that_halve_in_so_many_years() -> None:
 
 def test_used_hardware_by_age() -> None:
     line = StraightLine(method="straight_line", life_years=4, residual_fraction=0.2)
-    assert [remaining_value(line, age) for age in (0, 2, 4, 9)] == pytest.approx([1, 0.6, 0.2, 0.2])
+    assert [line.value_fraction(age) for age in (0, 2, 4, 9)] == pytest.approx([1, 0.6, 0.2, 0.2])
     table = Annuity(method="annuity", discount_rate=0.1, life_years=3, resale={"by_age": {1: 0.6, 3: 0.3}})
-    assert [remaining_value(table, age) for age in (0, 1, 2, 3, 3.04)] == pytest.approx([1, 0.6, 0.45, 0.3, 0.3])
+    assert [table.value_fraction(age) for age in (0, 1, 2, 3, 3.04)] == pytest.approx([1, 0.6, 0.45, 0.3, 0.3])
+
+
+@given(rate=st.floats(0, 1), growth=st.floats(-0.5, 1), months=st.integers(0, 120))
+def test_an_annuity_is_the_sum_of_its_payments(rate: float, growth: float, months: int) -> None:
+    payments = [(month, price_factor(-growth, month - 1)) for month in range(1, months + 1)]
+    assert annuity_factor(rate, months, growth) == pytest.approx(present_value(rate, payments), rel=1e-9)
 
 
 @given(rate=st.floats(0, 1), months=st.integers(0, 240), more=st.integers(1, 60))

@@ -4,9 +4,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.cost import Finance
-from sim.cost.finance import Annuity, StraightLine, capital_recovery_factor
+from sim.cost.cash_flow import annuity_factor
+from sim.cost.finance import Annuity, StraightLine
 
 HOURS = 8760
+
+
+def at_year_ends(usd_per_h: float, rate: float) -> float:
+    """What twelve payments at month ends are worth at the end of their year: the textbooks' yearly payment."""
+    month = HOURS / 12 * usd_per_h
+    return sum(month * (1 + rate) ** (left / 12) for left in range(12))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +29,8 @@ HOURS = 8760
     ],
 )
 def test_capital_recovery_factor_is_the_tabulated_one(rate, years, factor):
-    assert capital_recovery_factor(rate, years) == pytest.approx(factor, abs=5e-6)
+    usd_per_h = 1 / annuity_factor(rate, 12 * years) / (HOURS / 12)
+    assert at_year_ends(usd_per_h, rate) == pytest.approx(factor, abs=5e-6)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +44,7 @@ def test_capital_recovery_factor_is_the_tabulated_one(rate, years, factor):
 )
 def test_annuity_with_salvage_value_agrees_with_worked_examples(price, salvage, years, rate, per_year, tolerance):
     terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=salvage / price)
-    assert terms.usd_per_h(price) * HOURS == pytest.approx(per_year, abs=tolerance)
+    assert at_year_ends(terms.usd_per_h(price), rate) == pytest.approx(per_year, abs=tolerance)
 
 
 def test_straight_line_loses_value_evenly():
@@ -56,7 +64,8 @@ def test_an_annuity_without_interest_is_straight_line(years, residual, price):
 @given(st.floats(1e-4, 0.5), st.integers(1, 30), st.floats(0, 1))
 def test_payments_of_an_annuity_are_worth_the_price_less_the_resale(rate, years, residual):
     terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=residual)
-    payments = sum(terms.usd_per_h(1000.0) * HOURS / (1 + rate) ** year for year in range(1, years + 1))
+    month = terms.usd_per_h(1000.0) * HOURS / 12
+    payments = sum(month / (1 + rate) ** (end / 12) for end in range(1, 12 * years + 1))
     assert payments + 1000 * residual / (1 + rate) ** years == pytest.approx(1000, rel=1e-9)
 
 

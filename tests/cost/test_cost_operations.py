@@ -79,8 +79,9 @@ def test_work_at_the_start_and_at_the_end_of_a_life(resolve, make_pool):
     # interest tables of engineering economics at 10 %, 5 years: A/P = 0.2638, A/F (sinking fund) = 0.1638
     operations = {"deployment": {"usd_per_server": 1000}, "decommissioning": {"usd_per_server": 1000}}
     plan = resolve(BUY, make_pool(), finance=ANNUITY, operations=operations)
-    assert usd_per_year(plan, "deployment") == pytest.approx(263.8, abs=0.05)
-    assert usd_per_year(plan, "decommissioning") == pytest.approx(163.8, abs=0.05)
+    at_year_end = 0.1 / 12 / (1.1 ** (1 / 12) - 1)  # of twelve payments at month ends
+    assert at_year_end * usd_per_year(plan, "deployment") == pytest.approx(263.8, abs=0.05)
+    assert at_year_end * usd_per_year(plan, "decommissioning") == pytest.approx(163.8, abs=0.05)
     assert plan.capex_usd == 3400 + 4 * 1900 + 1000
 
 

@@ -58,8 +58,8 @@ def test_the_same_prices_give_the_same_bill(billing) -> None:
     for bill, case in zip(rebilling.bills(), stored, strict=True):
         assert (bill.fleet, bill.axes, bill.replication) == (case.fleet, case.axes, case.replication)
         assert bill.usd_per_h * bill.window_h == pytest.approx(case.metrics["cost_usd"], rel=1e-12, abs=1e-8)
-        assert bill.component_usd_per_h == pytest.approx(case.metrics["component_usd_per_h"], rel=1e-9, abs=1e-8)
-        assert bill.capex_usd == case.metrics["capex_usd"]
+        assert bill.flows.booked_usd_per_h == pytest.approx(case.metrics["component_usd_per_h"], rel=1e-9, abs=1e-8)
+        assert bill.flows.capex_usd == case.metrics["capex_usd"]
         assert bill.output_tokens == case.metrics["output_tokens"]
         assert bill.api_usd_per_h * bill.window_h == pytest.approx(case.metrics["api_usd"])
 
@@ -67,9 +67,11 @@ def test_the_same_prices_give_the_same_bill(billing) -> None:
 def test_capital_and_what_is_paid_by_the_month_make_the_bill(billing) -> None:
     rebilling, _ = billing
     for bill in rebilling.bills():
-        running = bill.running_usd_per_month / 730
-        assert bill.capital_usd_per_h + running == pytest.approx(bill.usd_per_h)
-        assert (bill.capital_usd_per_h > 0) == (bill.fleet == "own") == (bill.capex_usd == 5000)
+        flows = bill.flows
+        capital_usd_per_h = flows.usd_per_h - flows.opex_usd_per_h
+        assert (capital_usd_per_h > 1e-9) == (bill.fleet == "own") == (flows.capex_usd == 5000)
+        assert flows.hardware_usd_per_h == pytest.approx(capital_usd_per_h)
+        assert flows.rent_usd_per_h == (0.5 if bill.fleet == "let" else 0)
 
 
 @given(factor=st.floats(0.1, 10))
@@ -78,7 +80,7 @@ def test_energy_is_proportional_to_what_multiplies_it(billing, factor) -> None:
     before = rebilling.bills()
     after = rebilling.bills({"site.pue": max(1.0, factor)})
     for old, new in zip(before, after, strict=True):
-        energy = old.component_usd_per_h.get("energy", 0.0)
-        assert new.component_usd_per_h.get("energy", 0.0) == pytest.approx(energy * max(1.0, factor) / 1.4, rel=1e-6)
+        energy = old.flows.booked_usd_per_h.get("energy", 0.0)
+        assert new.flows.booked_usd_per_h.get("energy", 0.0) == pytest.approx(energy * max(1.0, factor) / 1.4, rel=1e-6)
         rest = old.usd_per_h - energy
-        assert new.usd_per_h - new.component_usd_per_h.get("energy", 0.0) == pytest.approx(rest)
+        assert new.usd_per_h - new.flows.booked_usd_per_h.get("energy", 0.0) == pytest.approx(rest)

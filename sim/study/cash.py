@@ -1,0 +1,96 @@
+"""The cash of a candidate month by month, its net present cost, and when a purchase has paid for itself.
+
+docs/money.md has the convention: purchases are paid at delivery, all else at the end of every month.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from sim.cost.cash_flow import annuity_factor, discount_factor, price_factor
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.flows import Flows
+from sim.study.breakeven import Cost
+from sim.units import HOURS_PER_MONTH
+
+Finance = Annuity | StraightLine | None
+LONGEST_MONTHS = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """Where a candidate stands after so many months."""
+
+    months: int
+    cash_usd: float
+    """Paid so far, nothing sold but what was replaced."""
+    net_present_usd: float
+    """Present value of all that was paid, less that of what the hardware would bring now: its resale less its
+    removal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Over which all candidates are compared."""
+
+    months: float
+    discount_rate: float
+
+    def net_present_usd(self, usd_per_h: float) -> float:
+        """What equal monthly payments of *usd_per_h* over the horizon are worth now.
+
+        A purchase and its running cost, levelised over the life, are such payments; so the candidate that is the
+        cheapest per hour has the lowest net present cost.
+        """
+        return usd_per_h * HOURS_PER_MONTH * annuity_factor(self.discount_rate, self.months)
+
+
+def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
+    """Operating cost of *month*, counted from 1."""
+    total = 0.0
+    for name, usd_per_h in flows.monthly_usd_per_h.items():
+        growth = finance.growth_of(name) if finance is not None else 0.0
+        total += usd_per_h * HOURS_PER_MONTH * price_factor(-growth, month - 1)
+    return total
+
+
+def months(flows: Flows, finance: Finance, count: int) -> list[Month]:
+    """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
+    rate = finance.rate_per_year if finance is not None else 0.0
+    life = max(1, round(finance.life_months)) if finance is not None else count
+    cash, present = flows.capex_usd, flows.capex_usd
+    found = [Month(0, cash, present - _brings(flows, finance, 0))]
+    for month in range(1, count + 1):
+        discount = discount_factor(rate, month)
+        age = (month - 1) % life + 1
+        paid = opex_usd(flows, finance, month)
+        cash, present = cash + paid, present + paid * discount
+        brings = _brings(flows, finance, age)
+        found.append(Month(month, cash, present - brings * discount))
+        if age == life and month < count:
+            renewed = flows.capex_usd - brings
+            cash, present = cash + renewed, present + renewed * discount
+    return found
+
+
+def _brings(flows: Flows, finance: Finance, age_months: int) -> float:
+    """What the machines bring when they go at that age."""
+    value = finance.value_fraction(age_months / 12) if finance is not None else 0.0
+    return flows.resold_usd * value - flows.removal_usd
+
+
+def payback_months(bought: Cost, other: Cost) -> float:
+    """Months until what a purchase saves against *other* has paid for it, nothing discounted; infinite if never within
+    the life of the machines.
+
+    Simple payback = price / saving per month (Short, Packey and Holt, "A Manual for the Economic Evaluation of Energy
+    Efficiency and Renewable Energy Technologies", NREL/TP-462-5173, 1995), month by month where prices rise.
+    """
+    life = bought.finance.life_months if bought.finance is not None else inf
+    left = bought.flows.capex_usd
+    for month in range(1, LONGEST_MONTHS + 1):
+        saved = opex_usd(other.flows, other.finance, month) - opex_usd(bought.flows, bought.finance, month)
+        if 0 < left <= saved:
+            paid = month - 1 + left / saved
+            return paid if paid <= life else inf
+        left -= saved
+    return inf
