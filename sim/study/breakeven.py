@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, exp, fsum, log
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,12 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.execute import Job, Progress, Workplace, do_all
+from sim.study.expected import mean_tokens, rate_per_load
 from sim.study.points import jobs_of
-from sim.study.rebill import Rebilling
+from sim.study.rebill import Bill, Rebilling
 from sim.study.store import StoredCase
 from sim.study.year_hours import YEAR, Calendar, hours_of, usual_load
+from sim.units import SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 """Where a fleet's cost is simulated; between two of them it is a straight line."""
@@ -73,6 +75,15 @@ class Cost:
         return 1e6 * self.usd_per_h / self.output_tokens_per_h if self.output_tokens_per_h else float("inf")
 
 
+class Tokens(NamedTuple):
+    """Per hour, of all units."""
+
+    prompt: float
+    """Computed ones."""
+    cached: float
+    output: float
+
+
 Overrides = Mapping[str, Any]
 
 
@@ -103,6 +114,7 @@ class Ledgers:
         }
         self._loads = loads
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
+        self._tokens_per_h = _tokens_per_h(scenario)
 
     def share(self, capacity: float) -> float:
         """The load of one unit where whole units carry the scenario's load evenly."""
@@ -152,7 +164,7 @@ class Ledgers:
         overrides: Overrides,
     ) -> tuple[Cost, CostPlan]:
         """On straight lines through the simulated loads: (load of one unit, hours) -> weight; and the prices."""
-        bills = []
+        bills: list[tuple[Bill, float]] = []
         for (at, hours), weight in parts.items():
             billing = self._billing[candidate.fleet, at]
             key = (candidate.fleet, units, hours, repr(overrides))
@@ -161,20 +173,34 @@ class Ledgers:
             found = billing.at(self._priced[key], units)
             bills += [(bill, weight / len(found)) for bill in found]
         first = bills[0][0]
-        api = (
-            None
-            if first.api_usd_per_h is None
-            else fsum(weight * (bill.api_usd_per_h or 0.0) for bill, weight in bills)
-        )
+        tokens = self._tokens(bills, load)
         cost = Cost(
             load=load,
             units=units,
             flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
             finance=first.costs.finance,
-            output_tokens_per_h=fsum(weight * bill.output_tokens / bill.window_h for bill, weight in bills),
-            api_usd_per_h=api,
+            output_tokens_per_h=tokens.output,
+            api_usd_per_h=None if first.costs.api is None else first.costs.api.usd(*tokens),
         )
         return cost, first.costs
+
+    def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
+        """Tokens per hour at *load*: those that the workload brings, where every simulated request was taken.
+
+        At a few hundredths of a capacity a window has few requests, and their lengths are luck.
+        """
+        simulated = Tokens(
+            *(
+                fsum(weight * getattr(bill, f"{kind}_tokens") / bill.window_h for bill, weight in bills)
+                for kind in Tokens._fields
+            )
+        )
+        if self._tokens_per_h is None or any(bill.rejected for bill, _ in bills):
+            return simulated
+        prompt, output = (load * each for each in self._tokens_per_h)
+        read = simulated.prompt + simulated.cached
+        cached = prompt * simulated.cached / read if read else 0.0
+        return Tokens(prompt - cached, cached, output)
 
     def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
         """(utilisation, cost) of one unit at a steady load."""
@@ -189,6 +215,15 @@ class Ledgers:
                 flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
                 return Cost(cost.load, 1, flows, cost.finance, costs[0].output_tokens_per_h, None)
         return None
+
+
+def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
+    """Prompt and output tokens that arrive in an hour at a load of 1; None for a closed loop, where answers decide."""
+    rate_rps = rate_per_load(scenario)
+    if rate_rps is None:
+        return None
+    prompt, output = mean_tokens(scenario)
+    return SECONDS_PER_HOUR * rate_rps * prompt, SECONDS_PER_HOUR * rate_rps * output
 
 
 def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:

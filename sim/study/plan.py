@@ -20,8 +20,8 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.terms import Terms as FleetTerms
 from sim.scenario.year import load_by_hour
 from sim.study.capacity import Capacity, LoadAxis
+from sim.study.expected import mean_tokens
 from sim.study.plan_cash import Row, Terms, cash_rows
-from sim.study.plan_loads import mean_tokens
 from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
 from sim.study.plan_unit import Declines, Quantities, UnitCosts
 

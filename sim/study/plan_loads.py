@@ -1,21 +1,18 @@
 """What one unit does between idle and its capacity: a few simulated loads, with straight lines between them."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import fsum
 from pathlib import Path
 
-import numpy as np
-
 from sim.catalog.catalog import Catalog
 from sim.cost.window import together
-from sim.rng import stream
 from sim.scenario.plan import CasePlan
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.execute import Progress, Workplace, do_all
+from sim.study.expected import rate_per_load
 from sim.study.idle import idle_window
 from sim.study.plan_unit import Quantities
 from sim.study.points import jobs_of
@@ -24,7 +21,6 @@ from sim.study.store import StoredCase
 
 FRACTIONS = (0.1, 0.4, 0.7)
 """Of a unit's capacity. The cases at capacity itself come from the search, power at no load from the hardware."""
-DRAWN_REQUESTS = 10_000
 
 
 def part_loads(
@@ -46,7 +42,7 @@ def part_loads(
         stored = [*loaded, *((one.mean, each.at) for each in one.found)]
         plan = resolve(scenario, Case(one.fleet, {}, {}, 0), catalog)
         simulated = [(load, case) for load, case in stored if case is not None]
-        result[one.fleet] = quantities(plan, simulated, _rate_per_load(scenario))
+        result[one.fleet] = quantities(plan, simulated, rate_per_load(scenario))
     return result
 
 
@@ -75,23 +71,3 @@ def quantities(
         simulated_rps = fsum(case.metrics["requests_per_s"] for case in at_load) / len(at_load)
         served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
     return Quantities((0.0, *loads), tuple(windows), tuple(served))
-
-
-def _rate_per_load(scenario: Scenario) -> float | None:
-    workload = scenario.workload
-    if workload.closed_loop() is not None:
-        return None
-    if workload.trace is None:
-        return 1.0
-    rate_rps = workload.mean_rate_rps()
-    return None if rate_rps is None else rate_rps / workload.trace.rate_scale
-
-
-def mean_tokens(scenario: Scenario) -> tuple[float, float]:
-    """Mean prompt and output tokens of a request: of the trace, or of many drawn with the scenario's seed."""
-    workload = scenario.workload
-    if workload.trace is not None:
-        requests = workload.trace.requests(None)
-        return float(np.mean(requests.prompt_tokens)), float(np.mean(requests.output_tokens))
-    prompts, outputs = workload.lengths_table(partial(stream, scenario.seed, 0), 0, DRAWN_REQUESTS)
-    return float(np.mean(prompts)), float(np.mean(outputs))

@@ -38,6 +38,8 @@ class Bill:
     """Computed ones; these and the others of all copies together."""
     cached_tokens: int
     output_tokens: int
+    rejected: int
+    """Requests that no replica took."""
     costs: CostPlan
     """The prices that it was made with."""
 
@@ -114,6 +116,7 @@ class _Metered:
     case: Case
     machines: Machines
     window: Window
+    rejected: int
 
     @classmethod
     def of(cls, case: Case, stored: StoredCase, scenario: Scenario, catalog: Catalog) -> "_Metered":
@@ -122,7 +125,7 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         at = at_point(scenario, case.overrides)
         machines = resolve_fleet(at, _fleet(at, case), catalog).machines
-        return cls(case, machines, metered(stored, plan))
+        return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])
 
     def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Charges under *scenario*, whose sweep point is this case's own."""
@@ -143,6 +146,7 @@ class _Metered:
             prompt_tokens=copies * sum(interval.prompt_tokens for interval in inside),
             cached_tokens=copies * sum(interval.cached_tokens for interval in inside),
             output_tokens=copies * sum(interval.output_tokens for interval in inside),
+            rejected=copies * self.rejected,
             costs=costs,
         )
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum
 
-from sim.cost.clock import HOURS_PER_DAY
-from sim.scenario.load_profile import HOURS_PER_WEEK
 from sim.scenario.schema import Scenario
 from sim.scenario.year import year_plan
 from sim.units import HOURS_PER_YEAR
@@ -60,8 +58,8 @@ def _hours(scenario: Scenario) -> Iterator[Hours]:
     for load, hours, hour in plan.loads:
         if hours:
             by_load.setdefault(load, []).append((hours, hour))
+    known = [hour for _, _, hour in plan.loads if hour is not None]
     for load, members in by_load.items():
-        stated = {hour for _, hour in members if hour is not None}
-        hours_of_cycle = range(HOURS_PER_WEEK if plan.of_week else HOURS_PER_DAY)
-        calendar = Calendar(tuple(float(hour in stated) for hour in hours_of_cycle)) if stated else YEAR
+        when = {hour for _, hour in members if hour is not None}
+        calendar = Calendar(tuple(float(hour in when) for hour in known)) if when else YEAR
         yield Hours(fsum(hours for hours, _ in members) / HOURS_PER_YEAR, load / mean, calendar)

@@ -9,7 +9,8 @@ from sim.catalog.catalog import load_catalog
 from sim.scenario.load import load
 from sim.study.capacity import Capacity, LoadAxis, capacities
 from sim.study.cores import Cores
-from sim.study.plan_loads import FRACTIONS, mean_tokens, part_loads
+from sim.study.expected import mean_tokens
+from sim.study.plan_loads import FRACTIONS, part_loads
 from sim.study.store import load_case
 from sim.yamlio import dump
 
@@ -92,4 +93,4 @@ def test_tokens_of_a_request_are_those_of_the_workload(tmp_path: Path) -> None:
     path.write_text(dump(SCENARIO))
     prompt, output = mean_tokens(load(path, catalog=load_catalog()))
     assert prompt == 100
-    assert output == pytest.approx(20, rel=0.03)
+    assert output == pytest.approx(20, rel=1e-3)
