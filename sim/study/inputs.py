@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from sim.catalog.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
+from sim.scenario.year import load_by_hour
 from sim.study.durable import file_digest
 
 NOT_IN_DIGEST = (
@@ -30,6 +31,8 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     at = at_point(scenario, case.overrides)
     data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}
     data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    if (hours := load_by_hour(at)) is not None:
+        data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
     parts = [
         json.dumps(placeless(data, with_content=True), sort_keys=True),
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
