@@ -10,8 +10,6 @@ import typer
 
 BAD_INPUT = 2
 OTHER_FAILURE = 1
-UNLIMITED = 100_000
-"""Width of what is printed into a pipe: no value is cut."""
 
 app = typer.Typer(
     name="gpufleet",
@@ -124,9 +122,9 @@ def show_money_of(scenario: Any) -> None:
 
 
 def show_all(*parts: Any) -> None:
-    """Tables and lines on stdout: to the terminal's width, or as wide as they are into a pipe."""
+    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False, emoji=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))

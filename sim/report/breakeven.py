@@ -179,7 +179,7 @@ def ranking(answer: Answer) -> Table:
         for row in ranking_rows(answer)
     ]
     heads = [
-        "",
+        "candidate",
         "units",
         in_code("USD a month"),
         "purchase",

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
+from sim.report.fitted import Fitted as Table
 from sim.steptime import Calibration, Factor
 from sim.study.calibrate import Fitted, told
 from sim.yamlio import YamlError, dump, read_text
@@ -47,14 +45,20 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
 def calibration_report(fitted: Fitted) -> list[Table | str]:
     """For the terminal: factors, errors before and after, and what the runs cannot tell."""
     calibration = fitted.calibration
-    table = Table("factor on", "now", "95 % between", "", box=box.SIMPLE_HEAD)
+    rows = []
     for name, factor in factors(calibration):
         note = "" if factor.determined else "not determined by these runs"
-        table.add_row(name, f"{factor.factor:.2f}", f"{factor.low:.2f} and {factor.high:.2f}", note)
-    errors = Table("median error of", "runs", "before", "after", box=box.SIMPLE_HEAD)
-    for metric, error in calibration.errors.items():
-        errors.add_row(metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}")
-    return [table, errors, *_remarks(fitted)]
+        rows.append([name, f"{factor.factor:.2f}", f"{factor.low:.2f} and {factor.high:.2f}", note])
+    errors = [
+        [metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}"]
+        for metric, error in calibration.errors.items()
+    ]
+    return [
+        Table(("factor on", "now", "95 % between", ""), rows, frozenset({0, 3})),
+        "",
+        Table(("median error of", "runs", "before", "after"), errors),
+        *_remarks(fitted),
+    ]
 
 
 def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:

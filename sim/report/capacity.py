@@ -6,18 +6,17 @@ from math import isinf
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from sim.catalog.catalog import Catalog
 from sim.report.capacity_page import findings, headline, render_capacity
 from sim.report.capacity_picture import picture_svg, write_picture
 from sim.report.document import heading
+from sim.report.fitted import Fitted
 from sim.report.folder import begin, written_together
 from sim.report.goals import latency_columns
 from sim.report.money import in_code, in_its_currency, shown
 from sim.report.progress import Progress
 from sim.report.tables import write_rows
-from sim.report.text import first_sentence
+from sim.report.text import axis_label, first_sentence, plain
 from sim.scenario.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
@@ -166,38 +165,39 @@ def capacity_document(
     }
 
 
-def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> Table:
+def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> Fitted:
     """The rows for a terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     latencies = latency_columns(slo)
-    heads = (
+    heads = [
         "fleet",
-        f"{axis.label}",
+        f"capacity, {axis_label(axis.label)}",
         "± 95 %",
         "limited by",
-        *(" ".join([*reversed(head.split()), _unit(column)]) for column, head in latencies.items()),
-        "out tok/s",
-        in_code("USD/h"),
-        in_code("USD/M good"),
-    )
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("fleet", "limited by") else "right")
+        *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),
+        "output [tokens/s]",
+        in_code("cost [USD/h]"),
+        in_code("cost [USD per million good tokens]"),
+    ]
+    lines = []
     for row in rows:
         if row["reason"]:
-            table.add_row(row["fleet"], "none", "", row["reason"])
+            lines.append([row["fleet"], "none", "", row["reason"], *[""] * (len(heads) - 4)])
             continue
-        table.add_row(
-            row["fleet"],
-            "beyond the search" if isinf(row[axis.label]) else f"{row[axis.label]:.3g}",
-            _around(row[f"{axis.label}_ci95"]).strip(),
-            row["limited_by"],
-            *(_short(_in_unit(row[name], name)) for name in latencies),
-            _short(row["output_tokens_per_s"]),
-            _short(_in_currency(row["cost_usd_per_h"])),
-            _short(_in_currency(row["usd_per_million_good_tokens"]))
-            + _around(_in_currency(row["usd_per_million_good_tokens_ci95"])),
+        per_million = row["usd_per_million_good_tokens"]
+        around = _around(_in_currency(row["usd_per_million_good_tokens_ci95"]))
+        lines.append(
+            [
+                row["fleet"],
+                "beyond the search" if isinf(row[axis.label]) else plain(row[axis.label]),
+                _around(row[f"{axis.label}_ci95"]).strip(),
+                row["limited_by"] or "",
+                *(_short(_in_unit(row[name], name)) for name in latencies),
+                _short(row["output_tokens_per_s"]),
+                _short(_in_currency(row["cost_usd_per_h"])),
+                _short(_in_currency(per_million)) + around,
+            ]
         )
-    return table
+    return Fitted(heads, lines, frozenset({0, 3}))
 
 
 def _unit(column: str) -> str:
@@ -213,8 +213,8 @@ def _in_currency(usd: float | None) -> float | None:
 
 
 def _around(half: float | None) -> str:
-    return f" ± {half:.2g}" if half else ""
+    return f" ± {plain(half, 2)}" if half else ""
 
 
 def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+    return "" if value is None else plain(value)

@@ -1,15 +1,13 @@
 """`gpufleet list` and `gpufleet show`: the catalogue as people browse it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
-
-from rich import box
-from rich.table import Table
 
 from sim.catalog.catalog import Catalog, UnknownId
 from sim.catalog.price import Offer, PriceList
 from sim.catalog.value import Sourced, Value
+from sim.report.fitted import Entries, Entry, Fitted
 from sim.report.text import plain
 from sim.scenario.describe import unit_of
 from sim.spec import Spec
@@ -111,56 +109,55 @@ def _price_list(catalog: Catalog, item: str) -> PriceList:
     return prices
 
 
-def listing(catalog: Catalog, kind: str) -> Table:
+def listing(catalog: Catalog, kind: str) -> Fitted:
     """One row a thing. Raises UnknownId for a *kind* that there is not."""
     kind = kind_of(kind)
-    ids = catalog.ids(kind)
-    table = Table("id", *COLUMNS[kind], box=box.SIMPLE_HEAD)
-    for name in ids:
-        found = entry(catalog, kind, name)
-        table.add_row(name, *(column(found) for column in COLUMNS[kind].values()))
-    return table
+    found = {name: entry(catalog, kind, name) for name in catalog.ids(kind)}
+    rows = [[name, *(column(one) for column in COLUMNS[kind].values())] for name, one in found.items()]
+    worded = frozenset(place for place in range(len(rows[0])) if not all(_is_figure(row[place]) for row in rows))
+    return Fitted(["id", *COLUMNS[kind]], rows, worded)
 
 
-def details(found: Spec) -> Table:
-    """One row a value, with its source."""
-    table = Table("field", "value", "unit", "kind", "source", "where, note", box=box.SIMPLE_HEAD)
-    _add_rows(table, "", found)
-    return table
+def _is_figure(text: str) -> bool:
+    return not text or text.replace(",", "").replace(".", "", 1).isdigit()
 
 
-def _add_rows(table: Table, prefix: str, found: Spec) -> None:
+def details(found: Spec) -> Entries:
+    """Every value, and below it its source."""
+    return Entries("", [*_entries("", found)])
+
+
+def _entries(prefix: str, found: Spec) -> Iterator[Entry]:
     for name in type(found).model_fields:
-        _add_row(table, f"{prefix}{name}", name, getattr(found, name))
+        yield from _entry(f"{prefix}{name}", name, getattr(found, name))
 
 
-def _add_row(table: Table, path: str, name: str, value: Any) -> None:
+def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
     if isinstance(value, Value):
-        table.add_row(path, _number(value), unit_of(name), *_origin(value))
+        yield Entry(path, _with_unit(value, unit_of(name)), [_origin(value)])
     elif isinstance(value, Sourced):
         own = [key for key in type(value).model_fields if key not in Sourced.model_fields]
         shown = ", ".join(f"{key} {_short(getattr(value, key))}" for key in own)
-        table.add_row(path, shown, "", *_origin(value))
+        yield Entry(path, shown, [_origin(value)])
     elif isinstance(value, Offer):
         terms = "; ".join(part for part in (value.what, value.terms, value.provider, value.region) if part)
-        kind, source, where = _origin(value.price)
-        unit = f"{value.currency}/{value.unit}"
-        table.add_row(path, _number(value.price), unit, kind, source, f"{terms}; {where}")
+        yield Entry(path, _with_unit(value.price, f"{value.currency}/{value.unit}"), [terms, _origin(value.price)])
     elif isinstance(value, Spec):
-        _add_rows(table, f"{path}.", value)
+        yield from _entries(f"{path}.", value)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _add_row(table, f"{path}.{key}", name, item)
+            yield from _entry(f"{path}.{key}", name, item)
     elif isinstance(value, tuple) and value and isinstance(value[0], Spec):
         for i, item in enumerate(value):
-            _add_row(table, f"{path}.{i}", name, item)
+            yield from _entry(f"{path}.{i}", name, item)
     elif value not in (None, "", ()):
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        table.add_row(path, shown, unit_of(name), "", "", "")
+        yield Entry(path, f"{shown} {unit_of(name)}".strip())
 
 
-def _number(value: Value) -> str:
-    return plain(value.value, 6) + (f" ({value.range[0]:g} to {value.range[1]:g})" if value.range else "")
+def _with_unit(value: Value, unit: str) -> str:
+    span = f" ({value.range[0]:g} to {value.range[1]:g})" if value.range else ""
+    return " ".join(filter(None, [plain(value.value, 6), unit])) + span
 
 
 def _short(value: Any) -> str:
@@ -168,9 +165,14 @@ def _short(value: Any) -> str:
     return f"{value[0]:g} to {value[-1]:g} ({len(value)})" if isinstance(value, tuple) and value else str(value)
 
 
-def _origin(value: Sourced) -> tuple[str, str, str]:
-    dated = f"{value.as_of}" if value.as_of else ""
-    return value.kind, value.source, "; ".join(part for part in (dated, value.where, value.note) if part)
+def _origin(value: Sourced) -> str:
+    return origin(value.kind, value.source, str(value.as_of or ""), value.where, value.note)
+
+
+def origin(kind: str, source: str, *details: str) -> str:
+    """Where a value comes from, in a line: `measured, smi: P8 16-20 W headless`."""
+    more = "; ".join(filter(None, details))
+    return f"{', '.join(filter(None, (kind, source)))}{f': {more}' if more else ''}"
 
 
 def _scaled(value: Value | None, unit: float = 1.0) -> str:

@@ -21,6 +21,8 @@ INTERVALS = {
     "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
 }
 
+PER_MILLION = "USD per million output tokens"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -51,22 +53,28 @@ def _tokens(value: float) -> str:
 
 
 COLUMNS = [
-    Column("within SLO", "", "slo_attainment", percent, 100.0, brief="in\nSLO %"),
+    Column("within SLO", "", "slo_attainment", percent, 100.0, brief="within SLO [%]"),
     Column("TTFT p50", "s", "ttft_s_p50", steady),
-    Column("TTFT p95", "s", "ttft_s_p95", steady, brief="p95 s\nTTFT"),
+    Column("TTFT p95", "s", "ttft_s_p95", steady, brief="TTFT p95 [s]"),
     Column("TTFT p99", "s", "ttft_s_p99", steady),
     Column("TPOT p50", "ms", "tpot_s_p50", _ms),
-    Column("TPOT p95", "ms", "tpot_s_p95", _ms, 1e3, brief="p95ms\nTPOT"),
+    Column("TPOT p95", "ms", "tpot_s_p95", _ms, 1e3, brief="TPOT p95 [ms]"),
     Column("E2E p95", "s", "e2e_s_p95", steady),
-    Column("output tokens", "1/s", "output_tokens_per_s", _tokens, brief="out\ntok/s"),
-    Column("KV peak", "", "kv_used_peak_fraction", percent, brief="KV\npk %"),
+    Column("output tokens", "1/s", "output_tokens_per_s", _tokens, brief="output [tokens/s]"),
+    Column("KV peak", "", "kv_used_peak_fraction", percent, brief="KV peak [%]"),
     Column("GPU busy", "", "gpu_busy_fraction", percent),
-    Column("power", "kW", "facility_power_w_mean", _kw, brief="power\nkW"),
-    Column("cost per hour", "", "cost_usd_per_h", cash, brief="USD\n/h"),
-    Column("per million output tokens", "", "usd_per_million_output_tokens", cash, brief="USD/M\nout"),
+    Column("power", "kW", "facility_power_w_mean", _kw, brief="power [kW]"),
+    Column("cost per hour", "", "cost_usd_per_h", cash, brief="cost [USD/h]"),
+    Column("per million output tokens", "", "usd_per_million_output_tokens", cash, brief=PER_MILLION),
     Column("per million good tokens", "", "usd_per_million_good_tokens", cash),
-    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", cash, brief="API/M\nout"),
-    Column("CO2e per million output tokens", "kg", "kg_co2e_per_million_output_tokens", steady, brief="kg/M\nCO2e"),
+    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", cash, brief="API, USD per million"),
+    Column(
+        "CO2e per million output tokens",
+        "kg",
+        "kg_co2e_per_million_output_tokens",
+        steady,
+        brief="CO2e [kg per million]",
+    ),
 ]
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 
@@ -98,8 +106,8 @@ def _with_named(slo: Slo, brief: bool) -> list[Column]:
 def _percentile(usual: Column, part: str) -> Column:
     """The column of a percentile that the service level names, by that of the 95th."""
     word = usual.head.split()[0]
-    brief = f"{part}{'' if usual.unit == 'ms' else ' '}{usual.unit}\n{word}"
-    return replace(usual, head=f"{word} {part}", name=usual.name.replace("p95", part), brief=brief, named=True)
+    head = f"{word} {part}"
+    return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
 
 
 def _beside_target(column: Column, slo: Slo) -> Column:

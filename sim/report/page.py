@@ -6,8 +6,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.table import Table as Grid
-
 from sim.report.curves import (
     KEY_STEP,
     MARGIN,
@@ -23,6 +21,7 @@ from sim.report.curves import (
     wrapped,
 )
 from sim.report.draw import HEAD, INK, SOFT
+from sim.report.fitted import Fitted
 from sim.report.panels import Panel
 
 TEMPLATE = "page.html.j2"
@@ -49,14 +48,9 @@ class Table:
     """Columns of words, which stand left."""
 
 
-def text_table(table: Table) -> Grid:
+def text_table(table: Table) -> Fitted:
     """*table* for a terminal."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, head in enumerate(table.heads):
-        grid.add_column(head, justify="right" if index and index not in table.worded else "left")
-    for row in table.rows:
-        grid.add_row(*row)
-    return grid
+    return Fitted(table.heads, table.rows, frozenset({0, *table.worded}))
 
 
 def render_page(

@@ -1,18 +1,21 @@
 """Fleet less fleet at every sweep point: request i is the same request in both, so that what they share cancels out."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 from sim.report.cases import FinishedCase, Point, fleets_of
-from sim.report.figures import OVER, axis_cells, axis_heads
+from sim.report.figures import OVER, PER_MILLION, axis_cells, axis_heads
+from sim.report.goals import latency_columns
 from sim.report.money import in_code, shown, twin
 from sim.report.summary import TOKENS, named_percentiles
 from sim.report.tables import cell
 from sim.report.text import plain, steady
+from sim.scenario.slo import Slo
 from sim.study.statistics import mean, paired_difference, ratio, ratio_difference
 
 METRICS = [
@@ -20,15 +23,11 @@ METRICS = [
     *["e2e_s_mean", "e2e_s_p95", "goodput_rps", "output_tokens_per_s", "gpu_busy_fraction", "facility_power_w_mean"],
     *["usd_per_million_output_tokens", "usd_per_million_good_tokens"],
 ]
-SHOWN = ["slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"]
 MOST_IN_TERMINAL, MOST_BLOCKS = 12, 10
 """Points of one pair in the terminal, pairs in the report."""
 UNSURE = "?"
 NOTE = f"± half of the 95 % interval, each on its own; {UNSURE} cannot tell: zero is within it, or there is none"
-SCALES = {"slo_attainment": (100.0, "in SLO pp"), "ttft_s_p95": (1.0, "p95 TTFT s"), "tpot_s_p95": (1e3, "p95 TPOT ms")}
 MILLION = "usd_per_million_output_tokens"
-SCALES |= {MILLION: (1.0, "USD/M out")}
-"""From base units to those shown, and the heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +144,17 @@ class Block:
     rows: tuple[tuple[str, ...], ...]
 
 
-def blocks(found: Sequence[Difference], axes: Sequence[str]) -> list[Block]:
-    """One block per pair of fleets, a row per point, the main metrics."""
+def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Block]:
+    """One block per pair of fleets, a row per point, the main metrics: latencies by the percentiles of *slo*."""
     pairs: dict[tuple[str, str], dict[str, dict[str, Difference]]] = {}
     for one in found:
         place = repr(dict(one.first.axes))
         pairs.setdefault((one.first.fleet, one.second.fleet), {}).setdefault(place, {})[one.metric] = one
+    shown_ones = _shown_metrics(Slo.model_validate(slo))
     result = []
     for (first, second), rows in pairs.items():
-        metrics = [name for name in SHOWN if any(name in row for row in rows.values())]
-        heads = (*axis_heads(axes), *(in_code(SCALES[name][1]) for name in metrics))
+        metrics = [name for name in shown_ones if any(name in row for row in rows.values())]
+        heads = (*axis_heads(axes), *(in_code(shown_ones[name]) for name in metrics))
         lines = tuple(
             (*axis_cells(next(iter(row.values())).first, axes), *(_shown(row.get(name)) for name in metrics))
             for row in rows.values()
@@ -164,11 +164,29 @@ def blocks(found: Sequence[Difference], axes: Sequence[str]) -> list[Block]:
     return result
 
 
+def _shown_metrics(slo: Slo) -> dict[str, str]:
+    """Metric -> heading."""
+    share = {"slo_attainment": "within SLO [pp]"} if slo.per_request else {}
+    latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
+    return share | latencies | {MILLION: PER_MILLION}
+
+
+def _in_ms(metric: str) -> bool:
+    return metric.startswith("tpot")
+
+
+def _scale(metric: str) -> float:
+    """From base units to those shown."""
+    if metric == MILLION:
+        return shown(1.0)
+    return {"slo_attainment": 100.0}.get(metric, 1e3 if _in_ms(metric) else 1.0)
+
+
 def _shown(one: Difference | None) -> str:
     """`-0.31 ± 0.04`, with a mark where zero is within."""
     if one is None or isnan(one.difference):
         return ""
-    scale = SCALES[one.metric][0] * (shown(1.0) if one.metric == MILLION else 1.0)
+    scale = _scale(one.metric)
     value = scale * one.difference
     text = ("+" if value > 0 else "") + (steady(value) if value else "0")
     if one.half_width:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from sim.catalog.catalog import Catalog
 from sim.catalog.value import WEAK_KINDS
 from sim.report.basis import notes
+from sim.report.catalogue import origin
+from sim.report.fitted import Entries, Entry, Fitted
 from sim.report.money import cash
 from sim.report.text import percent, plain
 from sim.scenario.precision import Precision
@@ -18,6 +18,8 @@ from sim.scenario.schema import Scenario
 from sim.study.size_units import units
 
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
+SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 
 
 def overview(
@@ -79,66 +81,50 @@ def _point(axes: dict[str, Any]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
-def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
-    table = Table(
-        *["fleet", *(["from point"] if several else []), "pool", "GPUs", "layout (tp x pp x dp)", "server"],
-        *["max_num_seqs", "max_num_batched_tokens", "max_model_len", "KV tokens per rank"],
-        title="Pools",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for axes, plan in _distinct(plans, "pools"):
-        for pool in plan["pools"]:
-            sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-            limits = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
-            table.add_row(
-                plan["fleet"],
-                *([_point(axes)] if several else []),
-                pool["name"],
-                f"{pool['replicas'] * pool['gpus_per_replica']}x {pool['gpu']}" if pool["gpu"] else "none",
-                f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in sizes)})",
-                pool["server"] or "none",
-                *(f"{pool['batching'][limit]:,}" for limit in limits),
-                f"{pool['kv_tokens']:,}",
-            )
-    return table
+    front = ["fleet", *(["from point"] if several else []), "pool"]
+    heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *LIMITS, "KV tokens per rank"]
+    rows = [
+        [
+            plan["fleet"],
+            *([_point(axes)] if several else []),
+            pool["name"],
+            f"{pool['replicas'] * pool['gpus_per_replica']}x {pool['gpu']}" if pool["gpu"] else "none",
+            f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in SIZES)})",
+            pool["server"] or "none",
+            *(f"{pool['batching'][limit]:,}" for limit in LIMITS),
+            f"{pool['kv_tokens']:,}",
+        ]
+        for axes, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+    ]
+    words = frozenset(range(len(front) + 3))
+    return Fitted(heads, rows, words, len(front), title="\nPools")
 
 
-def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
-    table = Table(
-        *["fleet", "pool", *MEMORY_PARTS], title="Memory of each GPU [GB]", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for _, plan in _distinct(plans, "pools"):
-        for pool in plan["pools"]:
-            if memory := pool["memory_gb_per_gpu"]:
-                table.add_row(plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS))
-    return table
+def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
+    rows = [
+        [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
+        for _, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+        if (memory := pool["memory_gb_per_gpu"])
+    ]
+    return Fitted(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
 
 
-def _values(plan: dict[str, Any]) -> Table:
+def _values(plan: dict[str, Any]) -> Entries:
     bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
-    table = Table(
-        *["value of", "", "unit", "kind", "source", "where"],
-        title=f"What {plan['fleet']} rests on{bought}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
+    entries = []
     for value in plan["values"]:
         span = f" ({value['range'][0]:g} to {value['range'][1]:g})" if value["range"] else ""
-        table.add_row(
-            value["path"].removeprefix(f"fleets.{plan['fleet']}."),
-            plain(value["value"], 6) + span,
-            value["unit"],
-            value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else ""),
-            value["source"],
-            "; ".join(part for part in (value["as_of"], value["where"], value["note"]) if part),
-        )
-    return table
+        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
+        kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
+        below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
+        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
+    return Entries(f"What {plan['fleet']} rests on{bought}", entries)
 
 
-def _sources(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
-    table = Table("source", "title", "url", title="Sources", title_justify="left", box=box.SIMPLE_HEAD)
-    for key, source in sorted({key: item for _, plan in plans for key, item in plan["sources"].items()}.items()):
-        table.add_row(key, source["title"], source["url"])
-    return table
+def _sources(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Entries:
+    found = sorted({key: item for _, plan in plans for key, item in plan["sources"].items()}.items())
+    return Entries("Sources", [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from sim.cost import MultiYear
-from sim.report.money import bare, in_code, shown
+from sim.report.fitted import Fitted
+from sim.report.money import bare, code, shown
 from sim.report.tables import write_rows
 from sim.report.text import plain
 from sim.study.plan import Outlook
@@ -121,41 +120,27 @@ def write_summary(path: Path, found: Sequence[Outlook]) -> None:
     write_rows(path, [summary_row(one) for one in found])
 
 
-def plan_table(found: Sequence[Outlook]) -> Table:
+def plan_table(found: Sequence[Outlook]) -> Fitted:
     """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("fleet")
-    for head in (
-        *(
-            "one unit\ntakes",
-            "units\nfirst",
-            "units\nlast",
-            "units\nbought",
-            "months\nshort",
-            in_code("capex\nUSD"),
-            in_code("resale\nUSD"),
-        ),
-        *map(in_code, ("running\nUSD", "rent\nUSD", "total\nUSD", "present\nvalue", "USD/M\nout")),
-    ):
-        table.add_column(head, justify="right")
-    planned = sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
-    for one in planned:
+    money = ("capital cost", "resale", "operating cost", "rent", "total", "present value", "per million output tokens")
+    counts = ("capacity of a unit", "units, first month", "units, last month", "units bought", "months short")
+    heads = ["fleet", *counts, *(f"{head} [{code()}]" for head in money)]
+    rows = []
+    for one in sorted((one for one in found if one.rows), key=lambda one: one.present_usd):
         row = summary_row(one)
         levelised = row["levelised_usd_per_million_output_tokens"]
-        table.add_row(
-            one.fleet,
-            plain(row["unit_capacity"]),
-            *(str(row[name]) for name in ("units_first", "units_last", "bought", "months_short")),
-            *(_whole(row[name]) for name in ("capex_usd", "resale_usd")),
-            _whole(row["opex_usd"] + row["decommissioning_usd"]),
-            *(_whole(row[name]) for name in ("rental_usd", "total_usd")),
-            _whole(one.present_usd),
-            "" if levelised is None else bare(levelised),
+        amounts = (row["capex_usd"], row["resale_usd"], row["opex_usd"] + row["decommissioning_usd"])
+        rows.append(
+            [
+                one.fleet,
+                plain(row["unit_capacity"]),
+                *(str(row[name]) for name in ("units_first", "units_last", "bought", "months_short")),
+                *map(_whole, (*amounts, row["rental_usd"], row["total_usd"], one.present_usd)),
+                "" if levelised is None else bare(levelised),
+            ]
         )
-    for one in found:
-        if one.reason:
-            table.add_row(one.fleet, "none")
-    return table
+    rows += [[one.fleet, "none", *[""] * (len(heads) - 2)] for one in found if one.reason]
+    return Fitted(heads, rows)
 
 
 def _whole(value: float) -> str:

@@ -252,11 +252,11 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
         if one.status != "impossible"
     ]
     titles = [
-        "",
+        "fleet",
         "GPUs",
         in_code("USD a month"),
         *map(in_code, heads(scenario)),
-        *map(_head, names.values()),
+        *names.values(),
         "verdict",
     ]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
@@ -266,11 +266,6 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
 def _shown(one: Tried, name: str) -> str:
     value = (one.metrics or {}).get(name)
     return "" if value is None else seconds(value)
-
-
-def _head(name: str) -> str:
-    """TTFT p99 as the tables have it."""
-    return " ".join(reversed(name.split()))
 
 
 def _front_table(found: Sizing, scenario: Scenario) -> Table:
@@ -287,14 +282,14 @@ def _front_table(found: Sizing, scenario: Scenario) -> Table:
         for one in members
     ]
     note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["", in_code("USD a month"), *map(_head, names.values()), ""]
+    heads = ["fleet", in_code("USD a month"), *names.values(), "cost"]
     return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 
 def impossible(found: Sizing) -> Table:
     """Candidates that cannot serve or have no price, with the reason."""
     rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
-    return Table("Never in question", "", ["", "why"], rows, worded=(1,))
+    return Table("Never in question", "", ["fleet", "why"], rows, worded=(1,))
 
 
 def _notes(scenario: Scenario) -> list[str]:

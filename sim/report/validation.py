@@ -5,11 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from sim.benchdata.row import METRICS, BenchRow
 from sim.catalog.catalog import Catalog
+from sim.report.fitted import Fitted
 from sim.report.folder import begin_question, written_together
 from sim.report.progress import Progress
 from sim.report.tables import cell
@@ -106,12 +104,12 @@ def _link(one: Outcome) -> tuple[str, str]:
     return one.prediction.link or ("not covered" if gpus > 1 else "one GPU"), str(gpus)
 
 
-def terminal_tables(outcomes: Sequence[Outcome]) -> list[Table | str]:
+def terminal_tables(outcomes: Sequence[Outcome]) -> list[Fitted | str]:
     """Coverage and errors by class, and the errors of the scored class by engine, within 80 columns."""
     category, engine = GROUPS["class"][1], GROUPS["engine"][1]
     scored = [one for one in outcomes if one.category == SCORED]
     by_engine = [score for score in scores(scored, engine) if score.quantity in ("throughput", "tpot", "ttft loaded")]
-    parts: list[Table | str] = [_coverage_table(coverage(outcomes))]
+    parts: list[Fitted | str] = [_coverage_table(coverage(outcomes))]
     missing = reasons(scored)
     if missing:
         told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
@@ -128,34 +126,27 @@ def _without_class(score: Score) -> Score:
     return Score(score.group[1:], *(getattr(score, name) for name in SCORE_COLUMNS))
 
 
-def _coverage_table(found: Sequence[Coverage]) -> Table:
-    table = _plain(("class", "rows", "covered", "infeasible", "pairs covered"))
-    for one in found:
-        share = f"{one.covered} ({one.share:.0%})"
-        table.add_row(one.category, str(one.rows), share, str(one.infeasible), f"{one.pairs_covered} of {one.pairs}")
-    return table
+def _coverage_table(found: Sequence[Coverage]) -> Fitted:
+    heads = ("class", "rows", "covered", "infeasible", "pairs covered")
+    rows = [
+        [one.category, str(one.rows), f"{one.covered} ({one.share:.0%})", str(one.infeasible), pairs]
+        for one in found
+        for pairs in [f"{one.pairs_covered} of {one.pairs}"]
+    ]
+    return Fitted(heads, rows)
 
 
-def _score_table(found: Sequence[Score], group: str) -> Table:
-    table = _plain((group, "quantity", "rows", "pairs", "median\n|error|", "90 %\nof pairs", "covered\nalone", "bias"))
-    before = ""
+def _score_table(found: Sequence[Score], group: str) -> Fitted:
+    heads = (group, "quantity", "rows", "pairs", "median |error|", "90 % of pairs", "covered alone", "bias")
+    rows, before = [], ""
     for score in found:
         name = score.group[0]
         errors = (score.median_error, score.p90_error, score.covered_median_error)
         bias = "" if score.bias is None else f"{100 * score.bias:+.0f} %"
-        cells = [_percent(error) for error in errors]
-        table.add_row(
-            name if name != before else "", score.quantity, str(score.rows), str(score.pairs), *cells, Text(bias)
-        )
+        shown = name if name != before else ""
+        rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
         before = name
-    return table
-
-
-def _plain(heads: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="left" if index == 0 or head == "quantity" else "right", no_wrap=True)
-    return table
+    return Fitted(heads, rows, frozenset({0, 1}), 2)
 
 
 def _percent(share: float | None) -> str:

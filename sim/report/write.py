@@ -84,7 +84,7 @@ def write_report(
             axes,
             slo,
             table,
-            blocks(compared, axes),
+            blocks(compared, axes, slo),
             section,
         )
         (out / "report.html").write_text(page, encoding="utf-8")

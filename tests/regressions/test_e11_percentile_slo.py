@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from sim.catalog.catalog import load_catalog
 from sim.report.figures import columns_for
+from sim.report.paired import blocks, differences
 from sim.report.panels import panels_of
 from sim.report.summary import summarize
+from sim.report.terminal import terminal_differences
 from sim.scenario.errors import ScenarioErrors
 from sim.scenario.load import load
 from sim.scenario.slo import Slo
@@ -114,8 +117,8 @@ def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None
     for one in found.found:
         assert all(tried.meets is ((tried.percentiles["ttft_s_p90"] or 0) <= 0.06) for tried in one.tried)
     heads = [column.brief for column in columns_for(points, slo, brief=True)]
-    assert "p90 s\nTTFT" in heads
-    assert "p95 s\nTTFT" not in heads
+    assert "TTFT p90 [s]" in heads
+    assert "TTFT p95 [s]" not in heads
     lines = {panel.subtitle: panel.y_limit for panel in panels_of(points, ["rate_rps"], slo)}
     (limit,) = [line for subtitle, line in lines.items() if subtitle.startswith("p90")]
     assert limit is not None
@@ -170,3 +173,22 @@ def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / "out" / "search.csv").read_text().splitlines()))
     assert all(float(row["ttft_s_p90"]) > 0 for row in rows)
     assert "TTFT p90 at most 0.06 s" in (tmp_path / "out" / "capacity.html").read_text()
+
+
+def test_the_paired_table_compares_the_percentiles_that_are_named(tmp_path: Path) -> None:
+    """In the terminal and in the report: p90 of TTFT is the goal, not p95."""
+    text = SCENARIO.replace("SLO", "{ttft_s: {p90: 0.06}}")
+    pools = text.partition("  - name: one\n")[2]
+    (tmp_path / "s.yaml").write_text(f"{text}  - name: two\n{pools}")
+    asked = load(tmp_path / "s.yaml", ["horizon_s=20"], catalog=CATALOG)
+    with Cores(1) as workplace:
+        cases = run_points(asked, CATALOG, tmp_path / "run", workplace, lambda *_: None)
+    slo = asked.slo.model_dump(exclude_none=True)
+    (block,) = blocks(differences(summarize(cases, [], slo)), [], slo)
+    assert block.heads == ("TTFT p90 [s]", "TPOT p95 [ms]")
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(*terminal_differences(cases, [], slo))
+    words = captured.get().split()
+    assert [word for word in words if word in ("p90", "p95")] == ["p90", "p95"]
+    assert "SLO" not in words

@@ -54,14 +54,14 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
         "true"
     }
     assert {row["horizon_dependent"] for row in rows if row["metric"] == "tpot_s_p95"} == {"false"}
-    assert len(blocks(found, ["rate_rps"])) == 3
+    assert len(blocks(found, ["rate_rps"], SLO)) == 3
 
 
 def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
     console = Console(width=80, record=True, file=None)
     with console.capture() as captured:
         console.print(*terminal_differences(two_fleets, ["rate_rps"], SLO))
-    lines = captured.get().splitlines()
+    lines = captured.get().strip().splitlines()
     assert lines[0].startswith("4x RTX 4090 less 2x A100 80GB, paired by seed")
     assert sum("±" in line for line in lines) == 6
     assert "…" not in captured.get()

@@ -1,0 +1,154 @@
+"""Tables that fit the terminal: what is too wide for one stands in several, one below the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+GAP = 2
+"""Blanks between columns."""
+MOST_HEAD_LINES = 3
+INDENT = 4
+WRAPPED_FROM = 24
+"""A longer cell, of words or of several figures, may take several lines, divided at blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Rows of text under headings. No figure is ever cut: columns that find no room come in a further table below,
+    where the first columns stand again.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    worded: frozenset[int] = frozenset({0})
+    """Columns of words, which stand left and may take several lines; all others stand right."""
+    repeated: int = 1
+    """The first so many columns say what a row is about."""
+    styles: Sequence[str | None] = ()
+    """Of each row; none: plain."""
+    title: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The tables, in the width that there is."""
+        if self.title:
+            yield Text(self.title, style="bold")
+        for index, columns in enumerate(self._parts(options.max_width)):
+            if index:
+                yield Text()
+            yield self._table(columns, options.max_width)
+
+    def _parts(self, width: int) -> list[list[int]]:
+        """The columns of each table: as few tables as there can be, of about the same width."""
+        front = list(range(self.repeated))
+        rest = range(self.repeated, len(self.heads))
+        taken = sum(self._least(column) + GAP for column in front)
+        fewest = len(_packed([self._least(column) for column in rest], width - taken))
+        for room in range(1, width - taken + 1):
+            parts = _packed([self._least(column) for column in rest], room)
+            if len(parts) == fewest:
+                break
+        else:
+            parts = _packed([self._least(column) for column in rest], width - taken)
+        return [[*front, *(self.repeated + place for place in part)] for part in parts] or [front]
+
+    def _table(self, columns: Sequence[int], width: int) -> Table:
+        widths = {column: self._least(column) for column in columns}
+        spare = width - sum(widths.values()) - GAP * (len(columns) - 1)
+        for column in sorted(columns, key=lambda one: (one not in self.worded, one)):
+            more = min(max(spare, 0), self._widest(column) - widths[column])
+            widths[column] += more
+            spare -= more
+        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for column in columns:
+            table.add_column(
+                Text("\n".join(_lines(self.heads[column], widths[column]))),
+                justify="left" if column in self.worded else "right",
+                width=widths[column],
+                overflow="fold",
+                vertical="top",
+            )
+        for index, row in enumerate(self.rows):
+            style = self.styles[index] if index < len(self.styles) else None
+            table.add_row(*(Text(row[column], overflow="fold") for column in columns), style=style)
+        return table
+
+    def _widest(self, column: int) -> int:
+        """Where nothing but the heading takes several lines."""
+        return max(_cells_width(self.rows, column), self._head_width(column))
+
+    def _least(self, column: int) -> int:
+        """The least width in which no figure is cut."""
+        widest = _cells_width(self.rows, column)
+        if widest > WRAPPED_FROM:
+            words = (cell_len(word) for row in self.rows for word in row[column].replace("\n", " ").split(" "))
+            widest = max(WRAPPED_FROM, *(0 if column in self.worded else word for word in words))
+        return max(widest, self._head_width(column))
+
+    def _head_width(self, column: int) -> int:
+        head = self.heads[column]
+        width = max((cell_len(word) for word in head.split(" ")), default=0)
+        while len(_lines(head, width)) > MOST_HEAD_LINES:
+            width += 1
+        return width
+
+
+def _cells_width(rows: Sequence[Sequence[str]], column: int) -> int:
+    return max((cell_len(line) for row in rows for line in row[column].split("\n")), default=0)
+
+
+def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Places of *widths* in lines of *room*, at least one in each."""
+    parts: list[list[int]] = []
+    taken = 0
+    for place, width in enumerate(widths):
+        if not parts or taken + GAP + width > room:
+            parts.append([])
+            taken = -GAP
+        parts[-1].append(place)
+        taken += GAP + width
+    return parts
+
+
+def _lines(text: str, width: int) -> list[str]:
+    return wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name, what stands beside it, and below them, indented, what else there is to say."""
+
+    name: str
+    text: str
+    below: Sequence[str] = ()
+    """Paragraphs; an address stays on one line, so that it can be copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Named values or things, each with its origin below it."""
+
+    title: str
+    entries: Sequence[Entry]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Names in one column, as wide as the longest or half of the width that there is."""
+        if self.title:
+            yield Text(f"\n{self.title}", style="bold")
+        names = [cell_len(one.name) for one in self.entries]
+        width = min(max(names, default=0), (options.max_width + 2 * INDENT) // 2)
+        for one in self.entries:
+            grid = Table.grid(padding=(0, GAP, 0, 0))
+            grid.add_column(width=width, overflow="fold")
+            grid.add_column(width=options.max_width - width - GAP, overflow="fold")
+            grid.add_row(Text(one.name), Text(one.text))
+            yield grid
+            for paragraph in one.below:
+                unbroken = paragraph.startswith("http")
+                text = Text(paragraph, style="dim", no_wrap=unbroken, overflow="ignore" if unbroken else "fold")
+                yield Padding(text, (0, 0, 0, INDENT), expand=False)
