@@ -22,7 +22,7 @@ demo: $(VENV)/.stamp-run
 	@echo "The report: $(RESULT)/report.html    the picture: $(RESULT)/curves.png    the table: $(RESULT)/summary.csv"
 
 test: $(VENV)/.stamp-dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check

@@ -26,8 +26,6 @@ _UNITS = {
     "instance_month": ("instance-month", HOURS_PER_MONTH),
 }
 """Unit of an offer -> its name in the ledger, and hours in it."""
-RENTAL = ("rental", "rental_reserved", "rental_unused", "rental_spot", "spot_interruptions")
-"""Components of a tenant's bill that are rent."""
 
 
 class Rent(Spec):

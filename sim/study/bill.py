@@ -15,8 +15,7 @@ from sim.run import CaseResult
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 PERCENTILES = (50, 95, 99)
-AT_TARIFF = ("energy", "cooling")
-"""Components that are energy times tariff."""
+KWH = "kWh"
 
 
 def bill(result: CaseResult) -> dict[str, Any]:
@@ -50,13 +49,14 @@ def _money(result: CaseResult) -> dict[str, Any]:
     if ledger is None:
         return {"capex_usd": None, "cost_usd": None, "component_usd_per_h": {}}
     phases = ledger.by_phase()
+    at_tariff = {row.component for row in ledger.rows if row.unit == KWH}
     return {
         "capex_usd": ledger.capex_usd,
         "cost_usd": ledger.total_nano_usd / NANO_PER_USD,
         "cost_usd_per_month": ledger.usd_per_h * HOURS_PER_MONTH,
         "component_usd_per_h": ledger.component_usd_per_h(),
         "phase_usd_per_h": {name: amount / NANO_PER_USD / ledger.window_h for name, amount in phases.items()},
-        "energy_usd": {name: amount / NANO_PER_USD for name, amount in ledger.by_phase(AT_TARIFF).items()},
+        "energy_usd": {name: amount / NANO_PER_USD for name, amount in ledger.by_phase(at_tariff).items()},
         "idle_tax_usd": phases.get("idle", 0) / NANO_PER_USD,
         "preemption_waste_usd": phases.get("recompute", 0) / NANO_PER_USD,
         **_by_peak(result),

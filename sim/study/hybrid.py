@@ -15,11 +15,14 @@ With all groups from one fleet the hybrid is that fleet.
 
 from collections.abc import Set
 from dataclasses import replace
+from math import fsum
 from typing import Any
 
 from sim.batching import Slots
 from sim.catalog.gpu import Gpu
-from sim.cost import CostPlan, Ledger
+from sim.cost import CostPlan
+from sim.cost.charge import amount_usd
+from sim.cost.window import Window
 from sim.fleet import Fleet
 from sim.power import LoadLaw, PoolPower
 from sim.run import CaseResult
@@ -156,11 +159,11 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
 def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
     """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
     log = Fleet(plan).run()
-    start_s, end_s = CaseResult(plan, log, None).window_s
-    inside = [one for one in log.intervals if start_s <= (one.start_s + one.end_s) / 2 < end_s]
-    tokens = sum(one.output_tokens for one in inside)
-    usd = [Ledger.of(inside, _prices(payer, plan.pools[0]), start_s, end_s).total_nano_usd / 1e9 for payer in payers]
-    return usd[0], usd[1], tokens / 1e6
+    window = Window.of(log.intervals, *CaseResult(plan, log, None).window_s)
+    tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
+    prices = (_prices(payer, plan.pools[0]) for payer in payers)
+    first_usd, second_usd = (fsum(amount_usd(charge, window) for charge in costs.charges) for costs in prices)
+    return first_usd, second_usd, tokens / 1e6
 
 
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:

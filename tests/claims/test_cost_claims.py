@@ -72,8 +72,8 @@ def test_c16_days_a_year_from_which_buying_pays(plans_of) -> None:
 
     # 6.5 and 10.2 kW at PUE 1.5 and 0.12 $/kWh
     assert days("buy 8x A100", 1000, 6.5 * 1.5 * 0.12 * 24) > 365
-    assert round(days("buy 8x H100", 3000, 10.2 * 1.5 * 0.12 * 24)) == 223
-    assert round(days("buy 8x H100", 2000, 10.2 * 1.5 * 0.12 * 24)) == 355
+    assert round(days("buy 8x H100", 3000, 10.2 * 1.5 * 0.12 * 24)) == 217
+    assert round(days("buy 8x H100", 2000, 10.2 * 1.5 * 0.12 * 24)) == 346
 
 
 def test_c25_what_a_gpu_cloud_saves_against_the_dearest(plans_of) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 
 from sim.catalog.catalog import load_catalog
 from sim.scenario.load import load
-from sim.study.capacity import capacities, meets
+from sim.scenario.slo import Slo
+from sim.study.capacity import capacities
 from sim.study.cores import Cores
 from sim.study.points import run_points
+from sim.study.service_level import standing
 from sim.study.statistics import half_width, mean
 from sim.yamlio import dump
 
@@ -57,12 +59,13 @@ def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path
     cases = run_points(
         load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", Cores(1), lambda *_: None
     )
-    best = []
+    best, slo = [], Slo.model_validate(SCENARIO["slo"])
     for replication in range(6):
         mine = [case for case in cases if case.replication == replication]
-        assert meets(mine[0])
-        assert not meets(mine[-1])
-        broken = next(case for case in mine if not meets(case))
+        good = [standing(slo, [case.metrics]).good for case in mine]
+        assert good[0]
+        assert not good[-1]
+        broken = mine[good.index(False)]
         # the last grid load below the first that breaks the service level, and half a step on
         best.append(broken.axes["rate_rps"] * (1 - np.log(grid[1] / grid[0]) / 2))
     assert abs(found.mean * (1 + RELATIVE / 2) - mean(best)) < found.half_width

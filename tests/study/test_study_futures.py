@@ -135,7 +135,7 @@ def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
         for bill in billing.bills(world):
             one = next(o for o in study.outcomes if (o.fleet, o.axes) == (bill.fleet, bill.axes))
             # each component of the ledger, and of the stored one, is rounded to a nano-dollar
-            nanos = 2 * len(bill.component_usd_per_h)
+            nanos = 2 * len(bill.flows.booked_usd_per_h)
             tolerance = nanos * 1e-9 / bill.window_h * HOURS_PER_MONTH
             assert one.draws[MONTH][draw] == pytest.approx(bill.usd_per_h * HOURS_PER_MONTH, rel=0, abs=tolerance)
             assert bill.api_usd_per_h is not None
