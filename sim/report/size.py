@@ -30,8 +30,8 @@ from sim.study.size_tried import Sizing, Tried
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
-NOT_THE_WINNERS = ("size", "sweep", "breakeven", "plan", "futures")
-"""Keys that ask about other fleets or other loads."""
+NOT_THE_WINNERS = ("question", "size", "sweep", "breakeven", "plan", "futures")
+"""What asks about other fleets or other loads."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}

@@ -10,7 +10,7 @@ from sim.catalog.catalog import Catalog
 from sim.catalog.hf_config import is_config
 from sim.scenario.checks import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
-from sim.scenario.layers import Layers, descend, place_of, read_layers, value_at, with_values
+from sim.scenario.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.limit_checks import closed_loop_complaints, volume_complaints
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import points, repeated, sweep_complaints
@@ -21,6 +21,8 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
 ASKING = ("sensitivity", "precision", "size", "breakeven", "plan", "futures", "load_profile")
 """Sections whose mistakes say nothing of the others."""
+SAME_QUESTION = ("name", "question", "seed", "replications", "precision", "requests", "limits")
+"""Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
 FILE_CHOICES = ("model", "calibration")
@@ -63,6 +65,7 @@ def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, ne
     _refuse_unwritable(path)
     layers = read_layers(path, options)
     _default_names(layers, Path(path))
+    _ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
     found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data)]
@@ -123,6 +126,22 @@ def opening_comment(path: Path) -> str:
             break
         lines.append(text)
     return " ".join(lines)
+
+
+def _ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
+    """The file's question asks about other values than those set by --set: `plan-grow-72b with plan.years=2`.
+
+    A finished run that is billed anew has such a question already, and gets one of both.
+    """
+    options = zip(layers.options, texts, strict=True)
+    values = {option.partition(" ")[2]: text for (place, option), text in options if place[0] not in SAME_QUESTION}
+    if not values or layers.is_option(("question",)):
+        return
+    start, question = f"{layers.data['name']} with ", str(layers.data["question"])
+    before = question.removeprefix(start).split("; ") if question.startswith(start) else []
+    kept = [one for one in before if one.partition("=")[0] not in values]
+    now = [f"{path}={text.strip()[:LONGEST_SHOWN]}" for path, text in values.items()]
+    layers.data["question"] = start + "; ".join([*kept, *now])
 
 
 def _absolute_paths(layers: Layers) -> None:
