@@ -150,9 +150,10 @@ def label(one: Input) -> str:
     if one.places[0] == RATE:
         return "load [requests/s]"
     name = one.name
-    if name in INPUTS:
-        words, unit, *_ = INPUTS[name]
-        return f"{words} [{unit}]" if unit else words
+    usual = name.removesuffix(".price")  # of a price in a currency of its own, which is not known here
+    if usual in INPUTS:
+        words, unit, *_ = INPUTS[usual]
+        return f"{words} [{unit}]" if unit and usual == name else words
     for prefix in PREFIXES:
         name = name.replace(f": {prefix}", ": ").removeprefix(prefix)
     return name if name.startswith(("price of ", "rent of ")) else name.replace("_", " ").replace(".", " ")

@@ -265,7 +265,17 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
         found += closed_loop_complaints(built, catalog)
     broken = {one.place[:4] for one in schema if not one.message.startswith("unknown key")}
     told = {one.place for one in found if isinstance(one, Complaint)}
-    return found + [one for one in plans if one.place[:4] not in broken and one.place not in told]
+    return found + [
+        one
+        for one in plans
+        if one.place[:4] not in broken and one.place not in told and not _lacks_what_is_broken(one.place, at, broken)
+    ]
+
+
+def _lacks_what_is_broken(place: Place, at: dict[str, Any], broken: Collection[Place]) -> bool:
+    """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
+    fleet = value_at(at, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
+    return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
 
 
 def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:

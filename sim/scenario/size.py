@@ -28,9 +28,9 @@ class Budget(Spec):
     """What may be spent; all limits that are given hold."""
 
     capex_usd: NonNegative | None = None
-    """Capital cost: everything paid at delivery; 0: rent only."""
+    """Capital cost in US dollars, whatever the currency of the report: everything paid at delivery; 0: rent only."""
     usd_per_month: NonNegative | None = None
-    """Operating cost: rent, electricity, space, staff and all else paid month by month, capital left out."""
+    """Operating cost in US dollars: rent, electricity, space, staff and all else paid month by month."""
     kw: NonNegative | None = None
     """Power at the wall of the machines bought, by their nameplates, cooling left out."""
 

@@ -23,7 +23,7 @@ from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.statistics import ratio, ratio_difference
 from sim.study.store import StoredCase
-from sim.study.tipping import INPUTS
+from sim.study.tipping import INPUTS, in_stated_currency, number_of
 
 USUAL = 0.3
 """Relative range of an input that nobody gives one."""
@@ -236,11 +236,8 @@ def _usual_paths(scenario: Scenario) -> list[str]:
 
 def _number(data: Mapping[str, object], path: str) -> bool:
     """Whether the scenario says a number above zero there."""
-    try:
-        now = value_at(data, place_of(data, path))
-    except LookupError:
-        return False
-    return isinstance(now, int | float) and not isinstance(now, bool) and now > 0
+    found = number_of(data, path)
+    return found is not None and found[1] > 0
 
 
 def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> Input:
@@ -248,9 +245,11 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
     assert named is not None  # the checks have seen to it
     path, now = named
     place = place_of(data, path)
-    least, most = INPUTS[path][2:] if path in INPUTS else (-float("inf"), float("inf"))
+    usual = path.removesuffix(".price")
+    least, most = INPUTS[usual][2:] if usual in INPUTS else (-float("inf"), float("inf"))
     low, high = ends if isinstance(ends, tuple) else around(scenario, path, now, ends)
-    name, unit = _name(path)
+    name, unit = _name(usual if usual in INPUTS else path)
+    unit = in_stated_currency(data, path, unit)
     if place[0] == "fleets":
         name = f"{place[-1]} of {scenario.fleets[int(place[1])].name}"
         if place[-1] == "price":

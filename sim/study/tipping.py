@@ -1,11 +1,12 @@
 """How far one input may move before another candidate is the cheapest: tipping points by bisection on the ledger."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
 from sim.scenario.layers import place_of, value_at
+from sim.scenario.sensitivity_checks import number_at
 from sim.scenario.sweep import as_data
 from sim.study.breakeven import Candidate, Ledgers
 
@@ -24,7 +25,8 @@ INPUTS = {
     "finance.life_years": ("life", "years", 0.5, 15.0),
     "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
 }
-"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over."""
+"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over. A
+price in another currency is moved in that currency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,12 @@ def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]
 
 def _inputs(ledgers: Ledgers) -> Iterator[Input]:
     data = as_data(ledgers.scenario)
-    for path, (name, unit, low, high) in INPUTS.items():
-        try:
-            now = value_at(data, place_of(data, path))
-        except LookupError:
-            continue
-        if isinstance(now, int | float) and now > 0:
-            yield Input(name, unit, float(now), (low, high), _by_override(ledgers, path))
+    for usual, (name, unit, low, high) in INPUTS.items():
+        found = number_of(data, usual)
+        if found is not None and found[1] > 0:
+            path, now = found
+            told = in_stated_currency(data, path, unit)
+            yield Input(name, told, float(now), (low, high), _by_override(ledgers, path))
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
         flows = cost.flows
@@ -96,6 +97,21 @@ def _inputs(ledgers: Ledgers) -> Iterator[Input]:
             moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
             yield Input(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     yield Input("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
+
+
+def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
+    """The number that the scenario has at *path* and its own path, which ends in `price` where a currency is stated."""
+    try:
+        return number_at(path, value_at(data, place_of(data, path)))
+    except LookupError:
+        return None
+
+
+def in_stated_currency(data: Mapping[str, Any], path: str, unit: str) -> str:
+    """*unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
+    place = place_of(data, path)
+    held = value_at(data, place[:-1]) if place[-1] == "price" else None
+    return unit.replace("USD", held.get("currency", "USD")) if isinstance(held, dict) else unit
 
 
 def _by_override(ledgers: Ledgers, path: str) -> Costs:
