@@ -86,6 +86,11 @@ class _Owned(Spec):
         return self.life_years * MONTHS_PER_YEAR
 
     @property
+    def whole_life_months(self) -> int:
+        """The life in whole months, one at least: how long hardware stays in a plan by months."""
+        return max(1, round(self.life_months))
+
+    @property
     def resale_fraction(self) -> float:
         """Resale value at the end of the life, as a share of the price."""
         return self.residual_fraction if self.resale is None else self.resale.fraction(self.life_years)

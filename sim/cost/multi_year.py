@@ -57,6 +57,22 @@ class Demand(Spec):
         return tuple(start * price_factor(-self.growth_per_year, month) for month in range(months))
 
 
+class ExistingUnits(Spec):
+    """Units of a fleet that are in service when the plan starts: every plan starts with them, and sells them in the
+    month that costs least, at the end of their life at the latest.
+    """
+
+    fleet: str
+    """A fleet of the scenario that buys: it says what a unit is, serves and costs to run."""
+    units: Count
+    """Sold together; units that may go one by one are entries of their own."""
+    bought: CalendarMonth
+    """First month in service, for example 2025-03; the life of finance counts from here."""
+    book_value_usd: NonNegative | None = None
+    """What all of these units together stand for in the books at the start of the plan, in US dollars. It is sunk: it
+    decides nothing, and gives the gain or loss on disposal. Left out: none is told."""
+
+
 class MultiYear(Spec):
     """A plan month by month. Each fleet is a building block: as many whole units of it as the demand needs."""
 
@@ -82,6 +98,8 @@ class MultiYear(Spec):
     """Per year; left out: the one in finance."""
     bridge: dict[str, Rent] = Field(default_factory=dict)
     """Fleet that buys -> terms on which the same hardware is rented while its first orders are on the way."""
+    existing: tuple[ExistingUnits, ...] = ()
+    """What is in service when the plan starts."""
 
     @model_validator(mode="after")
     def _whole_months(self) -> Self:
@@ -105,3 +123,12 @@ class MultiYear(Spec):
         year, first = map(int, self.starts.split("-"))
         years, rest = divmod(first - 1 + month, MONTHS_PER_YEAR)
         return year + years, rest + 1
+
+    def age_months(self, bought: str) -> int:
+        """Months from *bought* to the start of the plan.
+
+        >>> MultiYear(years=1, starts="2027-01").age_months("2025-03")
+        22
+        """
+        (start, first), (year, month) = (map(int, when.split("-")) for when in (self.starts, bought))
+        return (start - year) * MONTHS_PER_YEAR + first - month

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost import MultiYear
+from sim.cost.multi_year import ExistingUnits
 from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_values
 from sim.report.curves import settings, svg_of
 from sim.report.money import cash, code, in_code, shown
@@ -12,7 +13,7 @@ from sim.report.plan_picture import draw_plan
 from sim.report.plan_tables import components, date, summary_row
 from sim.report.plan_verdict import PlanVerdict, span
 from sim.report.sections import swatches
-from sim.report.text import axis_label, first_sentence, percent, plain, short
+from sim.report.text import axis_label, first_sentence, listing, percent, plain, short
 from sim.study.plan import Outlook
 from sim.study.plan_cash import Row
 
@@ -22,10 +23,20 @@ HEADS = (
     *("capacity", "mean load over capacity", "short by", "capex", "resale", "running", "rent", "net cash"),
     *("cash so far", "present value"),
 )
+HELD = ("of those existing, in service", "existing sold", "of resale, existing", "over book value")
 
 LIFE = (
     "units stay until the end of their life, also where demand falls, are sold at their value by age, and replaced "
     "where they are needed; what is in service at the end of the plan is sold then"
+)
+EXISTING = (
+    "units in service at the start share the load with new ones in proportion to their capacity, and are sold in the "
+    "month that costs this plan least, the end of their life at the latest; a book value is sunk and decides nothing; "
+    "the reserve is that of the largest units in service"
+)
+ELSEWHERE = (
+    "tokens at the tariff, paid monthly in arrears; existing units take the part of the traffic that they can carry in "
+    "the busiest hours; its service level is not simulated"
 )
 SCALING = (
     "n units serve n times what one does, and cost n times what one does: whole racks and contracted power are those "
@@ -70,7 +81,7 @@ def render_plan(
         total=("in all", [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
-        months=[(one.fleet, HEADS, _months(one, plan)) for one in drawn],
+        months=[(one.fleet, [*HEADS, *(HELD if one.held else ())], _months(one, plan)) for one in drawn],
         assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
         weak=weak_values(resolved),
         sources=sources(resolved),
@@ -87,7 +98,7 @@ def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]
         "months short of capacity": "months_short",
     }
     result = [(f"capacity of one unit, {axis_label(axis)}", [_capacity(row) for row in rows])]
-    result.append(("GPUs of one unit", [str(row["unit_gpus"]) for row in rows]))
+    result.append(("GPUs of one unit", [str(row["unit_gpus"] or "") for row in rows]))
     result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
     result.append(("total, not discounted", [cash(row["total_usd"]) for row in rows]))
     result.append(("net present value", [cash(row["npv_usd"]) for row in rows]))
@@ -100,6 +111,8 @@ def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]
 
 def _capacity(row: Mapping[str, Any]) -> str:
     half = row["unit_capacity_ci95"]
+    if row["unit_capacity"] is None:
+        return ""
     return plain(row["unit_capacity"]) + (f" ± {plain(half, 2)}" if half else "")
 
 
@@ -131,7 +144,8 @@ def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
     so_far, result = 0.0, []
     for row in one.rows:
         so_far += row.net_usd
-        result.append((not row.meets_slo, _cells(row, date(plan, row.month), row.month == plan.months, so_far)))
+        cells = _cells(row, date(plan, row.month), row.month == plan.months, so_far)
+        result.append((not row.meets_slo, [*cells, *(_existing(row) if one.held else [])]))
     return result
 
 
@@ -144,6 +158,11 @@ def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
     middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
     amounts = [_whole(amount) if amount else "" for amount in money]
     return [*front, *units, *middle, *amounts, *(_whole(usd) for usd in (row.net_usd, so_far, row.present_usd))]
+
+
+def _existing(row: Row) -> list[str]:
+    units = [str(count) if count else "" for count in (row.existing, row.existing_sold)]
+    return [*units, *(_whole(usd) if row.existing_sold else "" for usd in (row.existing_resale_usd, row.gain_usd))]
 
 
 def _whole(usd: float) -> str:
@@ -175,9 +194,18 @@ def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
         ("Scaling", SCALING),
         ("Discounting", "purchases and sales at the start of their month, all else at its end"),
     ]
+    if plan.existing:
+        rows.append(("Existing", f"{listing([_entry(one) for one in plan.existing])}; {EXISTING}"))
+    if any(one.api for one in drawn):
+        rows.append(("API", ELSEWHERE))
     for fleet, rent in plan.bridge.items():
         rows.append(("Bridge", f"{fleet}: what is missing is rented ({rent.price or 'quoted'})"))
     return rows
+
+
+def _entry(one: ExistingUnits) -> str:
+    books = "" if one.book_value_usd is None else f", book value {cash(one.book_value_usd)}"
+    return f"{one.units} {one.fleet} bought in {one.bought}{books}"
 
 
 def _fall(decline: float) -> str:

@@ -26,6 +26,9 @@ KEY_IN = 0.3
 COLUMNS = 3
 SHORT = "#B3261E"
 MOST_TICKS = 9
+EXISTING = 0.6
+"""Opacity of existing capacity, over that of bought."""
+DOTS = "...."
 
 
 def write_plan_picture(
@@ -59,7 +62,7 @@ def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: st
         at = (column * PANEL_IN[0], CASH_IN + (lines - line - 1) * PANEL_IN[1])
         _capacity(_axes(figure, at, PANEL_IN, RIGHT), one, plan, axis, colors[one.fleet], top)
     if drawn:
-        _key(figure, MARGIN / width, (y - 0.05) / height, any(one.short for one in drawn))
+        _key(figure, MARGIN / width, (y - 0.05) / height, drawn)
         longest = max(len(_end(one)) for one in drawn)
         room = 0.3 + 1.1 * GLYPH * NORMAL * longest
         _cash(_axes(figure, (0.0, 0.0), (width, CASH_IN), room, AMOUNTS_IN), drawn, plan, colors)
@@ -76,32 +79,43 @@ def _axes(figure: Any, at: tuple[float, float], size: tuple[float, float], right
 def _capacity(axes: Any, one: Outlook, plan: MultiYear, axis: str, color: str, top: float) -> None:
     """Steps of capacity, bought and rented, with the demand that it has to cover."""
     edges = np.arange(plan.months + 1)
-    owned = [row.owned * one.capacity.mean for row in one.months]
+    existing = [row.existing_capacity for row in one.months]
+    new = [0.0 if one.api else (row.owned - row.existing) * one.capacity.mean for row in one.months]
+    owned = [old + bought for old, bought in zip(existing, new, strict=True)]
     capacity = [row.capacity for row in one.months]
     peak, mean = [row.peak for row in one.months], [row.demand for row in one.months]
     axes.stairs(owned, edges, fill=True, color=color, alpha=0.35, linewidth=0)
     axes.stairs(
         capacity, edges, baseline=owned, fill=True, facecolor="none", edgecolor=color, hatch="////", linewidth=0
     )
+    if one.held:
+        axes.stairs(existing, edges, fill=True, color=color, alpha=EXISTING, linewidth=0)
     axes.stairs(capacity, edges, baseline=None, color=color, linewidth=1.6)
     axes.stairs(peak, edges, baseline=None, color=INK, linewidth=1.4)
     axes.stairs(mean, edges, baseline=None, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
+    if one.api:
+        look: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "hatch": DOTS, "linewidth": 0}
+        axes.stairs(np.maximum(peak, capacity), edges, baseline=capacity, fill=True, **look)
     lacking = np.maximum(peak, capacity)
     if one.short:
         axes.stairs(lacking, edges, baseline=capacity, fill=True, color=SHORT, alpha=0.55, linewidth=0)
     _frame(axes, plan, Scale([0.0, top / 1.1], True), plain)
-    said = f"units: {one.months[0].in_service} at first, {one.months[-1].in_service} at last; one takes "
-    _title(axes, one.fleet, f"{axis_label(axis)}; {said}{plain(one.capacity.mean)}", color)
+    said = f"units: {one.months[0].in_service} at first, {one.months[-1].in_service} at last"
+    each = "" if one.api else f"; one takes {plain(one.capacity.mean)}"
+    _title(axes, one.fleet, f"{axis_label(axis)}; {said}{each}", color)
 
 
-def _key(figure: Any, x: float, y: float, short: bool) -> None:
+def _key(figure: Any, x: float, y: float, drawn: Sequence[Outlook]) -> None:
     """What the marks mean, in a line whose upper left corner is at (x, y) of the *figure*."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    short, held, api = (any(ones) for ones in zip(*((one.short, one.held, one.api) for one in drawn), strict=True))
     marks = [
+        *([Patch(facecolor=SOFT, alpha=0.8, linewidth=0, label="existing capacity")] if held else []),
         Patch(facecolor=SOFT, alpha=0.35, linewidth=0, label="capacity bought"),
         Patch(facecolor="none", edgecolor=SOFT, hatch="////", linewidth=0, label="rented"),
+        *([Patch(facecolor="none", edgecolor=SOFT, hatch=DOTS, linewidth=0, label="from the API")] if api else []),
         *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short in the busiest hours")] if short else []),
         Line2D([], [], color=INK, linewidth=1.4, label="demand in the busiest hours"),
         Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="in the mean"),
@@ -113,15 +127,15 @@ def _key(figure: Any, x: float, y: float, short: bool) -> None:
 def _cash(axes: Any, drawn: Sequence[Outlook], plan: MultiYear, colors: dict[str, str]) -> None:
     """What every fleet has paid less what it has received, to the end of each month; sales at the end as a drop."""
     ends: list[tuple[float, str, str]] = []
-    highest = 0.0
+    lowest = highest = 0.0
     for one in drawn:
         months, paid = _paid(one)
         axes.plot(months[:-1], paid[:-1], color=colors[one.fleet], linewidth=1.8)
         axes.plot(months[-2:], paid[-2:], color=colors[one.fleet], linewidth=1.0, linestyle=(0, (2, 2)))
         axes.plot(months[-1:], paid[-1:], "o", color=colors[one.fleet], markersize=4, clip_on=False)
-        highest = max(highest, *paid)
+        lowest, highest = min(lowest, *paid), max(highest, *paid)
         ends.append((paid[-1], _end(one), colors[one.fleet]))
-    _frame(axes, plan, Scale([min(0.0, *(end for end, *_ in ends)), highest], True), money_mark)
+    _frame(axes, plan, Scale([lowest, highest], True), money_mark)
     said = "less what was received, not discounted; dotted: hardware sold at the end"
     _title(axes, "Cash paid so far", said, INK, AMOUNTS_IN)
     low, high = axes.get_ylim()

@@ -20,6 +20,9 @@ BACK = (
     *("capex_usd", "resale_usd", "decommissioning_usd", "opex_usd", "rental_usd", "net_cash_usd"),
     *("cumulative_cash_usd", "present_value_usd", "prompt_tokens", "output_tokens"),
 )
+EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd")
+"""Columns of plans around units that exist."""
+ELSEWHERE = "api_load"
 CLOSING = "end"
 
 
@@ -39,7 +42,7 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
             "fleet": outlook.fleet,
             "month": CLOSING if closing else row.month + 1,
             "date": date(plan, row.month),
-            **({} if closing else _load(row)),
+            **({} if closing else _load(row, outlook.api)),
             "ordered": row.ordered,
             "on_order": row.on_order,
             "owned_in_service": row.owned,
@@ -55,19 +58,26 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
             "present_value_usd": row.present_usd,
             "prompt_tokens": row.prompt_tokens,
             "output_tokens": row.output_tokens,
+            **(_existing(row) if outlook.held else {}),
+            **({ELSEWHERE: row.elsewhere} if outlook.api and not closing else {}),
         }
         result.append(cells | {f"{name}_usd": amount for name, amount in {**row.capex_usd, **row.opex_usd}.items()})
     return result
 
 
-def _load(row: Row) -> dict[str, Any]:
+def _existing(row: Row) -> dict[str, Any]:
+    cells = (row.existing, row.existing_sold, row.existing_resale_usd, row.gain_usd)
+    return dict(zip(EXISTING, cells, strict=True))
+
+
+def _load(row: Row, api: bool) -> dict[str, Any]:
     return {
         "demand": row.demand,
         "peak_demand": row.peak,
         "units_needed": row.needed,
         "capacity": row.capacity,
         "utilisation": row.utilisation,
-        "meets_slo": row.meets_slo,
+        "meets_slo": None if api else row.meets_slo,
         "shortfall": row.shortfall,
     }
 
@@ -82,7 +92,8 @@ def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
     net, cumulative and present value, where it is below zero.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
-    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *parts])
+    asked = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
+    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *asked, *parts])
 
 
 def summary_row(one: Outlook) -> dict[str, Any]:
@@ -91,7 +102,7 @@ def summary_row(one: Outlook) -> dict[str, Any]:
     return {
         "fleet": one.fleet,
         "reason": one.reason,
-        "unit_capacity": one.capacity.mean,
+        "unit_capacity": None if one.api else one.capacity.mean,
         "unit_capacity_ci95": one.capacity.half_width,
         "unit_gpus": one.gpus,
         "units_first": rows[0].in_service if rows else None,
@@ -112,12 +123,26 @@ def summary_row(one: Outlook) -> dict[str, Any]:
         "output_tokens": one.output_tokens,
         "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
         "levelised_usd_per_million_output_tokens": one.levelised_usd_per_million_output_tokens,
+        **(_sales(one) if one.held else {}),
+    }
+
+
+def _sales(one: Outlook) -> dict[str, Any]:
+    """Of existing units: the plan's month in which each group is sold, what it brings, and that over its book value."""
+    months = [CLOSING if held.sold == len(one.months) else f"month {held.sold + 1}" for held in one.held]
+    return {
+        "existing_sold": "; ".join(
+            f"{held.units} {held.kind.fleet}: {when}" for held, when in zip(one.held, months, strict=True)
+        ),
+        "existing_resale_usd": sum(row.existing_resale_usd for row in one.rows),
+        "disposal_gain_usd": sum(row.gain_usd for row in one.rows),
     }
 
 
 def write_summary(path: Path, found: Sequence[Outlook]) -> None:
     """summary.csv: a row per fleet."""
-    write_rows(path, [summary_row(one) for one in found])
+    rows = [summary_row(one) for one in found]
+    write_rows(path, rows, list(dict.fromkeys(name for row in rows for name in row)))
 
 
 def plan_table(found: Sequence[Outlook]) -> Fitted:
@@ -133,7 +158,7 @@ def plan_table(found: Sequence[Outlook]) -> Fitted:
         rows.append(
             [
                 one.fleet,
-                plain(row["unit_capacity"]),
+                "" if one.api else plain(row["unit_capacity"]),
                 *(str(row[name]) for name in ("units_first", "units_last", "bought", "months_short")),
                 *map(_whole, (*amounts, row["rental_usd"], row["total_usd"], one.present_usd)),
                 "" if levelised is None else bare(levelised),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from sim.cost import MultiYear
 from sim.report.exactness import capacity_notes
@@ -10,6 +11,8 @@ from sim.report.plan_tables import date
 from sim.report.text import listing, percent, plain
 from sim.scenario.precision import Precision
 from sim.study.plan import Outlook, ranked
+from sim.study.plan_api import LINE
+from sim.study.plan_existing import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +26,9 @@ class PlanVerdict:
 def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | None = None) -> PlanVerdict:
     """Sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and figures."""
     order = list(ranked(found))
-    findings = [_standing(one, plan) for one in order]
-    findings += capacity_notes([one.capacity for one in order], precision)
+    findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
+    findings += [_sale(one, held, plan) for one in order for held in one.held]
+    findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for one in order[1:] if (text := _overtakes(order[0], one, plan))]
     findings += [f"{one.fleet} cannot be planned: {one.reason}." for one in found if one.reason]
     return PlanVerdict(_headline(order, plan), tuple(findings))
@@ -38,7 +42,10 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     if len(order) > 1:
         others = [f"{one.fleet} costs {percent(one.present_usd / best.present_usd - 1)} more" for one in order[1:]]
         first += f"; {listing(others)}" if best.present_usd > 0 else ""
-    kept = next((one for one in order if not one.short), None)
+    kept = next((one for one in order if not one.short and not one.api), None)
+    if best.api:
+        fleet = "" if kept is None else f"; the cheapest that meets it in every month is {kept.fleet}, {_costs(kept)}"
+        return f"{first}. Whether {best.fleet} meets the SLO is not simulated{fleet}."
     if not best.short:
         return f"{first}. {best.fleet} meets the SLO in every month."
     short = f"{first}. {best.fleet} is short of capacity in {_months(len(best.short))}"
@@ -71,6 +78,28 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
         where = f"{date(plan, one.short[0].month)} to {date(plan, one.short[-1].month)}"
         parts.append(f"short in {_months(len(one.short))} ({where}), by {plain(worst.shortfall)} at worst")
     return "; ".join(parts) + "."
+
+
+def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
+    usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
+    share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
+    served = f"{cash(usd)} over {span(plan)} for {percent(share)} of the load"
+    return f"{one.fleet}: {served}; its service level is not simulated."
+
+
+def _sale(one: Outlook, held: Held, plan: MultiYear) -> str:
+    """When a plan sells existing units, and what that brings."""
+    when = f"in {date(plan, held.sold)}"
+    if held.sold == 0:
+        when = "at once"
+    elif held.sold == held.ends:
+        when = f"at the end of their life, {date(plan, held.sold)},"
+    elif held.sold == plan.months:
+        when = "at the end of the plan"
+    gain = held.gain_usd(held.sold)
+    books = "" if held.book_value_usd is None else f", {cash(abs(gain))} {'below' if gain < 0 else 'above'} book value"
+    units = f"the {held.units} existing {held.kind.fleet}"
+    return f"{one.fleet} sells {units} {when} for {cash(held.worth_usd(held.sold))}{books}."
 
 
 def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from sim.catalog.catalog import Catalog
-from sim.cost import CostError
+from sim.cost import CostError, MultiYear
+from sim.cost.multi_year import ExistingUnits
 from sim.cost.purchase import Buy
+from sim.cost.rental import Rent
 from sim.scenario.errors import Complaint, did_you_mean
 from sim.scenario.resolve import resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
@@ -23,12 +25,32 @@ def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs")
         elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
             yield Complaint(("plan", "discount_rate"), "is missing: no finance section gives one")
-            return
+            break
     for name in plan.bridge:
         if name not in names:
             yield Complaint(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
         elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
             yield Complaint(("plan", "bridge", name), "rents already: nothing is on the way that could be bridged")
+    for index, entry in enumerate(plan.existing):
+        for key, text in _existing_problems(scenario, plan, entry):
+            yield Complaint(("plan", "existing", index, key), text)
+
+
+def _existing_problems(scenario: Scenario, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) of an entry of `plan.existing`."""
+    fleet = next((one for one in scenario.fleets if one.name == entry.fleet), None)
+    if fleet is None:
+        names = [one.name for one in scenario.fleets]
+        yield "fleet", f"unknown fleet {entry.fleet!r}{did_you_mean(entry.fleet, names)}"
+    elif isinstance(fleet.cost, Rent):
+        yield "fleet", f"{entry.fleet} rents: what exists is owned; name a fleet that buys"
+    age = plan.age_months(entry.bought)
+    if age < 0:
+        yield "bought", f"{entry.bought} is after the plan starts, {plan.starts}: what comes later is an order"
+    finance = (fleet.finance or scenario.finance) if fleet is not None else None
+    if finance is not None and age >= finance.whole_life_months:
+        life = f"a life of {finance.life_years:g} years is over"
+        yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
 
 
 def bridge_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:

@@ -99,7 +99,7 @@ load_profile: {{8: 2920, 1: 5840}}   # for year.csv: hours of a year at each loa
 # requests_cost: true         # each request's part of the bill
 # months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
 # plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
-#   price_decline_per_year: 0.1}}
+#   price_decline_per_year: 0.1, existing: [{{fleet: 2x RTX 4090, units: 1, bought: 2025-03, book_value_usd: 3000}}]}}
 # what to choose from, for `gpufleet size`; costs are ways to pay, as in a fleet
 # size: {{gpus: [rtx-4090, l40s], tensor_parallel_sizes: [1, 2], quantizations: [none, fp8], max_replicas: 4,
 #   budget: {{capex_usd: 15000, usd_per_month: 500, kw: 3}}, spare_replicas: 1, mixed: {{}},

@@ -1,14 +1,14 @@
 """Several years month by month: for each fleet as a building block, how many are bought, replaced, rented when.
 
 The capacity of one unit within the service level comes from the search of `capacity.py`, its power at part load from a
-few simulated cases; units share the load evenly. That n units serve n times the load of one is on the safe side: a
-router that sees all of them leaves shorter queues.
+few simulated cases; units share the load in proportion to their capacity. That n units serve n times the load of one is
+on the safe side: a router that sees all of them leaves shorter queues.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, fsum
+from math import ceil, fsum, inf
 
 from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan, MultiYear
@@ -20,10 +20,14 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.terms import Terms as FleetTerms
 from sim.scenario.year import load_by_hour
 from sim.study.capacity import Capacity, LoadAxis
-from sim.study.expected import mean_tokens
-from sim.study.plan_cash import Row, Terms, cash_rows
-from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
+from sim.study.expected import mean_tokens, rate_per_load
+from sim.study.plan_api import Elsewhere, api_rows, no_api_plan
+from sim.study.plan_cash import Bills, Row, Terms, cash_rows
+from sim.study.plan_existing import Held, Kind, standing, still_needed, unlimited
+from sim.study.plan_sale import best_sales
+from sim.study.plan_supply import Purchasing, Supply, supply
 from sim.study.plan_unit import Declines, Quantities, UnitCosts
+from sim.study.tipping import API
 
 TOKENS_PER_PRICE = 1e6
 
@@ -37,13 +41,16 @@ class Outlook:
     """Of one unit."""
     gpus: int
     """Of one unit."""
-    buys: bool
     rows: tuple[Row, ...] = ()
     """One a month, and the closing one."""
     stock: Supply | None = None
     discount_rate: float = 0.0
     reason: str = ""
     """Why there are no rows."""
+    held: tuple[Held, ...] = ()
+    """What exists at the start, with the months in which it is sold."""
+    api: bool = False
+    """Whether tokens are bought from an API in place of new units."""
 
     @property
     def months(self) -> Sequence[Row]:
@@ -96,12 +103,14 @@ def outlooks(
     """
     if scenario.plan is None:
         raise ValueError("the scenario has no plan section")
-    tokens, usual = mean_tokens(scenario), LoadAxis.of(scenario).start
+    plan, tokens, usual = scenario.plan, mean_tokens(scenario), LoadAxis.of(scenario).start
     by_name = {one.fleet: one for one in found}
-    return [
-        outlook(scenario, scenario.plan, fleet, catalog, by_name[fleet.name], measured.get(fleet.name), tokens, usual)
+    held = existing_units(scenario, catalog, by_name, measured)
+    plans = [
+        outlook(scenario, plan, fleet, catalog, by_name[fleet.name], measured.get(fleet.name), tokens, usual, held)
         for fleet in scenario.fleets
     ]
+    return [*plans, *api_outlook(scenario, catalog, measured, held)]
 
 
 def outlook(
@@ -113,34 +122,111 @@ def outlook(
     measured: Quantities | None,
     tokens: tuple[float, float],
     usual_load: float,
+    held: tuple[Held, ...] = (),
 ) -> Outlook:
-    """One fleet's plan, from the *capacity* and the quantities of one unit; nothing is simulated."""
+    """One fleet's plan around what is *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
     gpus = sum(pool.replicas * pool.gpus_per_replica for pool in built.pools)
-    buys = not isinstance(fleet.cost, Rent)
-    if measured is None or built.costs is None:
-        return Outlook(fleet.name, capacity, gpus, buys, reason=_reason(capacity))
+    if reason := _no_plan(measured, built, capacity, held):
+        return Outlook(fleet.name, capacity, gpus, reason=reason)
+    assert measured is not None
     finance = fleet.finance or scenario.finance
     rate = plan.discount_rate if plan.discount_rate is not None else finance.rate_per_year if finance else 0.0
     bridged = bridged_fleet(scenario, fleet)
-    owned = _unit_costs(scenario, fleet, built, measured, catalog)
-    terms = Terms(
-        plan,
-        owned,
-        owned if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog),
-        measured,
-        capacity.mean,
-        rate,
-        Declines(plan.price_decline_per_year, plan.rental_decline_per_year, finance),
-        tokens,
-    )
-    demand = plan.demand.by_month(plan.months, usual_load)
-    needed = [units_needed(mean * plan.peak_to_mean, capacity.mean, plan.reserve_units) for mean in demand]
+    kind = _kind(scenario, plan, fleet, built, capacity.mean, measured, catalog)
+    rented = kind.costs if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog)
     purchasing = None
-    if buys and finance is not None:
-        purchasing = Purchasing(plan.lead_time_months, max(1, round(finance.life_months)))
-    stock = supply(needed, purchasing, _term(plan, bridged.cost if bridged is not None else fleet.cost))
-    return Outlook(fleet.name, capacity, gpus, buys, tuple(cash_rows(demand, stock, terms)), stock, rate)
+    if not isinstance(fleet.cost, Rent) and finance is not None:
+        purchasing = Purchasing(plan.lead_time_months, finance.whole_life_months)
+    term = _term(plan, bridged.cost if bridged is not None else fleet.cost)
+    demand = plan.demand.by_month(plan.months, usual_load)
+
+    def stock_around(held: Sequence[Held]) -> Supply:
+        needed = [
+            still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, standing(held, month))
+            for month, mean in enumerate(demand)
+        ]
+        return supply(needed, purchasing, term)
+
+    bills = Bills(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
+    terms = Terms(plan, kind, rented, rate, tokens, bills)
+
+    def rows_around(held: tuple[Held, ...]) -> Sequence[Row]:
+        return cash_rows(demand, stock_around(held), replace(terms, held=held))
+
+    best = best_sales(held, plan.months, rows_around)
+    return Outlook(fleet.name, capacity, gpus, tuple(best.rows), stock_around(best.held), rate, held=best.held)
+
+
+def api_outlook(
+    scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[Held, ...] = ()
+) -> Iterator[Outlook]:
+    """The plan that buys from the scenario's API what the units that are *held* do not serve; none without an API.
+
+    Tokens found in a prefix cache are those of the first fleet that was *measured*.
+    """
+    plan, fleet = scenario.plan, next((one for one in scenario.fleets if FleetTerms.of(scenario, one).api), None)
+    if fleet is None or plan is None:
+        return
+    costs = resolve_fleet(scenario, fleet, catalog).costs
+    tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
+    rate = plan.discount_rate if plan.discount_rate is not None else finance.rate_per_year if finance else 0.0
+    capacity, per_load = Capacity(API, inf, None, ()), rate_per_load(scenario)
+    if reason := no_api_plan(per_load) or unlimited(held):
+        yield Outlook(API, capacity, 0, reason=reason, api=True)
+        return
+    assert tariff is not None
+    assert per_load is not None
+    demand = plan.demand.by_month(plan.months, LoadAxis.of(scenario).start)
+    bills = Bills(plan, tuple(one.kind for one in held))
+    cached = next((one.cached_fraction for one in measured.values()), 0.0)
+    terms = Elsewhere(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
+    best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
+    yield Outlook(API, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
+
+
+def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[Held]) -> str:
+    """Why there is none; empty where there is one."""
+    if measured is None or built.costs is None:
+        return _reason(capacity)
+    return unlimited(held)
+
+
+def _kind(
+    scenario: Scenario,
+    plan: MultiYear,
+    fleet: Fleet,
+    built: FleetPlan,
+    capacity: float,
+    measured: Quantities,
+    catalog: Catalog,
+) -> Kind:
+    declines = Declines(plan.price_decline_per_year, plan.rental_decline_per_year, fleet.finance or scenario.finance)
+    return Kind(fleet.name, _unit_costs(scenario, fleet, built, measured, catalog), capacity, declines)
+
+
+def existing_units(
+    scenario: Scenario, catalog: Catalog, found: Mapping[str, Capacity], measured: Mapping[str, Quantities]
+) -> tuple[Held, ...]:
+    """What exists at the start, kept as long as it may be; by the capacities *found* of one unit of each fleet."""
+    plan = scenario.plan
+    assert plan is not None
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    result = []
+    for entry in plan.existing:
+        fleet = fleets[entry.fleet]
+        finance = fleet.finance or scenario.finance
+        built, capacity = resolve_fleet(scenario, fleet, catalog), found[entry.fleet].mean
+        what = measured.get(entry.fleet, NOTHING)
+        kind = _kind(scenario, plan, fleet, built, capacity, what, catalog)
+        age = plan.age_months(entry.bought)
+        ends = (finance.whole_life_months if finance is not None else plan.months) - age
+        result.append(Held(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd))
+    return tuple(result)
+
+
+NOTHING = Quantities((0.0,), (), (0.0,))
+"""Of a unit that serves nothing within the service level."""
 
 
 def _unit_costs(

@@ -3,21 +3,59 @@
 Hardware has the price of the month in which it is ordered and is paid when it comes, with its deployment; it is sold
 and removed when its life ends. What is still in service at the end of the plan is sold then at its value at that age,
 in a closing row after the last month. Those payments fall at the start of their month, operating cost and rent at its
-end: docs/money.md.
+end: docs/money.md. Units of several kinds share the load in proportion to their capacity.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from typing import Any, NamedTuple
 
 from sim.cost import MultiYear
 from sim.cost.cash_flow import discount_factor
 from sim.cost.charge import Follows
-from sim.study.plan_supply import Supply
-from sim.study.plan_unit import Declines, Line, Loads, Quantities, Stand, UnitCosts, by_component, value_of
+from sim.study.plan_existing import Held, Kind, standing
+from sim.study.plan_supply import ROUNDING, Supply
+from sim.study.plan_unit import Declines, Loads, Stand, UnitCosts, by_component, value_of
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
+
+
+class Part(NamedTuple):
+    """Units of one kind under one way to pay."""
+
+    costs: UnitCosts
+    declines: Declines
+    stands: Sequence[Stand]
+    loads: Loads
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """Operating cost month by month; computed once for what plans that differ elsewhere have in common."""
+
+    plan: MultiYear
+    kinds: tuple[Kind, ...]
+    """Units that there may be: their lines are in every bill, also when they cost nothing."""
+    _known: dict[Any, tuple[dict[str, float], float]] = field(default_factory=dict)
+
+    def of(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+        """(operating cost by component, rent) of all *parts* in *month* [USD]."""
+        key = (month, *((tuple(part.stands), part.loads) for part in parts))
+        if key not in self._known:
+            self._known[key] = self._bill(month, parts)
+        return self._known[key]
+
+    def _bill(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+        lines = dict.fromkeys((line for kind in self.kinds for line in kind.costs.monthly_lines), 0.0)
+        when = (month, self.plan.calendar(month)[1])
+        for part in parts:
+            for line, usd_per_h in part.costs.monthly_usd_per_h(part.stands, part.loads, *when, part.declines).items():
+                lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
+        rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
+        opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
+        return by_component(opex), rental_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +63,16 @@ class Terms:
     """Everything that turns units into money."""
 
     plan: MultiYear
-    owned: UnitCosts
-    """Of bought units; of all, where the fleet rents."""
+    kind: Kind
+    """Units that are bought; all new ones, where the fleet rents."""
     rented: UnitCosts
     """Of rented ones: the same, or the terms that bridge the time until bought ones come."""
-    quantities: Quantities
-    capacity: float
-    """Load that one unit serves within the service level."""
     discount_rate: float
-    declines: Declines
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
+    bills: Bills
+    held: tuple[Held, ...] = ()
+    """What exists at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +88,7 @@ class Row:
     ordered: int
     on_order: int
     owned: int
+    """Existing ones included."""
     rented: int
     retired: int
     """Since the start."""
@@ -72,6 +110,16 @@ class Row:
     """Value of the month's net cash at the start of the plan."""
     output_tokens: float = 0.0
     prompt_tokens: float = 0.0
+    existing: int = 0
+    """Units in service that were there before the plan."""
+    existing_capacity: float = 0.0
+    existing_sold: int = 0
+    existing_resale_usd: float = 0.0
+    """Received for those: a part of `resale_usd`."""
+    gain_usd: float = 0.0
+    """What their sale brings over their book value; not a payment."""
+    elsewhere: float = 0.0
+    """Mean load that an API serves."""
 
     @property
     def in_service(self) -> int:
@@ -115,20 +163,23 @@ def cash_rows(demand: Sequence[float], stock: Supply, terms: Terms) -> list[Row]
 
 
 def _row(month: int, demand: Sequence[float], stock: Supply, terms: Terms) -> Row:
-    inside = month < stock.months
+    inside, kind = month < stock.months, terms.kind
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
     owned, rented = stock.owned(month), stock.rented(month) if inside else 0
-    capacity = (owned + rented) * terms.capacity
+    there = standing(terms.held, month)
+    alike = owned + rented + sum(one.units * (one.kind.capacity / kind.capacity) for one in there)
+    capacity = alike * kind.capacity
     served = min(mean, capacity)
     short = peak - capacity
-    load = served / (owned + rented) if owned + rented else 0.0
-    busiest = min(peak, capacity) / (owned + rented) if owned + rented else 0.0
-    requests = (owned + rented) * terms.quantities.served_rps(load) * SECONDS_PER_MONTH
+    loads = Loads(served / alike, min(peak, capacity) / alike) if alike else Loads(0.0, 0.0)
+    rps = (owned + rented) * kind.costs.quantities.served_rps(loads.mean)
+    requests = (rps + held_rps(there, loads.mean / kind.capacity)) * SECONDS_PER_MONTH
     capex_usd, resale_usd, removal_usd = _capital(month, stock, terms)
-    opex_usd, rental_usd = _running(month, stock, terms, Loads(load, busiest)) if inside else ({}, 0.0)
-    start, end = (discount_factor(terms.discount_rate, at) for at in (month, month + 1))
-    at_start = resale_usd - removal_usd - fsum(capex_usd.values())
+    sold = sold_in(month, terms.held)
+    resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
+    opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
+    at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values())
     return Row(
         month=month,
         demand=mean,
@@ -136,30 +187,63 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: Terms) -> Ro
         needed=stock.needed[month] if inside else 0,
         ordered=stock.ordered(month),
         on_order=stock.on_order(month),
-        owned=owned,
+        owned=owned + sum(one.units for one in there),
         rented=rented,
-        retired=stock.retired(month),
+        retired=stock.retired(month) + sum(one.units for one in terms.held if not one.serves(month)),
         capacity=capacity,
         served=served,
-        shortfall=short if short > _ROUNDING * peak else 0.0,
+        shortfall=short if short > ROUNDING * peak else 0.0,
         requests=requests,
         capex_usd=capex_usd,
         resale_usd=resale_usd,
         decommissioning_usd=removal_usd,
         opex_usd=opex_usd,
         rental_usd=rental_usd,
-        present_usd=at_start * start - (fsum(opex_usd.values()) + rental_usd) * end,
         prompt_tokens=requests * terms.tokens[0],
         output_tokens=requests * terms.tokens[1],
+        existing=sum(one.units for one in there),
+        existing_capacity=fsum(one.units * one.kind.capacity for one in there),
+        existing_sold=sold.units,
+        existing_resale_usd=sold.resale_usd,
+        gain_usd=sold.gain_usd,
+        present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values()) + rental_usd),
     )
 
 
-_ROUNDING = 1e-9
+def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:
+    """What is received at the start of *month* less what is paid at its end, at its value at the start of the plan."""
+    start, end = (discount_factor(discount_rate, at) for at in (month, month + 1))
+    return received_usd * start - paid_usd * end
+
+
+class Sold(NamedTuple):
+    """Existing units that go in a month."""
+
+    units: int
+    resale_usd: float
+    removal_usd: float
+    gain_usd: float
+
+
+def sold_in(month: int, held: Sequence[Held]) -> Sold:
+    """What of *held* is sold in *month*."""
+    gone = [one for one in held if one.sold == month]
+    return Sold(
+        sum(one.units for one in gone),
+        fsum(one.worth_usd(month) for one in gone),
+        fsum(one.removal_usd for one in gone),
+        fsum(one.gain_usd(month) for one in gone),
+    )
+
+
+def held_rps(there: Sequence[Held], utilisation: float) -> float:
+    """Requests per second that units *there* answer, each at that fraction of its capacity."""
+    return sum(one.units * one.kind.costs.quantities.served_rps(utilisation * one.kind.capacity) for one in there)
 
 
 def _capital(month: int, stock: Supply, terms: Terms) -> tuple[dict[str, float], float, float]:
-    """(capex by component, resale, removal) of a month [USD]."""
-    unit, declines = terms.owned, terms.declines
+    """(capex by component, resale, removal) of what the plan buys, in a month [USD]."""
+    unit, declines = terms.kind.costs, terms.kind.declines
     capex = dict.fromkeys(by_component(unit.delivery_usd), 0.0)
     resale_usd = removal_usd = 0.0
     for batch in stock.batches:
@@ -175,13 +259,31 @@ def _capital(month: int, stock: Supply, terms: Terms) -> tuple[dict[str, float],
 
 def _running(month: int, stock: Supply, terms: Terms, loads: Loads) -> tuple[dict[str, float], float]:
     """(operating cost by component, rent) of a month [USD]."""
-    standing = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
+    kind = terms.kind
+    others = [one for one in terms.held if one.kind.fleet != kind.fleet]
+    alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
+    batches = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
     running = [Stand(contract.units, contract.signed) for contract in stock.contracts if contract.runs(month)]
-    when = (loads, month, terms.plan.calendar(month)[1], terms.declines)
-    lines: dict[Line, float] = dict.fromkeys(terms.owned.monthly_lines, 0.0)
-    for unit, stands in ((terms.owned, standing), (terms.rented, running)):
-        for line, usd_per_h in unit.monthly_usd_per_h(stands, *when).items():
-            lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
-    rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
-    opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
-    return by_component(opex), rental_usd
+    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    parts = [
+        Part(kind.costs, kind.declines, [*stands_of(alike, month), *batches], loads),
+        *held_parts(others, month, utilisation),
+        Part(terms.rented, kind.declines, running, loads),
+    ]
+    return terms.bills.of(month, parts)
+
+
+def stands_of(held: Sequence[Held], month: int) -> list[Stand]:
+    """What of *held* is in service, by the price that was paid for it."""
+    return [Stand(one.units, one.bought) for one in standing(held, month)]
+
+
+def held_parts(held: Sequence[Held], month: int, utilisation: Loads) -> list[Part]:
+    """A part for each kind among *held*, whose units carry that fraction of their capacity."""
+    kinds = {one.kind.fleet: one.kind for one in held}
+    found = []
+    for name, kind in kinds.items():
+        stands = stands_of([one for one in held if one.kind.fleet == name], month)
+        loads = Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
+        found.append(Part(kind.costs, kind.declines, stands, loads))
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-_ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whatever floats make of the quotient
+ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whatever floats make of the quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
     >>> units_needed(3.1, 1.0, reserve_units=1)
     5
     """
-    return max(ceil(peak / capacity - _ROUNDING), int(peak > 0)) + reserve_units
+    return max(ceil(peak / capacity - ROUNDING), int(peak > 0)) + reserve_units
 
 
 def supply(needed: Sequence[int], purchasing: Purchasing | None, term_months: int | None) -> Supply:

@@ -29,6 +29,13 @@ class Quantities:
         """Requests per second; between two simulated loads along a straight line."""
         return float(np.interp(load, self.loads, self.requests_per_s))
 
+    @property
+    def cached_fraction(self) -> float:
+        """Share of prompt tokens that the highest load finds in the prefix cache."""
+        rows = [one for intervals in self.windows[-1].intervals.values() for one in intervals]
+        cached, computed = sum(one.cached_tokens for one in rows), sum(one.prompt_tokens for one in rows)
+        return cached / (cached + computed) if cached else 0.0
+
 
 class Line(NamedTuple):
     """A line of a bill, as far as its prices move together."""
@@ -70,12 +77,14 @@ class Declines:
 
     def factor(self, line: Line, month: int, agreed: int) -> float:
         """What *line* costs in *month* over today, for units whose price was *agreed* then."""
-        growth = self.finance.growth_of(line.component) if self.finance is not None else 0.0
+        growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
         if line.follows is Follows.RENT:
             return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
-        index = {Follows.HARDWARE: self.hardware(month), Follows.MACHINES: self.hardware(agreed)}
-        moved = 1 + line.follows_share * (index.get(line.follows, 1.0) - 1)
-        return moved * price_factor(-growth, month)
+        dearer = price_factor(-growth, month) if growth else 1.0
+        if line.follows is Follows.NOTHING:
+            return dearer
+        index = self.hardware(month if line.follows is Follows.HARDWARE else agreed)
+        return (1 + line.follows_share * (index - 1)) * dearer
 
 
 @dataclass(frozen=True, slots=True)

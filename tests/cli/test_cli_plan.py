@@ -87,6 +87,7 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     slo = {fleet: [row["meets_slo"] for row in rows if row["fleet"] == fleet][:3] for fleet in totals}
     assert slo == {"own": ["false", "false", "true"], "rented": ["true"] * 3}
     assert "own is short of capacity in 2 months" in done.stdout or "rented meets the SLO" in done.stdout
+    assert not [name for name in rows[0] if name.startswith(("existing", "api"))]
     page = (out / "plan.html").read_text()
     assert "Buy or rent?" in page
     assert "<svg" in page

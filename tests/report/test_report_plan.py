@@ -35,7 +35,7 @@ def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> O
         )
         for month, (at_once, through) in enumerate(amounts)
     )
-    return Outlook(fleet, Capacity(fleet, 1.0, None, ()), 1, True, rows, Supply(6, (1,) * 6, (), ()))
+    return Outlook(fleet, Capacity(fleet, 1.0, None, ()), 1, rows, Supply(6, (1,) * 6, (), ()))
 
 
 BOUGHT = [(30.0, 1.0), (0, 1), (0, 1), (20, 1), (0, 1), (0, 1), (-10, 0)]
@@ -67,7 +67,7 @@ def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
 
 
 def test_nothing_can_be_planned() -> None:
-    none = Outlook("small", Capacity("small", 0.0, None, (), "does not fit"), 1, True, reason="does not fit")
+    none = Outlook("small", Capacity("small", 0.0, None, (), "does not fit"), 1, reason="does not fit")
     answer = verdict([none], PLAN)
     assert answer.headline == "No fleet can be planned: see the reasons."
     assert answer.findings == ("small cannot be planned: does not fit.",)
