@@ -6,11 +6,11 @@ from functools import partial
 from io import BytesIO, StringIO
 from math import isfinite
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
-from sim.report.curves import DOTS_PER_INCH, GLYPH, SETTINGS, bare_svg
+from sim.report.curves import DOTS_PER_INCH, GLYPH, bare_svg
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
+from sim.report.fonts import glyphs, lines_of, settings
 from sim.report.goals import exactly, name_of
 from sim.report.money import cash, in_code, money_mark, shown
 from sim.report.panels import style
@@ -35,9 +35,7 @@ def write_picture(
     answer: str,
 ) -> None:
     """The picture with *question* and *answer* above it."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(SETTINGS):
+    with settings():
         lines = [(text, 14.0, INK, 0.26) for text in _wrap(question, 14.0)]
         lines += [(text, HEAD, SOFT, 0.2) for text in _wrap(answer, HEAD)]
         figure = _figure(found, rows, axis, slo, sum(step for *_, step in lines) + 0.25)
@@ -53,9 +51,7 @@ def write_picture(
 
 def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo) -> str:
     """The same without words above, as an `svg` element."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(SETTINGS):
+    with settings():
         text = StringIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         _figure(found, rows, axis, slo, 0.0).savefig(text, format="svg", metadata=nothing)
@@ -63,7 +59,7 @@ def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], ax
 
 
 def _wrap(text: str, size: float) -> list[str]:
-    return wrap(text, int((WIDTH_IN - 0.4) / (GLYPH * size)))
+    return lines_of(text, int((WIDTH_IN - 0.4) / (GLYPH * size)))
 
 
 def _figure(
@@ -83,7 +79,7 @@ def _figure(
     def place(left: float, bottom: float, width: float, tall: float) -> Any:
         return figure.add_axes((left / WIDTH_IN, bottom / height, width / WIDTH_IN, tall / height))
 
-    names_in = 0.35 + max(len(one.fleet) for one, _ in shown) * GLYPH * NORMAL * 1.13
+    names_in = 0.35 + max(glyphs(one.fleet) for one, _ in shown) * GLYPH * NORMAL * 1.13
     whole_in = WIDTH_IN - LEFT_IN - RIGHT_IN
     for above, reading in enumerate(reversed(readings)):
         bottom = 2 * BELOW_IN + ABOVE_IN + bars_in + above * each_in

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from sim.report.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
+from sim.report.fonts import glyphs, lines_of, settings, without_fallback
 from sim.report.panels import DASHES, Panel, dashes, style
 from sim.report.sweep import Sweep
 
@@ -21,12 +20,6 @@ DOTS_PER_INCH = 120
 KEY_STEP = 0.26
 GLYPH = 0.6 / 72
 """Mean width of a glyph [inches] per point of font size."""
-SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "gpufleet",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +65,7 @@ def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: st
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
     """Lines of *text* in type of *size* points that fit a picture of *width* inches."""
-    return wrap(text, int((width - 2 * MARGIN) / (GLYPH * size)))
+    return lines_of(text, int((width - 2 * MARGIN) / (GLYPH * size)))
 
 
 def svg(panel: Panel) -> str:
@@ -94,14 +87,7 @@ def bare_svg(text: str) -> str:
     """What matplotlib has written, as an element that stands inside a page."""
     drawn = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")
-    return re.sub(r'<g id="[^"]*">', "<g>", drawn)
-
-
-def settings() -> AbstractContextManager[None]:
-    """What makes the same picture the same bytes."""
-    import matplotlib as mpl
-
-    return mpl.rc_context(SETTINGS)
+    return without_fallback(re.sub(r'<g id="[^"]*">', "<g>", drawn))
 
 
 def figure_of(width: float, height: float) -> Any:
@@ -148,7 +134,7 @@ def laid_out(wanted: Sequence[tuple[str, str, Any, str, bool]], width: float) ->
     entries: list[Entry] = []
     x, line = MARGIN + 0.05, 0
     for text, marker, dash, color, bold in wanted:
-        size = GLYPH * (1.12 * NORMAL if bold else 0.95 * SMALL) * len(text) + (0.7 if dash else 0.35)
+        size = GLYPH * (1.12 * NORMAL if bold else 0.95 * SMALL) * glyphs(text) + (0.7 if dash else 0.35)
         if x + size > width and x > MARGIN + 0.05:
             x, line = MARGIN + 0.05, line + 1
         entries.append(Entry(text, marker, dash, color, bold, x, line))

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, settings, svg, svg_of, wrapped
+from sim.report.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, svg, svg_of, wrapped
 from sim.report.draw import HEAD, INK, SMALL, SOFT
+from sim.report.fonts import glyphs, settings
 from sim.report.futures import Setting, bars
 from sim.report.money import in_code, money_mark, shown
 from sim.report.panels import Curve, Panel, style
@@ -58,7 +59,7 @@ class Tornado:
     def plot(self, figure: Any, x: float, y: float) -> None:
         """Draw into the cell whose lower left corner is at (x, y) [inches]."""
         width, height = figure.get_size_inches()
-        left = 0.2 + GLYPH * SMALL * max((len(bar.label) for bar in self.bars), default=0)
+        left = 0.2 + GLYPH * SMALL * max((glyphs(bar.label) for bar in self.bars), default=0)
         place = (x + left, y + 0.48, PANEL_IN[0] - left - RIGHT, self.height_in - TOP - 0.48)
         axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
         draw_tornado(axes, self.base, self.bars, in_code(UNIT))

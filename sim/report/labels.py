@@ -7,6 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.report.fonts import glyphs
+
 GLYPH_WIDTH = 0.6
 """Mean width of a glyph in units of the font size (DejaVu Sans, the widest of the fonts that may be used)."""
 BOLDER = 1.13
@@ -49,7 +51,7 @@ class Room:
         self, text: str, size: float, anchors: Sequence[tuple[float, float]], gap: float, bold: bool = False
     ) -> Place | None:
         """Where *text* of font *size* fits, *gap* away from the first of *anchors* with room; None without room."""
-        width, height = GLYPH_WIDTH * size * len(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
+        width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
         taken = np.vstack(self.taken) if self.taken else np.empty((0, 2))
         for x, y in anchors:
             for left, bottom in _beside(x, y, width, height, gap):

@@ -15,13 +15,13 @@ from sim.report.curves import (
     figure_of,
     laid_out,
     plot,
-    settings,
     svg,
     svg_of,
     wrapped,
 )
 from sim.report.draw import HEAD, INK, SOFT
 from sim.report.fitted import Fitted
+from sim.report.fonts import settings
 from sim.report.panels import Panel
 
 TEMPLATE = "page.html.j2"

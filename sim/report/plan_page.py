@@ -7,7 +7,8 @@ from typing import Any
 from sim.cost import MultiYear
 from sim.cost.multi_year import ExistingUnits
 from sim.report.basis import assumptions, number, one_per_fleet, sources, weak_values
-from sim.report.curves import settings, svg_of
+from sim.report.curves import svg_of
+from sim.report.fonts import settings
 from sim.report.money import cash, code, in_code, shown
 from sim.report.plan_picture import draw_plan
 from sim.report.plan_tables import components, date, summary_row

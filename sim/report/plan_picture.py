@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sim.cost import MultiYear
-from sim.report.curves import GLYPH, MARGIN, figure_of, settings, wrapped
+from sim.report.curves import GLYPH, MARGIN, figure_of, wrapped
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
+from sim.report.fonts import settings
 from sim.report.money import cash, money_mark, shown
 from sim.report.panels import style
 from sim.report.plan_tables import date

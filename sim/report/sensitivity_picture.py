@@ -6,8 +6,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from sim.report.curves import MARGIN, figure_of, settings, svg_of, wrapped
+from sim.report.curves import MARGIN, figure_of, svg_of, wrapped
 from sim.report.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
+from sim.report.fonts import settings
 from sim.report.money import converted_text, in_code, money_mark, shown
 from sim.report.tornado import AT_HIGH, AT_LOW, Bar, draw_tornado, tornado_height_in
 from sim.study.gap import Gap

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.curves import DOTS_PER_INCH, SETTINGS
+from sim.report.curves import DOTS_PER_INCH
 from sim.report.draw import FAINT, HEAD, INK, SMALL, SOFT
+from sim.report.fonts import settings
 from sim.report.panels import style
 from sim.study.validate_score import SCORED, Outcome, scores
 
@@ -26,7 +27,6 @@ FARTHEST = 8.0
 
 def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Log-log panels with bands of 10 and 20 % around the diagonal; only the scored class is drawn."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     scored = [one for one in outcomes if one.category == SCORED and one.covered]
@@ -34,7 +34,7 @@ def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:
     marks = style(engines)
     width = len(PANELS) * (SIDE_IN + GAP_IN) + 0.2
     height = SIDE_IN + 1.75
-    with matplotlib.rc_context(SETTINGS):
+    with settings():
         figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
         figure.text(0.25 / width, 1 - 0.3 / height, headline(outcomes), size=14, color=INK, va="center")
         rows = sum(one.category == SCORED for one in outcomes)
