@@ -206,7 +206,7 @@ def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
 
 def _entry(one: ExistingUnits) -> str:
     books = "" if one.book_value_usd is None else f", book value {cash(one.book_value_usd)}"
-    return f"{one.units} {one.fleet} bought in {one.bought}{books}"
+    return f"{_count(one.units, 'unit')} of {one.fleet} since {one.bought}{books}"
 
 
 def _fall(decline: float) -> str:

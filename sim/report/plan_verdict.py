@@ -63,7 +63,8 @@ def _costs(one: Outlook) -> str:
 def _standing(one: Outlook, plan: MultiYear) -> str:
     months = one.months
     first, last = months[0].in_service, months[-1].in_service
-    units = f"{one.fleet}: {first} {'unit' if first == 1 else 'units'} at first, {last} in the last month"
+    existing = f" ({months[0].existing} of them existing)" if months[0].existing else ""
+    units = f"{one.fleet}: {first} {'unit' if first == 1 else 'units'} at first{existing}, {last} in the last month"
     parts = [f"{units}, at most {max(row.in_service for row in months)} ({one.gpus} GPUs each)"]
     if one.bought:
         again = sum(batch.units for batch in one.stock.batches if batch.retires < plan.months) if one.stock else 0
@@ -90,7 +91,9 @@ def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
 def _sale(one: Outlook, held: Held, plan: MultiYear) -> str:
     """When a plan sells existing units, and what that brings."""
     when = f"in {date(plan, held.sold)}"
-    if held.sold == 0:
+    if not held.kind.capacity:
+        when = "at once, as one of them does not meet the SLO at any load,"
+    elif held.sold == 0:
         when = "at once"
     elif held.sold == held.ends:
         when = f"at the end of their life, {date(plan, held.sold)},"
