@@ -7,6 +7,7 @@ second. Inside the program everything is in these base units; a report converts.
 HOURS_PER_YEAR = 8760.0
 HOURS_PER_MONTH = 730.0
 SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
 JOULES_PER_KWH = 3.6e6
 GB = 1e9
 GIB = 2**30

@@ -137,6 +137,10 @@ class Charge(Protocol):
         """The part of it that does."""
 
     @property
+    def held_months(self) -> float:
+        """How long its price is agreed for: the term of a commitment; 0 where every month has its own price."""
+
+    @property
     def by_peak(self) -> bool:
         """Whether it depends on when energy is drawn within an hour: meter readings must not be added up for it."""
 
@@ -185,6 +189,7 @@ class FlatCharge:
     resold: bool = False
     follows: Follows = Follows.NOTHING
     follows_share: float = 1.0
+    held_months: float = 0.0
 
     by_peak: ClassVar[bool] = False
 
@@ -219,6 +224,7 @@ class Metered:
     resold: ClassVar[bool] = False
     follows: ClassVar[Follows] = Follows.NOTHING
     follows_share: ClassVar[float] = 1.0
+    held_months: ClassVar[float] = 0.0
     by_peak: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:

@@ -121,14 +121,6 @@ class _Owned(Spec):
         """How much dearer *line* gets per year, a fraction."""
         return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
 
-    def level_factor(self, line: str) -> float:
-        """The equal monthly payment over the life that is worth as much as *line* with its inflation, over today's."""
-        growth = self.growth_of(line)
-        if not growth:
-            return 1.0
-        flat, grown = (annuity_factor(self.rate_per_year, self.life_months, g) for g in (0.0, growth))
-        return grown / flat
-
 
 class StraightLine(_Owned):
     """The loss of value in equal parts over the life; capital itself costs nothing."""

@@ -6,6 +6,7 @@ from math import fsum
 
 from sim.cost.charge import Charge, Follows, Paid, amount_usd
 from sim.cost.finance import Annuity, StraightLine
+from sim.cost.horizon import Horizon
 from sim.cost.plan import CostPlan
 from sim.cost.window import Window
 
@@ -25,6 +26,8 @@ class Flows:
     """Paid at the end of every month: operating cost, rent included."""
     end_usd: Lines = field(default_factory=dict)
     """Paid when the machines go."""
+    held_months: Lines = field(default_factory=dict)
+    """Of the monthly ones, how long their price is agreed for: a commitment's term; 0: every month has its own."""
     resold_usd: float = 0.0
     """The part of the purchase that is sold again, when new."""
     rent_usd_per_h: float = 0.0
@@ -52,12 +55,15 @@ class Flows:
         """Paid when the machines go."""
         return fsum(self.end_usd.values())
 
-    def levelised_usd_per_h(self, finance: StraightLine | Annuity | None) -> float:
-        """Everything, lines with inflation at the equal payment over the life that is worth the same."""
+    def levelised_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Everything, lines with inflation at the equal payment over *horizon* that is worth the same."""
         if finance is None or not finance.inflation:
             return self.usd_per_h
-        grown = (usd * (finance.level_factor(name) - 1) for name, usd in self.monthly_usd_per_h.items())
-        return self.usd_per_h + fsum(grown)
+        factors = {
+            name: horizon.level_factor(finance.growth_of(name), self.held_months.get(name, 0.0))
+            for name in self.monthly_usd_per_h
+        }
+        return self.usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in self.monthly_usd_per_h.items())
 
 
 def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
@@ -69,6 +75,7 @@ def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
         delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_DELIVERY),
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_END),
+        held_months={charge.component: charge.held_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
         rent_usd_per_h=fsum(usd * one.follows_share for one, usd in booked if one.follows is Follows.RENT),
         hardware_usd_per_h=fsum(usd * one.follows_share for one, usd in booked if one.follows in hardware),

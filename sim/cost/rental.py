@@ -72,18 +72,24 @@ class Rent(Spec):
         rented = self._instances(hardware, priced) if by_instance else float(hardware.gpus)
         committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
         price = priced.price.per(name, priced.price.usd)
-        parts = [*self._reserved(min(rented, committed), committed, price), *self._beyond(rented - committed, price)]
+        term = self.commitment.months if self.commitment is not None else 0.0
+        parts = [(part, term) for part in self._reserved(min(rented, committed), committed, price)]
+        parts += [(part, 0.0) for part in self._beyond(rented - committed, price)]
         return [
-            self._charge(component, pool, hardware.copies, units_per_h, part_price)
-            for component, units, part_price in parts
+            self._charge(component, pool, hardware.copies, units_per_h, part_price, held_months)
+            for (component, units, part_price), held_months in parts
             for pool, units_per_h in hardware.shared(units / hours)
         ]
 
-    def _charge(self, component: str, pool: PoolFacts, copies: int, units_per_h: float, price: UnitPrice) -> Charge:
+    def _charge(
+        self, component: str, pool: PoolFacts, copies: int, units_per_h: float, price: UnitPrice, held_months: float
+    ) -> Charge:
         """By the clock, or from start to stop where replicas are switched."""
-        if not pool.scheduled:
-            return FlatCharge(component, pool.name, pool.server_id, units_per_h, price, follows=Follows.RENT)
-        return RentedTime(component, pool.name, pool.server_id, units_per_h / (copies * pool.gpus), price, self.billing)
+        if pool.scheduled:
+            per_gpu_h = units_per_h / (copies * pool.gpus)
+            return RentedTime(component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
+        facts = (component, pool.name, pool.server_id, units_per_h, price)
+        return FlatCharge(*facts, follows=Follows.RENT, held_months=held_months)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Committed units in use, and those that are paid for and not used: (component, units, price)."""

@@ -52,7 +52,9 @@ def _crossings(answer: Answer) -> list[str]:
         for name, theirs in others.items():
             if not all(map(isfinite, [*mine, *theirs])):
                 continue
-            told.append(f"{one.name} {_where_cheaper(answer, one, xs, below(xs, mine, theirs), name)}.")
+            several = answer.at_load[one.name].units > 1
+            alone = "One unit: " if several else ""  # the verdict is about more of them
+            told.append(f"{alone}{one.name} {_where_cheaper(answer, one, xs, below(xs, mine, theirs), name)}.")
     return told
 
 
@@ -94,7 +96,7 @@ def _paybacks(answer: Answer) -> list[str]:
         saying = f"pays for itself in {plain(time)} months"
         if not isfinite(time):
             life = f"its life of {plain(cost.finance.life_months)} months" if cost.finance is not None else "its life"
-            saying = f"does not pay for itself within {life}"
+            saying = f"does not pay for itself within {life} from what it saves, its resale left aside,"
         told.append(f"{one.name} costs {cash(cost.flows.capex_usd)} and {saying} against {name}.")
     return told
 

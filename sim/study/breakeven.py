@@ -21,12 +21,14 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.flows import Flows, mean_flows, with_peak
+from sim.cost.horizon import Horizon
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import Case
+from sim.scenario.sweep import Case, at_point
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.execute import Job, Progress, Workplace, do_all
 from sim.study.expected import mean_tokens, rate_per_load
+from sim.study.horizon import horizon_of
 from sim.study.points import jobs_of
 from sim.study.rebill import Bill, Rebilling
 from sim.study.store import StoredCase
@@ -61,13 +63,14 @@ class Cost:
     flows: Flows
     """Of all units."""
     finance: Annuity | StraightLine | None
+    horizon: Horizon
     output_tokens_per_h: float
     api_usd_per_h: float | None
 
     @property
     def usd_per_h(self) -> float:
         """Everything, purchases spread over their life and inflation levelled out."""
-        return self.flows.levelised_usd_per_h(self.finance)
+        return self.flows.levelised_usd_per_h(self.finance, self.horizon)
 
     @property
     def usd_per_million_output_tokens(self) -> float:
@@ -102,6 +105,7 @@ class Ledgers:
         """Simulates what is not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
         self.hours = hours_of(scenario)
+        self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
         self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
         self.candidates = list(_candidates(scenario, found))
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
@@ -179,6 +183,7 @@ class Ledgers:
             units=units,
             flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
             finance=first.costs.finance,
+            horizon=self._horizon(overrides),
             output_tokens_per_h=tokens.output,
             api_usd_per_h=None if first.costs.api is None else first.costs.api.usd(*tokens),
         )
@@ -202,6 +207,11 @@ class Ledgers:
         cached = prompt * simulated.cached / read if read else 0.0
         return Tokens(prompt - cached, cached, output)
 
+    def _horizon(self, overrides: Overrides) -> Horizon:
+        if not any(path.split(".")[0] == "finance" or ".finance." in path for path in overrides):
+            return self.horizon
+        return horizon_of(at_point(self.scenario, dict(overrides)), self.horizon.months)
+
     def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
         """(utilisation, cost) of one unit at a steady load."""
         return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
@@ -213,7 +223,7 @@ class Ledgers:
                 of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
                 line = {API: of_first}
                 flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
-                return Cost(cost.load, 1, flows, cost.finance, costs[0].output_tokens_per_h, None)
+                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, costs[0].output_tokens_per_h, None)
         return None
 
 

@@ -21,7 +21,7 @@ from sim.study.precision import replications_next
 from sim.study.service_level import standing
 from sim.study.statistics import half_width, mean
 from sim.study.store import StoredCase, discard_unfinished, load_case
-from sim.units import SECONDS_PER_HOUR
+from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from sim.workload import Profile
 
 WIDEST = 4096.0
@@ -133,12 +133,25 @@ def why_no_capacity(scenario: Scenario) -> str:
 
 
 def why_not_its_mean(scenario: Scenario) -> str:
-    """Why the window does not see the mean load of an hourly profile; empty if it does."""
+    """Why the window does not see the mean of a day, of an hourly profile or of a schedule; empty if it does."""
+    if not _sees_whole_days(scenario):
+        return (
+            "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
+            "measure whole days (horizon_s less warmup_s a multiple of 86400)"
+        )
     arrivals, end_s = scenario.workload.arrivals, scenario.horizon_s
     if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
         hours = arrivals.length_s / SECONDS_PER_HOUR
         return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
     return ""
+
+
+def _sees_whole_days(scenario: Scenario) -> bool:
+    scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
+    if not scheduled or scenario.horizon_s is None:
+        return not scheduled
+    measured_s = scenario.horizon_s - (0.0 if scenario.warmup_s == "auto" else scenario.warmup_s)
+    return scenario.warmup_s != "auto" and measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
 
 
 Steps = Generator[Case, StoredCase, Found]

@@ -6,9 +6,10 @@ docs/money.md has the convention: purchases are paid at delivery, all else at th
 from dataclasses import dataclass
 from math import inf
 
-from sim.cost.cash_flow import annuity_factor, discount_factor, price_factor
+from sim.cost.cash_flow import discount_factor
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.flows import Flows
+from sim.cost.horizon import price_in
 from sim.study.breakeven import Cost
 from sim.units import HOURS_PER_MONTH
 
@@ -28,39 +29,22 @@ class Month:
     removal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """Over which all candidates are compared."""
-
-    months: float
-    discount_rate: float
-
-    def net_present_usd(self, usd_per_h: float) -> float:
-        """What equal monthly payments of *usd_per_h* over the horizon are worth now.
-
-        A purchase and its running cost, levelised over the life, are such payments; so the candidate that is the
-        cheapest per hour has the lowest net present cost.
-        """
-        return usd_per_h * HOURS_PER_MONTH * annuity_factor(self.discount_rate, self.months)
-
-
 def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
     """Operating cost of *month*, counted from 1."""
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
         growth = finance.growth_of(name) if finance is not None else 0.0
-        total += usd_per_h * HOURS_PER_MONTH * price_factor(-growth, month - 1)
+        total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.held_months.get(name, 0.0))
     return total
 
 
-def months(flows: Flows, finance: Finance, count: int) -> list[Month]:
+def months(flows: Flows, finance: Finance, discount_rate: float, count: int) -> list[Month]:
     """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
-    rate = finance.rate_per_year if finance is not None else 0.0
     life = max(1, round(finance.life_months)) if finance is not None else count
     cash, present = flows.capex_usd, flows.capex_usd
     found = [Month(0, cash, present - _brings(flows, finance, 0))]
     for month in range(1, count + 1):
-        discount = discount_factor(rate, month)
+        discount = discount_factor(discount_rate, month)
         age = (month - 1) % life + 1
         paid = opex_usd(flows, finance, month)
         cash, present = cash + paid, present + paid * discount

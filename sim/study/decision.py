@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.cost.horizon import Horizon
 from sim.scenario.breakeven import Breakeven
 from sim.scenario.schema import Scenario
 from sim.study.breakeven import Candidate, Cost, Ledgers
 from sim.study.capacity import Capacity
-from sim.study.cash import Horizon, Month, months
+from sim.study.cash import Month, months
 from sim.study.tipping import API, Tipping, costs_at, tipping_points
 
 LOADS_SHOWN = 60
@@ -59,6 +60,7 @@ class Answer:
 def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> Answer:
     """Costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
+    rate = ledgers.horizon.discount_rate
     at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
     api = ledgers.api(list(at_load.values()))
     every = at_load | ({API: api} if api is not None else {})
@@ -73,8 +75,8 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> A
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,
-        months={name: months(cost.flows, cost.finance, terms.months) for name, cost in every.items()},
-        horizon=_horizon(scenario, terms.months),
+        months={name: months(cost.flows, cost.finance, rate, terms.months) for name, cost in every.items()},
+        horizon=ledgers.horizon,
         api=api,
         tipping=list(tipping_points(ledgers)),
         tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
@@ -91,10 +93,3 @@ def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
         for name, usd_per_h in costs_at(ledgers, float(load)).items():
             found.setdefault(name, []).append((float(load), usd_per_h))
     return found
-
-
-def _horizon(scenario: Scenario, otherwise_months: int) -> Horizon:
-    """The life in the scenario's finance, or the longest of a fleet's own; the months of the cash flows without any."""
-    own = [fleet.finance for fleet in scenario.fleets if fleet.finance is not None]
-    finance = scenario.finance or max(own, key=lambda one: one.life_months, default=None)
-    return Horizon(otherwise_months, 0.0) if finance is None else Horizon(finance.life_months, finance.rate_per_year)

@@ -21,6 +21,7 @@ from sim.scenario.terms import Terms as FleetTerms
 from sim.scenario.year import load_by_hour
 from sim.study.capacity import Capacity, LoadAxis
 from sim.study.expected import mean_tokens, rate_per_load
+from sim.study.horizon import horizon_of
 from sim.study.plan_api import Elsewhere, api_rows, no_api_plan
 from sim.study.plan_cash import Bills, Row, Terms, cash_rows
 from sim.study.plan_existing import Held, Kind, standing, still_needed, unlimited
@@ -131,7 +132,7 @@ def outlook(
         return Outlook(fleet.name, capacity, gpus, reason=reason)
     assert measured is not None
     finance = fleet.finance or scenario.finance
-    rate = plan.discount_rate if plan.discount_rate is not None else finance.rate_per_year if finance else 0.0
+    rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
     bridged = bridged_fleet(scenario, fleet)
     kind = _kind(scenario, plan, fleet, built, capacity.mean, measured, catalog)
     rented = kind.costs if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog)
@@ -170,7 +171,7 @@ def api_outlook(
         return
     costs = resolve_fleet(scenario, fleet, catalog).costs
     tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
-    rate = plan.discount_rate if plan.discount_rate is not None else finance.rate_per_year if finance else 0.0
+    rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
     capacity, per_load = Capacity(API, inf, None, ()), rate_per_load(scenario)
     if reason := no_api_plan(per_load) or unlimited(held):
         yield Outlook(API, capacity, 0, reason=reason, api=True)

@@ -49,11 +49,6 @@ class Bill:
         return self.flows.usd_per_h
 
     @property
-    def levelised_usd_per_h(self) -> float:
-        """Everything, with what inflation adds over the life."""
-        return self.flows.levelised_usd_per_h(self.costs.finance)
-
-    @property
     def usd_per_million_output_tokens(self) -> float:
         """Infinite where nothing was answered."""
         tokens = self.output_tokens / self.window_h

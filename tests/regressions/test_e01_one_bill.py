@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from sim.catalog.catalog import load_catalog
 from sim.cost.charge import Paid
 from sim.cost.finance import RunningLine
+from sim.cost.horizon import Horizon
 from sim.run import CaseResult, priced, run_case
 from sim.scenario.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.capacity import Capacity
-from sim.study.cash import Horizon, months
+from sim.study.cash import months
 from sim.study.cores import Cores
 from sim.study.idle import idle_window
 from sim.study.plan import outlook
@@ -148,7 +149,7 @@ def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: di
         assert bill.flows.capex_usd == pytest.approx(ledger.capex_usd, abs=0.01)
 
         worth = Horizon(life, rate).net_present_usd(ledger.usd_per_h)
-        path = months(bill.flows, scenario.finance, round(life))
+        path = months(bill.flows, scenario.finance, rate, round(life))
         assert path[-1].net_present_usd == pytest.approx(worth, abs=cent)
 
         window = metered(stored[fleet.name], plan)

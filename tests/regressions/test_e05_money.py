@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from sim.cost import Finance
 from sim.cost.finance import Annuity
 from sim.cost.flows import Flows
-from sim.study.cash import Horizon, months
+from sim.cost.horizon import Horizon
+from sim.study.cash import months
 
 HOURS_PER_MONTH = 730
 
@@ -28,7 +29,7 @@ def test_a_forklift() -> None:
     rate = 1.005**12 - 1
     finance = Annuity(method="annuity", discount_rate=rate, life_years=5, residual_fraction=0.4)
     flows = bought(25_000, 700, finance)
-    assert months(flows, finance, 60)[-1].net_present_usd == pytest.approx(53_794.17, abs=0.005)
+    assert months(flows, finance, rate, 60)[-1].net_present_usd == pytest.approx(53_794.17, abs=0.005)
     assert flows.usd_per_h * HOURS_PER_MONTH == pytest.approx(1_039.99, abs=0.005)
     # the rent of 3,000 a month is dearer by either measure
     horizon = Horizon(60, rate)
@@ -80,7 +81,8 @@ def test_the_cheapest_per_hour_has_the_lowest_net_present_cost(
         end = (1 + rate) ** -life
         in_arrears = sum(opex * (1 + rate) ** (-month / 12) for month in range(1, 12 * life + 1))
         present.append(capex + in_arrears + (removal - residual * capex) * end)
-        assert months(flows, finance, 12 * life)[-1].net_present_usd == pytest.approx(present[-1], rel=1e-9, abs=1e-6)
+        stands = months(flows, finance, rate, 12 * life)[-1]
+        assert stands.net_present_usd == pytest.approx(present[-1], rel=1e-9, abs=1e-6)
         assert Horizon(12 * life, rate).net_present_usd(flows.usd_per_h) == pytest.approx(
             present[-1], rel=1e-9, abs=1e-6
         )
@@ -96,10 +98,10 @@ def test_inflation_levels_out_to_the_same_worth(rate: float, growth: float, life
     flows = bought(0, opex, finance)
     paid = [opex * (1 + growth) ** ((month - 1) / 12) for month in range(1, 12 * life + 1)]
     worth = sum(usd * (1 + rate) ** (-month / 12) for month, usd in enumerate(paid, start=1))
-    path = months(flows, finance, 12 * life)
+    path = months(flows, finance, rate, 12 * life)
     assert path[-1].cash_usd == pytest.approx(sum(paid))
     assert path[-1].net_present_usd == pytest.approx(worth)
-    level = flows.levelised_usd_per_h(finance)
+    level = flows.levelised_usd_per_h(finance, Horizon(12 * life, rate))
     assert Horizon(12 * life, rate).net_present_usd(level) == pytest.approx(worth)
 
 

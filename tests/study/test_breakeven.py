@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from sim.cli import app
 from sim.cost.finance import Annuity
 from sim.cost.flows import Flows
+from sim.cost.horizon import Horizon
 from sim.study.breakeven import Cost, below
 from sim.study.cash import months, payback_months
 from sim.study.tipping import API, Input, _tipping
@@ -26,7 +27,7 @@ def flows(capex_usd: float, running_usd_per_month: float) -> Flows:
 
 
 def cost(capex_usd: float, running_usd_per_month: float, finance: Annuity | None = None) -> Cost:
-    return Cost(1.0, 1, flows(capex_usd, running_usd_per_month), finance, 1e6, None)
+    return Cost(1.0, 1, flows(capex_usd, running_usd_per_month), finance, Horizon(36, 0.1), 1e6, None)
 
 
 def test_simple_payback_is_the_price_over_the_saving() -> None:
@@ -41,7 +42,7 @@ def test_simple_payback_is_the_price_over_the_saving() -> None:
 def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:
     # 1,000 $ now and 100 $ at 12 month ends at 10 % a year: i = 1.1^(1/12) - 1 = 0.7974 % a month, annuity factor
     # (1 - 1.1^-1) / i = 11.4005, so 1,000 + 1,140.05; after one year of three two thirds are left, 666.67 / 1.1
-    path = months(flows(1000, 100), FINANCE, 12)
+    path = months(flows(1000, 100), FINANCE, 0.1, 12)
     assert path[12].cash_usd == pytest.approx(2200)
     assert path[12].net_present_usd == pytest.approx(1000 + 1140.05 - 606.06, abs=0.02)
     assert path[0].net_present_usd == 0
@@ -49,7 +50,7 @@ def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:
 
 def test_hardware_is_replaced_at_the_end_of_its_life() -> None:
     finance = Annuity(method="annuity", discount_rate=0.0, life_years=1, residual_fraction=0.25)
-    path = months(flows(1000, 0), finance, 24)
+    path = months(flows(1000, 0), finance, 0.0, 24)
     assert (path[12].cash_usd, path[12].net_present_usd) == (1000, 1000 - 250)
     # the second machine costs 1,000 less the 250 that the first one fetches
     assert (path[13].cash_usd, path[24].cash_usd) == (1750, 1750)
@@ -59,7 +60,7 @@ def test_hardware_is_replaced_at_the_end_of_its_life() -> None:
 @given(capex=st.floats(0, 1e6), running=st.floats(0, 1e5), rate=st.floats(0, 0.5), count=st.integers(1, 80))
 def test_money_paid_never_falls_without_a_resale(capex, running, rate, count) -> None:
     finance = Annuity(method="annuity", discount_rate=rate, life_years=4, residual_fraction=0.0)
-    path = months(flows(capex, running), finance, count)
+    path = months(flows(capex, running), finance, rate, count)
     assert [at.months for at in path] == list(range(count + 1))
     assert all(b.cash_usd >= a.cash_usd for a, b in pairwise(path))
     if rate == 0 and count <= 48:
