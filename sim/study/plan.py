@@ -26,7 +26,7 @@ from sim.study.plan_api import Elsewhere, api_rows, no_api_plan
 from sim.study.plan_cash import Bills, Row, Terms, cash_rows
 from sim.study.plan_existing import Held, Kind, standing, still_needed, unlimited
 from sim.study.plan_sale import best_sales
-from sim.study.plan_supply import Purchasing, Supply, supply
+from sim.study.plan_supply import Purchasing, Renting, Supply, supply
 from sim.study.plan_unit import Declines, Quantities, UnitCosts
 from sim.study.tipping import API
 
@@ -139,7 +139,7 @@ def outlook(
     purchasing = None
     if not isinstance(fleet.cost, Rent) and finance is not None:
         purchasing = Purchasing(plan.lead_time_months, finance.whole_life_months)
-    term = _term(plan, bridged.cost if bridged is not None else fleet.cost)
+    renting = _renting(plan, bridged.cost if bridged is not None else fleet.cost, rented)
     demand = plan.demand.by_month(plan.months, usual_load)
 
     def stock_around(held: Sequence[Held]) -> Supply:
@@ -147,7 +147,7 @@ def outlook(
             still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, standing(held, month))
             for month, mean in enumerate(demand)
         ]
-        return supply(needed, purchasing, term)
+        return supply(needed, purchasing, renting)
 
     bills = Bills(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
     terms = Terms(plan, kind, rented, rate, tokens, bills)
@@ -244,12 +244,13 @@ def _unit_costs(
     return UnitCosts(priced, measured, load_by_hour(scenario))
 
 
-def _term(plan: MultiYear, cost: object) -> int | None:
-    """Months for which a unit is rented at least; None where none is."""
+def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
+    """How units are rented; None where none is."""
     if not isinstance(cost, Rent):
         return None
-    committed = ceil(cost.commitment.months) if cost.commitment is not None else 1
-    return max(1, committed, plan.rental_term_months)
+    if cost.commitment is None:
+        return Renting(plan.rental_term_months)
+    return Renting(plan.rental_term_months, unit.committed_units, ceil(cost.commitment.months))
 
 
 def _reason(capacity: Capacity) -> str:

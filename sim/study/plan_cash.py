@@ -16,7 +16,7 @@ from sim.cost.cash_flow import discount_factor
 from sim.cost.charge import Follows
 from sim.study.plan_existing import Held, Kind, standing
 from sim.study.plan_supply import ROUNDING, Supply
-from sim.study.plan_unit import Declines, Loads, Stand, UnitCosts, by_component, value_of
+from sim.study.plan_unit import Crew, Declines, Loads, Stand, UnitCosts, by_component, value_of
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
     costs: UnitCosts
     declines: Declines
-    stands: Sequence[Stand]
+    crew: Crew
     loads: Loads
 
 
@@ -42,7 +42,7 @@ class Bills:
 
     def of(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
         """(operating cost by component, rent) of all *parts* in *month* [USD]."""
-        key = (month, *((tuple(part.stands), part.loads) for part in parts))
+        key = (month, *((part.crew, part.loads) for part in parts))
         if key not in self._known:
             self._known[key] = self._bill(month, parts)
         return self._known[key]
@@ -51,7 +51,7 @@ class Bills:
         lines = dict.fromkeys((line for kind in self.kinds for line in kind.costs.monthly_lines), 0.0)
         when = (month, self.plan.calendar(month)[1])
         for part in parts:
-            for line, usd_per_h in part.costs.monthly_usd_per_h(part.stands, part.loads, *when, part.declines).items():
+            for line, usd_per_h in part.costs.monthly_usd_per_h(part.crew, part.loads, *when, part.declines).items():
                 lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
         rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
         opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
@@ -263,14 +263,21 @@ def _running(month: int, stock: Supply, terms: Terms, loads: Loads) -> tuple[dic
     others = [one for one in terms.held if one.kind.fleet != kind.fleet]
     alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
     batches = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
-    running = [Stand(contract.units, contract.signed) for contract in stock.contracts if contract.runs(month)]
+    hired = [one for one in stock.contracts if one.runs(month) and not one.committed]
+    stands = tuple(Stand(one.units, one.signed) for one in hired)
+    rented = Crew(stock.rented(month), stands, stock.committed_in(month))
     utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
     parts = [
-        Part(kind.costs, kind.declines, [*stands_of(alike, month), *batches], loads),
+        Part(kind.costs, kind.declines, crew_of([*stands_of(alike, month), *batches]), loads),
         *held_parts(others, month, utilisation),
-        Part(terms.rented, kind.declines, running, loads),
+        Part(terms.rented, kind.declines, rented, loads),
     ]
     return terms.bills.of(month, parts)
+
+
+def crew_of(stands: Sequence[Stand]) -> Crew:
+    """Units that *stands* counts all of."""
+    return Crew(sum(stand.units for stand in stands), tuple(stands))
 
 
 def stands_of(held: Sequence[Held], month: int) -> list[Stand]:
@@ -285,5 +292,5 @@ def held_parts(held: Sequence[Held], month: int, utilisation: Loads) -> list[Par
     for name, kind in kinds.items():
         stands = stands_of([one for one in held if one.kind.fleet == name], month)
         loads = Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
-        found.append(Part(kind.costs, kind.declines, stands, loads))
+        found.append(Part(kind.costs, kind.declines, crew_of(stands), loads))
     return found

@@ -20,6 +20,18 @@ class Purchasing:
 
 
 @dataclass(frozen=True, slots=True)
+class Renting:
+    """How units are rented."""
+
+    term_months: int
+    """Shortest time of a unit beyond a commitment."""
+    committed_units: int = 0
+    """Units that a commitment pays for whole."""
+    committed_months: int = 0
+    """Its term; 0: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Units bought together."""
 
@@ -45,6 +57,8 @@ class Contract:
     """First month."""
     ends: int
     """First month after the term."""
+    committed: bool = False
+    """Paid throughout, used or not; `units` are those that it pays for whole, which serve as far as they are needed."""
 
     def runs(self, month: int) -> bool:
         """Whether the units are rented in *month*."""
@@ -75,7 +89,14 @@ class Supply:
 
     def rented(self, month: int) -> int:
         """Rented units in service."""
-        return sum(contract.units for contract in self.contracts if contract.runs(month))
+        running = [contract for contract in self.contracts if contract.runs(month)]
+        hired = sum(contract.units for contract in running if not contract.committed)
+        covered = sum(contract.units for contract in running if contract.committed)
+        return hired + max(0, min(covered, self.needed[month] - self.owned(month) - hired))
+
+    def committed_in(self, month: int) -> int | None:
+        """When the commitment that runs in *month* was signed; None without one."""
+        return next((one.signed for one in self.contracts if one.committed and one.runs(month)), None)
 
     def retired(self, month: int) -> int:
         """Bought units that have left service, in *month* or before."""
@@ -100,12 +121,12 @@ def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
     return max(ceil(peak / capacity - ROUNDING), int(peak > 0)) + reserve_units
 
 
-def supply(needed: Sequence[int], purchasing: Purchasing | None, term_months: int | None) -> Supply:
+def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Renting | None) -> Supply:
     """Purchases and rents that cover *needed* units in every month.
 
     With *purchasing* units are bought, the first of them in service after the lead time; what is in service stays until
-    the end of its life, also where demand falls. With *term_months* what is missing is rented, for at least so long;
-    None: not at all.
+    the end of its life, also where demand falls. With *renting* what is missing is rented: a commitment is signed when
+    the first unit is, and again when it has ended and units are needed; units beyond it have a term of their own.
     """
     months = len(needed)
     batches: list[Batch] = []
@@ -116,9 +137,14 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, term_months: in
             if missing > 0:
                 retires = min(months, month + purchasing.life_months)
                 batches.append(Batch(missing, month - purchasing.lead_time_months, month, retires))
-        if term_months is not None:
+        if renting is not None:
             standing = sum(batch.units for batch in batches if batch.serves(month))
-            standing += sum(contract.units for contract in contracts if contract.runs(month))
+            running = [contract for contract in contracts if contract.runs(month)]
+            standing += sum(contract.units for contract in running)
+            if need > standing and renting.committed_months and not any(one.committed for one in running):
+                ends = month + renting.committed_months
+                contracts.append(Contract(renting.committed_units, month, ends, committed=True))
+                standing += renting.committed_units
             if need > standing:
-                contracts.append(Contract(need - standing, month, month + term_months))
+                contracts.append(Contract(need - standing, month, month + renting.term_months))
     return Supply(months, tuple(needed), tuple(batches), tuple(contracts))

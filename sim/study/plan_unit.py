@@ -3,7 +3,7 @@
 Quantities come from simulation, prices from the charges that the ledger uses; a month multiplies the two.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,6 +45,8 @@ class Line(NamedTuple):
     follows_share: float
     by_peak: bool
     """Paid for the month's peak."""
+    committed: bool
+    """Its price is agreed for the term of a commitment."""
 
 
 class Loads(NamedTuple):
@@ -60,6 +62,16 @@ class Stand(NamedTuple):
     units: int
     agreed: int
     """Month in which their price was agreed: of the order, or of the contract."""
+
+
+class Crew(NamedTuple):
+    """Units of one kind that serve under one way to pay."""
+
+    units: int
+    stands: tuple[Stand, ...]
+    """All of them, or of rented ones those beyond a commitment."""
+    committed: int | None = None
+    """Month in which their commitment was signed; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,29 +127,44 @@ class UnitCosts:
         return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
 
     @property
+    def committed_units(self) -> int:
+        """Units that a commitment pays for whole; 0 without one."""
+        count = 0
+        while count < MOST_COMMITTED:
+            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is Follows.RENT]
+            if not rents or not all(one.committed for one in rents):
+                break
+            count += 1
+        return count
+
+    @property
     def monthly_lines(self) -> list[Line]:
         """Every line that is paid month by month."""
         return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
 
     def monthly_usd_per_h(
-        self, stands: Sequence[Stand], loads: Loads, month: int, calendar_month: int, declines: Declines
+        self, crew: Crew, loads: Loads, month: int, calendar_month: int, declines: Declines
     ) -> dict[Line, float]:
-        """Line -> operating cost of *stands*, each unit of which carries *loads*, in *month* (1 to 12 in the calendar).
+        """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
 
-        Units are counted in the order of the stands: what a commitment leaves to pay for is the later ones'.
+        *calendar_month* is 1 for January.
         """
+        if not crew.units and crew.committed is None:
+            return {}
+        clock, metered = self._clock_usd_per_h(crew.units), self._metered_usd_per_h(loads, calendar_month)
         found: dict[Line, float] = {}
-        metered = self._metered_usd_per_h(loads, calendar_month)
-        count, before = 0, dict[Line, float]()
-        for stand in stands:
-            count += stand.units
-            after = self._clock_usd_per_h(count)
-            added = {line: after.get(line, 0.0) - before.get(line, 0.0) for line in {**before, **after}}
-            for line in {**added, **metered}:
-                usd = added.get(line, 0.0) + stand.units * metered.get(line, 0.0)
-                found[line] = found.get(line, 0.0) + usd * declines.factor(line, month, stand.agreed)
-            before = after
+        for line in {**clock, **metered}:
+            usd = clock.get(line, 0.0) + crew.units * metered.get(line, 0.0)
+            found[line] = usd * self._factor(line, crew, month, declines)
         return found
+
+    def _factor(self, line: Line, crew: Crew, month: int, declines: Declines) -> float:
+        """What *line* costs in *month* over today; units with different prices count by their number."""
+        stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
+        count = sum(stand.units for stand in stands)
+        if not count:
+            return declines.factor(line, month, month)
+        return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
 
     def _clock_usd_per_h(self, units: int) -> dict[Line, float]:
         """Of what runs with the clock, for all *units* together."""
@@ -166,6 +193,7 @@ class UnitCosts:
 
 
 ONE_HOUR = Window(1.0)
+MOST_COMMITTED = 100_000
 
 
 def value_of(
@@ -181,7 +209,7 @@ def value_of(
 def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[Line, float]:
     found: dict[Line, float] = {}
     for charge, usd in amounts:
-        line = Line(charge.component, charge.follows, charge.follows_share, charge.by_peak)
+        line = Line(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
         found[line] = found.get(line, 0.0) + usd
     return found
 

@@ -90,3 +90,16 @@ def test_a_profile_is_billed_hour_by_hour(tmp_path: Path) -> None:
         usd[name] = float(ranking["own bought"]["usd_per_h"])
         assert int(ranking["own bought"]["units"]) > 1
     assert usd["cheap"] < usd["dear"]
+
+
+@pytest.mark.parametrize("command", ["breakeven", "capacity"])
+def test_a_schedule_is_decided_on_by_whole_days_only(tmp_path: Path, command: str) -> None:
+    schedule = {"replicas": {"08:00": 2, "20:00": 1}, "starting_s": 0}
+    fleet = SCENARIO["fleets"][0] | {
+        "pools": [SCENARIO["fleets"][0]["pools"][0] | {"replicas": 2, "schedule": schedule}]
+    }
+    (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"fleets": [fleet], "starts_at": "2026-07-01T02:00:00"}))
+    result = CliRunner().invoke(app, [command, str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "measure whole days" in result.stderr
+    assert not (tmp_path / "out").exists()

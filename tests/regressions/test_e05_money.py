@@ -11,7 +11,9 @@ from sim.cost import Finance
 from sim.cost.finance import Annuity
 from sim.cost.flows import Flows
 from sim.cost.horizon import Horizon
+from sim.scenario.schema import Scenario
 from sim.study.cash import months
+from sim.study.horizon import horizon_of
 
 HOURS_PER_MONTH = 730
 
@@ -105,7 +107,48 @@ def test_inflation_levels_out_to_the_same_worth(rate: float, growth: float, life
     assert Horizon(12 * life, rate).net_present_usd(level) == pytest.approx(worth)
 
 
+def test_a_commitment_keeps_its_price_for_its_term() -> None:
+    finance = TypeAdapter(Finance).validate_python(
+        {"method": "annuity", "discount_rate": 0.08, "life_years": 3, "inflation": {"rental_reserved": 0.2}}
+    )
+    rent = {"rental_reserved": 1.0}
+    flows = Flows(rent, {}, rent, {}, {"rental_reserved": 12.0})
+    path = months(flows, finance, 0.08, 36)
+    paid = [730 * 1.2 ** ((month - 1) // 12) for month in range(1, 37)]
+    assert path[-1].cash_usd == pytest.approx(sum(paid))
+    horizon = Horizon(36, 0.08)
+    level = horizon.net_present_usd(flows.levelised_usd_per_h(finance, horizon))
+    assert level == pytest.approx(path[-1].net_present_usd)
+
+
 def test_a_line_that_does_not_exist_is_refused() -> None:
     terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "inflation": {"energie": 0.03}}
     with pytest.raises(ValueError, match="energy"):
         TypeAdapter(Finance).validate_python(terms)
+
+
+def test_candidates_share_one_horizon_and_one_rate() -> None:
+    short, long = (
+        {"method": "annuity", "discount_rate": rate, "life_years": years, "inflation": {"energy": 0.3}}
+        for rate, years in ((0.08, 1), (0.15, 5))
+    )
+    pool = {
+        "steptime": {"model": "affine", "base_s": 0.1, "per_token_s": 0.0, "per_context_token_s": 0.0},
+        "batching": {"policy": "vllm", "num_gpu_blocks": 9},
+    }
+    fixed = {"distribution": "fixed", "value": 1}
+    data = {
+        "name": "two lives",
+        "workload": {"arrivals": {"process": "constant", "rate_rps": 1}, "lengths": {"prompt": fixed, "output": fixed}},
+        "horizon_s": 10,
+        "slo": {"ttft_s": 1},
+        "fleets": [{"name": name, "pools": [pool], "finance": its} for name, its in (("a", short), ("b", long))],
+    }
+    assert horizon_of(Scenario.model_validate(data)) == Horizon(60, 0.15)
+    with_rate = data | {"finance": short | {"discount_rate": 0.06}}
+    assert horizon_of(Scenario.model_validate(with_rate)) == Horizon(60, 0.06)
+    line = {"energy": 1.0}
+    flows = Flows(line, {}, line)
+    horizon = Horizon(60, 0.1)
+    levels = [flows.levelised_usd_per_h(TypeAdapter(Finance).validate_python(its), horizon) for its in (short, long)]
+    assert levels[0] == levels[1]

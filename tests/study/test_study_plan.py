@@ -212,6 +212,24 @@ def test_rents_keep_the_price_of_their_signing() -> None:
     assert rents[12:18] == pytest.approx([rents[0] / 2] * 6)
 
 
+def test_units_beyond_a_commitment_go_when_they_are_not_needed() -> None:
+    """One unit is committed for six months at a time; two more serve three busy months at the hourly price."""
+    busy = {1, 3, 7}
+    plan = {"demand": {"monthly": [LOAD * (3 if month in busy else 1) for month in range(24)]}}
+    one = planned(scenario(plan, operations={}), 1)
+    assert [row.rented for row in one.months] == [3 if month in busy else 1 for month in range(24)]
+    reserved, hourly = 2 * 0.4 * 0.75 * 730, 2 * 0.4 * 730
+    assert [row.rental_usd for row in one.months] == pytest.approx(
+        [reserved + (2 * hourly if month in busy else 0) for month in range(24)]
+    )
+
+
+def test_a_commitment_is_paid_when_nothing_is_needed() -> None:
+    plan = {"demand": {"monthly": [LOAD] + [0.0] * 23}}
+    rents = [row.rental_usd for row in planned(scenario(plan, operations={}), 1).months]
+    assert rents == pytest.approx([2 * 0.4 * 0.75 * 730] * 6 + [0.0] * 18)
+
+
 def test_what_is_short_is_not_served() -> None:
     one = planned(scenario({"lead_time_months": 3}), 0)
     assert [row.shortfall for row in one.months[:4]] == [LOAD] * 3 + [0.0]

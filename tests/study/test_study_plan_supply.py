@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.study.plan_supply import Purchasing, Supply, supply, units_needed
+from sim.study.plan_supply import Purchasing, Renting, Supply, supply, units_needed
 
 NEEDED = st.lists(st.integers(0, 40), min_size=1, max_size=72)
 PURCHASING = st.builds(Purchasing, lead_time_months=st.integers(0, 9), life_months=st.integers(1, 60))
@@ -39,7 +39,7 @@ def test_no_unit_is_bought_before_it_is_needed(needed: list[int], purchasing: Pu
 
 @given(needed=NEEDED, purchasing=PURCHASING, term=st.integers(1, 24))
 def test_a_bridge_leaves_no_month_uncovered(needed: list[int], purchasing: Purchasing, term: int) -> None:
-    stock = supply(needed, purchasing, term)
+    stock = supply(needed, purchasing, Renting(term))
     conserved(stock)
     assert all(stock.in_service(month) >= need for month, need in enumerate(needed))
     assert all(contract.signed < purchasing.lead_time_months for contract in stock.contracts)
@@ -47,7 +47,7 @@ def test_a_bridge_leaves_no_month_uncovered(needed: list[int], purchasing: Purch
 
 @given(needed=NEEDED, term=st.integers(1, 24))
 def test_rents_last_for_their_term(needed: list[int], term: int) -> None:
-    stock = supply(needed, None, term)
+    stock = supply(needed, None, Renting(term))
     assert all(stock.rented(month) >= need for month, need in enumerate(needed))
     assert all(contract.ends - contract.signed == term for contract in stock.contracts)
     paid = sum(stock.rented(month) for month in range(len(needed)))
