@@ -34,7 +34,8 @@ model: llama3.1-8b
 workload:
   arrivals: {process: poisson, rate_rps: 2}
   lengths: {prompt: {distribution: fixed, value: 200}, output: {distribution: geometric, mean: 20}}
-horizon_s: 4
+horizon_s: 3
+precision: {max_replications: 5}
 slo: {ttft_s: 1.0, attainment: 0.9}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.3}
 finance: {method: straight_line, life_years: 3}

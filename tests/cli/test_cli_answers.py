@@ -126,7 +126,7 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
     assert len(tried) == len(said["search"])
     assert {row["replication"] for row in tried} >= {"0", "1", "2", "3", "4"}
     page = (folder / "out" / "capacity.html").read_text()
-    assert "How many requests a second do they take?" in page
+    assert "small with sweep=null" in page
     assert said["verdict"]["headline"] in page
     assert not re.search(r"<(script|link|img|iframe)\b|\bsrc=|@import|url\((?!#)", page)
     with Image.open(folder / "out" / "capacity.png") as picture:

@@ -91,4 +91,4 @@ def test_a_contradiction_in_finance_is_one_error(root: Path, tmp_path: Path) -> 
     (tmp_path / "s.yaml").write_text(f"base: {base}\nfinance: {{life_years: null}}\nsite: null\n")
     with pytest.raises(ScenarioErrors) as caught:
         load(tmp_path / "s.yaml", catalog=load_catalog())
-    assert [one.where for one in caught.value.errors] == ["finance.life_years", "fleets.0.site", "fleets.1.site"]
+    assert {one.where for one in caught.value.errors} == {"finance.life_years", "fleets.0.site", "fleets.1.site"}
