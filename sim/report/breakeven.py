@@ -263,6 +263,11 @@ def notes(answer: Answer, scenario: Scenario) -> list[str]:
         for one in answer.capacities
         if one.mean == float("inf")
     ]
+    if any(cost.finance is not None and cost.finance.inflation for cost in answer.at_load.values()):
+        told.append(
+            f"With inflation the cost a month is the equal payment over {plain(answer.horizon.months)} months; "
+            "what is paid by the month is that of the first."
+        )
     told.append(
         "Purchases are paid at delivery, all else at the end of each month. The curves of net present cost take off "
         "what the hardware would bring at that age: its resale less its removal."

@@ -15,6 +15,7 @@ class Breakeven(Spec):
     """Fleet -> label -> another `cost` of the same hardware: {a: {rented: {acquisition: rent, ...}}}."""
     load: Positive | None = None
     """Load of the months and of the verdict, in the workload's own unit (requests per second, clients, or the trace's
-    speed); left out: the workload's."""
+    speed); left out: the workload's. With a `load_profile` it is the mean over the year, to which the profile is
+    scaled; left out: the profile's own."""
     months: Count = 60
     """How far the cash flows reach."""
