@@ -18,9 +18,8 @@ from sim.cost.clock import MIDNIGHT, Clock
 from sim.cost.prices import CostError, Problem
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
-from sim.units import HOURS_PER_YEAR, JOULES_PER_KWH, SECONDS_PER_HOUR
+from sim.units import HOURS_PER_DAY, HOURS_PER_YEAR, JOULES_PER_KWH, SECONDS_PER_HOUR
 
-HOURS_PER_DAY = 24
 GRAMS_PER_KG = 1000.0
 
 

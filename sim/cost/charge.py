@@ -155,7 +155,7 @@ class Charge(Protocol):
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
         """The same at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
-        weighted by the 24 numbers *by_hour* or alike.
+        weighted by the 24 numbers *by_hour* (168: those of the week) or alike.
         """
 
     def scaled(self, part: float, pool: str) -> Self:

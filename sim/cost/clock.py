@@ -15,9 +15,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator
 
-from sim.units import SECONDS_PER_HOUR
+from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
-HOURS_PER_DAY = 24
 YEARS = range(1900, 2201)
 """In which a simulation may begin."""
 _HOUR = timedelta(hours=1)

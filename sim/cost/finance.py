@@ -10,6 +10,7 @@ is the price less the present value of the resale. The first is the second witho
 convention that all commands share.
 """
 
+from abc import abstractmethod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -76,9 +77,9 @@ class _Owned(Spec):
         return self
 
     @property
+    @abstractmethod
     def rate_per_year(self) -> float:
         """What capital costs per year."""
-        raise NotImplementedError
 
     @property
     def life_months(self) -> float:

@@ -70,7 +70,7 @@ class ExistingUnits(Spec):
     """First month in service, for example 2025-03; the life of finance counts from here."""
     book_value_usd: NonNegative | None = None
     """What all of these units together stand for in the books at the start of the plan, in US dollars. It is sunk: it
-    decides nothing, and gives the gain or loss on disposal. Left out: none is told."""
+    decides nothing, and gives the gain or loss on disposal. Left out: none is reported."""
 
 
 class MultiYear(Spec):

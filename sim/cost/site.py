@@ -108,7 +108,7 @@ class Site(Spec):
         return self.electricity.by_hour(clock)
 
     def usd_per_kwh_by_hour_of_week(self, clock: Clock | None) -> tuple[float, ...] | None:
-        """The same for the 168 hours of the week; None where all its days have the same prices."""
+        """Mean price of each of the 168 hours of the week over a year; None where all its days have the same prices."""
         if self.electricity is None or not self.metered or clock is None or not self.electricity.knows_weekdays:
             return None
         return self.electricity.by_hour(clock, 168)

@@ -76,6 +76,10 @@ class Window:
         return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
 
 
+ONE_HOUR = Window(1.0)
+"""Without meters: what runs with the clock is all that it costs."""
+
+
 def together(windows: Sequence[Window]) -> Window:
     """Several windows of one fleet as one."""
     intervals: dict[str, list[Interval]] = {}

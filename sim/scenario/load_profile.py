@@ -5,10 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from sim.units import HOURS_PER_YEAR
-
-HOURS_PER_DAY = 24
-HOURS_PER_WEEK = 168
+from sim.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 
 def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.scenario.errors import Complaint, Place, dotted
 from sim.scenario.layers import place_of, value_at
-from sim.scenario.load_profile import HOURS_PER_WEEK, LoadProfile
+from sim.scenario.load_profile import LoadProfile
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, axis_labels, points
-from sim.units import HOURS_PER_YEAR
+from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 PROCESS: Place = ("workload", "arrivals", "process")
 RATE: Place = ("workload", "arrivals", "rate_rps")

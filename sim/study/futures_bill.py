@@ -14,7 +14,7 @@ from sim.catalog.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.carbon import GRAMS_PER_KG
 from sim.cost.charge import amount_usd
-from sim.cost.window import Window, together
+from sim.cost.window import ONE_HOUR, Window, together
 from sim.records import Interval
 from sim.scenario.errors import Place
 from sim.scenario.plan import CasePlan
@@ -26,7 +26,6 @@ from sim.study.futures_inputs import World
 from sim.study.rebill import added_up, window_s
 from sim.study.store import StoredCase
 
-ONE_HOUR = Window(1.0)
 AMOUNTS = ("usd", "api_usd", "kg_co2e")
 
 

@@ -13,7 +13,7 @@ from sim.cost import CostPlan
 from sim.cost.cash_flow import MONTHS_PER_YEAR, price_factor
 from sim.cost.charge import Charge, Follows, Paid, amount_usd
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.window import Window
+from sim.cost.window import ONE_HOUR, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,6 @@ class UnitCosts:
         }
 
 
-ONE_HOUR = Window(1.0)
 MOST_COMMITTED = 100_000
 
 
