@@ -12,16 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from sim.catalog.catalog import load_catalog
-from sim.report.summary import summarize
+from sim.report.run.summary import summarize
 from sim.run import CaseResult, run_case
-from sim.scenario.load import load
-from sim.scenario.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
-from sim.study.capacity import capacities
-from sim.study.cores import Cores
-from sim.study.metrics import measure
-from sim.study.statistics import half_width, mean, wilson
+from sim.study.capacity.search import capacities
+from sim.study.cases.cores import Cores
+from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.statistics import half_width, mean, wilson
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000

@@ -20,7 +20,7 @@ To extend: a GPU, model or price is a file in data/; a policy is a file in its p
 From Python:
 
     catalog = sim.catalog.catalog.load_catalog()
-    scenario = sim.scenario.load.load("scenarios/4x4090-vs-2xa100.yaml", catalog=catalog)
+    scenario = sim.scenario.reading.load.load("scenarios/4x4090-vs-2xa100.yaml", catalog=catalog)
     for case in sim.scenario.sweep.cases(scenario):
-        plan = sim.scenario.resolve.resolve(scenario, case, catalog)
+        plan = sim.scenario.resolving.resolve.resolve(scenario, case, catalog)
 """

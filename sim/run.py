@@ -7,8 +7,8 @@ from sim.cost import Ledger, RequestUse, request_costs
 from sim.fleet import Fleet
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
-from sim.scenario.plan import CasePlan
-from sim.scenario.resolve import resolve
+from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 

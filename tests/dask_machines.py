@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from sim.study import cluster
+from sim.study.cases import cluster
 
 START_S = 20
 
@@ -33,7 +33,7 @@ class Machines:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, *self.security]
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={"PYTHONPATH": str(Path(cluster.__file__).parents[2]), "PATH": "", "HOME": str(self.folder)},
+            env={"PYTHONPATH": str(Path(cluster.__file__).parents[3]), "PATH": "", "HOME": str(self.folder)},
         )  # fmt: skip
         self.processes.append(process)
         return process

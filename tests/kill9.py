@@ -22,10 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sim import cli
-from sim.report import breakeven, capacity, deliver, plan_deliver, size
-from sim.report.terminal import terminal_table
+from sim.deliver import breakeven, capacity, plan, run, size
+from sim.report.run.terminal import terminal_table
 
-IMPORTED = (breakeven, capacity, deliver, plan_deliver, size, terminal_table)
+IMPORTED = (breakeven, capacity, plan, run, size, terminal_table)
 """So that no process has to."""
 SCENARIO = """\
 # What is left of it?

@@ -22,7 +22,7 @@ from scipy.optimize import least_squares
 from sim.catalog.catalog import Catalog, UnknownId, load_catalog
 from sim.catalog.value import Value
 from sim.records import Batch
-from sim.scenario.bind import bind, roofline_inputs
+from sim.scenario.resolving.bind import bind, roofline_inputs
 from sim.scenario.schema import Scenario
 from sim.steptime import Roofline, RooflineInputs
 

@@ -16,7 +16,7 @@ from statistics import median
 from zlib import crc32
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.catalog.quantization import native_quantization
+from sim.catalog.entries.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 from sim.units import GIB
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalog.value import Value
-from sim.scenario.plan import CasePlan
+from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import RooflineInputs
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
 from sim.yamlio import read

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.protocol import Engine
-from sim.engine.rank import Rank
+from sim.engine.schedulers.rank import Rank
 from sim.fleet import Fleet
 from sim.records import Batch, FleetLog, Meters, Request
-from sim.scenario.plan import CasePlan
+from sim.scenario.resolving.resolved import CasePlan
 
 Floats = NDArray[np.float64]
 

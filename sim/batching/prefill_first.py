@@ -10,7 +10,7 @@ class PrefillFirst(QueueLimits):
     """Waiting prompts are computed, several in a step, before anybody decodes; KV blocks are handed out on demand.
 
     `max_num_batched_tokens` limits the prompts of a step; a longer prompt is computed by itself. The rules are in
-    `sim/engine/prefill_first.py`.
+    `sim/engine/schedulers/prefill_first.py`.
     """
 
     policy: Literal["prefill_first"]

@@ -8,7 +8,7 @@ from sim.batching.limits import QueueLimits
 class Reserve(QueueLimits):
     """A request joins once the KV blocks of its whole prompt and output are free; nobody is ever pushed out.
 
-    The rules are in `sim/engine/reserve.py`.
+    The rules are in `sim/engine/schedulers/reserve.py`.
     """
 
     policy: Literal["reserve"]

@@ -10,8 +10,8 @@ class Slots(Limits):
 
     A step holds one token of each slot that answers, and prompts up to `max_num_batched_tokens` (n_batch) in all; a
     request longer than a slot is rejected. Slots left out: the engine's usual number if the memory holds them, else
-    one. The schedule is that of `sim/engine/reserve.py` with a slot for a block. GPUs that hold the layers in turn
-    (`pipeline_parallel_size`) work one after the other.
+    one. The schedule is that of `sim/engine/schedulers/reserve.py` with a slot for a block. GPUs that hold the layers
+    in turn (`pipeline_parallel_size`) work one after the other.
     """
 
     policy: Literal["slots"]

@@ -8,7 +8,7 @@ from sim.batching.limits import QueueLimits
 class Vllm(QueueLimits):
     """Who runs comes first, then prompts in chunks up to the step's budget; KV blocks are handed out on demand.
 
-    `sim/engine/rank.py` holds the rules that these limits steer.
+    `sim/engine/schedulers/rank.py` holds the rules that these limits steer.
     """
 
     policy: Literal["vllm"]

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
-from sim.catalog.engine import Engine
-from sim.catalog.gpu import Gpu
-from sim.catalog.grid import Grid
-from sim.catalog.hf_config import is_config, model_from_config
-from sim.catalog.kernel import Kernel
-from sim.catalog.link import Link
-from sim.catalog.model import AnyModel, Model, OtherModel
-from sim.catalog.price import Offer, PriceList
-from sim.catalog.quantization import Quantization
-from sim.catalog.server import Server
+from sim.catalog.entries.engine import Engine
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.grid import Grid
+from sim.catalog.entries.hf_config import is_config, model_from_config
+from sim.catalog.entries.kernel import Kernel
+from sim.catalog.entries.link import Link
+from sim.catalog.entries.model import AnyModel, Model, OtherModel
+from sim.catalog.entries.price import Offer, PriceList
+from sim.catalog.entries.quantization import Quantization
+from sim.catalog.entries.server import Server
 from sim.catalog.source import Source
 
 Entry = TypeVar("Entry")

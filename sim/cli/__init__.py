@@ -22,7 +22,7 @@ from sim.cli import (
     size,
     validate,
 )
-from sim.cli.common import BAD_INPUT, OTHER_FAILURE, app
+from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
 
 __all__ = [
     "app",

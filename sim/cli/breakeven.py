@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Force,
     Format,
     Out,
@@ -22,8 +22,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -45,14 +45,15 @@ def breakeven(
     """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.breakeven import breakeven_document, deliver_breakeven, left_out, ranking
-        from sim.report.breakeven_verdict import sentences, unmoved
-        from sim.report.document import as_json
-        from sim.report.exactness import capacity_notes
-        from sim.report.page import text_table
-        from sim.scenario.hostless import hostless_notes
-        from sim.scenario.load import load
-        from sim.study.capacity import why_no_capacity
+        from sim.deliver.breakeven import deliver_breakeven
+        from sim.report.breakeven.answer import breakeven_document, left_out, ranking
+        from sim.report.breakeven.verdict import sentences, unmoved
+        from sim.report.page.document import as_json
+        from sim.report.page.exactness import capacity_notes
+        from sim.report.page.page import text_table
+        from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.reading.load import load
+        from sim.study.capacity.search import why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}

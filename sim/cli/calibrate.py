@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import OTHER_FAILURE, Force, Quiet, Workers, app, bad_input_told, fail, show_all
+from sim.cli.shared.common import OTHER_FAILURE, Force, Quiet, Workers, app, bad_input_told, fail, show_all
 
 
 @app.command()
@@ -24,9 +24,9 @@ def calibrate(
 
         from sim.benchdata import read_benchmarks
         from sim.catalog.catalog import load_catalog
-        from sim.report.calibration import calibration_report, calibration_text, why_kept
-        from sim.study.calibrate import NothingToFit, calibrate
-        from sim.study.durable import write_whole
+        from sim.report.calibrate.answer import calibration_report, calibration_text, why_kept
+        from sim.study.calibrate.factors import NothingToFit, calibrate
+        from sim.study.cases.durable import write_whole
 
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id

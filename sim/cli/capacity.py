@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     RELATIVE,
     Force,
     Format,
@@ -26,8 +26,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -48,12 +48,13 @@ def capacity(
     """Find the highest load at which each fleet still meets its service level."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.capacity import capacity_document, capacity_rows, capacity_table, deliver_capacity
-        from sim.report.capacity_page import findings
-        from sim.report.document import as_json
-        from sim.scenario.hostless import hostless_notes
-        from sim.scenario.load import load
-        from sim.study.capacity import LoadAxis, precision_of, why_no_capacity
+        from sim.deliver.capacity import deliver_capacity
+        from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
+        from sim.report.capacity.page import findings
+        from sim.report.page.document import as_json
+        from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.reading.load import load
+        from sim.study.capacity.search import LoadAxis, precision_of, why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}

@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Format,
     Replications,
     ScenarioFile,
@@ -27,12 +27,12 @@ def check(
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.document import as_json, check_document
-        from sim.report.futures_tables import inputs_told
-        from sim.report.plan import overview, space
-        from sim.scenario.describe import describe
-        from sim.scenario.load import load_for_size
-        from sim.scenario.resolve import resolve
+        from sim.report.check.resolved import overview, space
+        from sim.report.futures.tables import inputs_told
+        from sim.report.page.document import as_json, check_document
+        from sim.scenario.reading.load import load_for_size
+        from sim.scenario.resolving.describe import describe
+        from sim.scenario.resolving.resolve import resolve
         from sim.scenario.sweep import cases
 
         catalog = load_catalog()

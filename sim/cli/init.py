@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import app, bad_input_told, fail, show_all
+from sim.cli.shared.common import app, bad_input_told, fail, show_all
 
 
 @app.command()
@@ -15,7 +15,7 @@ def init(
 ) -> None:
     """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
     with bad_input_told():
-        from sim.scenario.template import SCHEMA_FILE, schema_text, template
+        from sim.scenario.reading.template import SCHEMA_FILE, schema_text, template
 
         target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
         schema = target.with_name(SCHEMA_FILE)

@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     RELATIVE,
     Force,
     Format,
@@ -25,8 +25,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -49,13 +49,14 @@ def plan(
     """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.document import as_json
-        from sim.report.plan_deliver import deliver_plan, plan_document
-        from sim.report.plan_tables import plan_table
-        from sim.report.plan_verdict import verdict
-        from sim.scenario.hostless import hostless_notes
-        from sim.scenario.load import load
-        from sim.study.capacity import why_no_capacity
+        from sim.deliver.plan import deliver_plan
+        from sim.report.page.document import as_json
+        from sim.report.plan.answer import plan_document
+        from sim.report.plan.tables import plan_table
+        from sim.report.plan.verdict import verdict
+        from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.reading.load import load
+        from sim.study.capacity.search import why_no_capacity
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}

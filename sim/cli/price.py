@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Force,
     Format,
     NoReport,
@@ -18,7 +18,7 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import repriced_folder
+from sim.cli.shared.naming import repriced_folder
 
 
 @app.command()
@@ -39,8 +39,8 @@ def price(
     """Bill a finished run at other prices; nothing is simulated again."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.folder import is_finished, owned
-        from sim.study.price import load_repriced
+        from sim.deliver.folder import is_finished, owned
+        from sim.study.price.reprice import load_repriced
 
         catalog = load_catalog()
         if not is_finished(run):
@@ -49,12 +49,12 @@ def price(
         show_money_of(loaded)
         folder = usable(out or repriced_folder(run, loaded, sets))
 
-        from sim.report.deliver import futures_told, price_run
-        from sim.report.document import as_json, run_document
-        from sim.report.terminal import terminal_differences, terminal_table
-        from sim.scenario.hostless import hostless_notes
+        from sim.deliver.run import futures_told, price_run
+        from sim.report.page.document import as_json, run_document
+        from sim.report.run.terminal import terminal_differences, terminal_table
+        from sim.scenario.checks.hostless import hostless_notes
         from sim.scenario.sweep import axes
-        from sim.study.points import limits
+        from sim.study.cases.points import limits
 
         with owned(folder):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)

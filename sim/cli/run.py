@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Force,
     Format,
     NoReport,
@@ -22,8 +22,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -43,7 +43,7 @@ def run(
     """Simulate a scenario and write tables, curves and a report."""
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.scenario.load import load
+        from sim.scenario.reading.load import load
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}
@@ -51,13 +51,13 @@ def run(
         show_money_of(loaded)
         folder = usable(out or default_folder(loaded, "", sets, **numbers))
 
-        from sim.report.deliver import futures_told, run_scenario
-        from sim.report.document import as_json, run_document
-        from sim.report.exactness import precision_notes
-        from sim.report.terminal import terminal_differences, terminal_table
-        from sim.scenario.hostless import hostless_notes
+        from sim.deliver.run import futures_told, run_scenario
+        from sim.report.page.document import as_json, run_document
+        from sim.report.page.exactness import precision_notes
+        from sim.report.run.terminal import terminal_differences, terminal_table
+        from sim.scenario.checks.hostless import hostless_notes
         from sim.scenario.sweep import axes
-        from sim.study.points import limits
+        from sim.study.cases.points import limits
 
         with workplace(workers, cluster, folder, loaded, path) as there:
             cases = run_scenario(

@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Force,
     Format,
     Out,
@@ -22,8 +22,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -45,13 +45,14 @@ def sensitivity(
     """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.document import as_json
-        from sim.report.page import text_table
-        from sim.report.sensitivity import deliver_sensitivity, sensitivity_document, tables
-        from sim.report.sensitivity_verdict import gap_sentences, sentences
-        from sim.scenario.hostless import hostless_notes
-        from sim.scenario.load import load
-        from sim.study.sensitivity import why_no_sensitivity
+        from sim.deliver.sensitivity import deliver_sensitivity
+        from sim.report.page.document import as_json
+        from sim.report.page.page import text_table
+        from sim.report.sensitivity.answer import sensitivity_document, tables
+        from sim.report.sensitivity.verdict import gap_sentences, sentences
+        from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.reading.load import load
+        from sim.study.sensitivity.one_at_a_time import why_no_sensitivity
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}

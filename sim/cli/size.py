@@ -2,7 +2,7 @@
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     Force,
     Format,
     Out,
@@ -22,8 +22,8 @@ from sim.cli.common import (
     show_money_of,
     usable,
 )
-from sim.cli.naming import default_folder
-from sim.cli.workplace import Address, workplace
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
 
 
 @app.command()
@@ -45,12 +45,13 @@ def size(
     """
     with bad_input_told():
         from sim.catalog.catalog import load_catalog
-        from sim.report.document import as_json
-        from sim.report.page import text_table
-        from sim.report.size import MOST_ROWS, deliver_size, impossible, ranking, sentences, size_document
-        from sim.scenario.hostless import hostless_notes
-        from sim.scenario.load import load_for_size
-        from sim.study.size import why_no_size
+        from sim.deliver.size import deliver_size
+        from sim.report.page.document import as_json
+        from sim.report.page.page import text_table
+        from sim.report.size.answer import MOST_ROWS, impossible, ranking, sentences, size_document
+        from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.reading.load import load_for_size
+        from sim.study.size.search import why_no_size
 
         path, catalog = scenario_file(scenario), load_catalog()
         numbers = {"seed": seed, "replications": replications}

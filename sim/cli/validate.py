@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.common import (
+from sim.cli.shared.common import (
     OTHER_FAILURE,
     Force,
     Quiet,
@@ -43,8 +43,9 @@ def validate(
 
         from concurrent.futures.process import BrokenProcessPool
 
-        from sim.report.folder import owned
-        from sim.report.validation import run_validation, terminal_tables
+        from sim.deliver.folder import owned
+        from sim.deliver.validate import run_validation
+        from sim.report.validate.answer import terminal_tables
 
         try:
             with owned(folder):

@@ -3,22 +3,22 @@
 Open `ledger.py` first, then `plan.py`; each component of the bill is a file of its own.
 """
 
-from sim.cost.api import Api
-from sim.cost.carbon import Carbon, CarbonPlan
-from sim.cost.clock import MIDNIGHT, Clock, ClockError, Moment
-from sim.cost.finance import Finance
+from sim.cost.bill.ledger import Ledger
+from sim.cost.bill.phases import PHASES
+from sim.cost.bill.requests import RequestUse, request_costs
+from sim.cost.cost_plan import Cost, CostPlan, resolve_costs
+from sim.cost.finance.finance import Finance
+from sim.cost.finance.multi_year import MultiYear
 from sim.cost.hardware import PoolFacts
-from sim.cost.ledger import Ledger
 from sim.cost.money import rated
-from sim.cost.multi_year import MultiYear
-from sim.cost.operations import Operations
-from sim.cost.phases import PHASES
-from sim.cost.plan import Cost, CostPlan, resolve_costs
+from sim.cost.operations.operations import Operations
 from sim.cost.pools import costs_by_pool
 from sim.cost.prices import CostError, Problem
-from sim.cost.requests import RequestUse, request_costs
-from sim.cost.site import Site
-from sim.cost.tariff import Tariff
+from sim.cost.rent.api import Api
+from sim.cost.site.carbon import Carbon, CarbonPlan
+from sim.cost.site.clock import MIDNIGHT, Clock, ClockError, Moment
+from sim.cost.site.site import Site
+from sim.cost.site.tariff import Tariff
 
 __all__ = [
     "MIDNIGHT",

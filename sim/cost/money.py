@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
-from sim.cost.charge import Stated, UnitPrice
+from sim.cost.bill.charge import Stated, UnitPrice
 from sim.spec import NonNegative, Spec
 
 USD = "USD"

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sim.cost.charge import Charge, UnitPrice
+from sim.cost.bill.charge import Charge, UnitPrice
+from sim.cost.cost_plan import Cost, CostPlan
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
-from sim.cost.plan import Cost, CostPlan
 from sim.cost.prices import CostError, Problem
-from sim.cost.purchase import Buy
+from sim.cost.purchase.buying import Buy
 
 Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[Hardware]], CostPlan]
 """(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator
 
-from sim.catalog.price import Offer, PriceList, Unit
-from sim.cost.charge import Stated, UnitPrice
+from sim.catalog.entries.price import Offer, PriceList, Unit
+from sim.cost.bill.charge import Stated, UnitPrice
 from sim.cost.money import USD, CurrencyCode, no_rate
 from sim.spec import NonNegative, Spec, WholeNumber
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from sim.engine.kv import BlockPool, PrefixCache
-from sim.engine.waiting import FcfsQueue, PriorityQueue, WaitingQueue
+from sim.engine.kv.blocks import BlockPool, PrefixCache
+from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.records import Request
 
 

@@ -1,6 +1,6 @@
 """Running totals of what an engine's steps did."""
 
-from sim.engine.schedule import Schedule
+from sim.engine.schedulers.schedule import Schedule
 from sim.records import Leap, Meters
 
 

@@ -6,8 +6,8 @@ from math import inf
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
-from sim.engine.rank import Rank
-from sim.engine.schedule import Schedule
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.schedule import Schedule
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Request
 

@@ -16,7 +16,7 @@ from sim.fleet.roster import Roster
 from sim.fleet.source import ClientSource, OpenSource, Source
 from sim.records import FleetLog, Request
 from sim.routing import Router
-from sim.scenario.plan import CasePlan
+from sim.scenario.resolving.resolved import CasePlan
 
 
 class Fleet:

@@ -6,7 +6,7 @@ from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import Replica
 from sim.power import PoolPower
 from sim.records import FleetLog, Interval, Meters, Request
-from sim.scenario.plan import CasePlan, PoolPlan
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 
 class MeterLog:

@@ -4,16 +4,16 @@ from typing import Any
 
 from sim.batching import PrefillFirst, QueueLimits, Reserve, Slots
 from sim.engine.limits import RankLimits
-from sim.engine.lockstep import LockstepEngine
-from sim.engine.pipeline import PipelineEngine
-from sim.engine.prefill_first import PrefillFirstRank
+from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.protocol import Engine
-from sim.engine.rank import Rank
-from sim.engine.reserve import ReserveRank
-from sim.engine.schedule import Schedule
-from sim.engine.static import StaticRank
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
-from sim.scenario.plan import PoolPlan
+from sim.scenario.resolving.resolved import PoolPlan
 
 SCHEDULES: dict[str, type[Schedule]] = {
     "vllm": Rank,

@@ -9,7 +9,7 @@ from sim.cost import MIDNIGHT
 from sim.fleet.pool import engines_per_replica
 from sim.records import Request
 from sim.routing import Router
-from sim.scenario.plan import CasePlan
+from sim.scenario.resolving.resolved import CasePlan
 
 OFF, BOOTING, SERVING, DRAINING = "off", "booting", "serving", "draining"
 

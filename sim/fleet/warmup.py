@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sim.fleet.fleet import Fleet
 from sim.records import FleetLog
-from sim.scenario.plan import CasePlan
+from sim.scenario.resolving.resolved import CasePlan
 
 BATCH = 5
 IGNORED_BATCHES = 5

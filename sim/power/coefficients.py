@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from pydantic import model_validator
 
-from sim.catalog.gpu import Gpu
+from sim.catalog.entries.gpu import Gpu
 from sim.catalog.value import Sourced, Value
 from sim.spec import Fraction, Positive, Spec
 from sim.yamlio import read

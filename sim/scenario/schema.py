@@ -5,19 +5,19 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sim.batching import Batching, OfEngine
-from sim.catalog.quantization import KvCacheDtype
+from sim.catalog.entries.quantization import KvCacheDtype
 from sim.cost import Api, Carbon, Cost, Finance, Moment, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing
-from sim.scenario.breakeven import Breakeven
-from sim.scenario.distribution import Futures
-from sim.scenario.limits import Limits
-from sim.scenario.load_profile import LoadProfile
-from sim.scenario.precision import Precision
-from sim.scenario.schedule import Schedule
-from sim.scenario.sensitivity import Sensitivity
-from sim.scenario.size import Size
-from sim.scenario.slo import Slo
+from sim.scenario.reading.distribution import Futures
+from sim.scenario.sections.breakeven import Breakeven
+from sim.scenario.sections.limits import Limits
+from sim.scenario.sections.load_profile import LoadProfile
+from sim.scenario.sections.precision import Precision
+from sim.scenario.sections.schedule import Schedule
+from sim.scenario.sections.sensitivity import Sensitivity
+from sim.scenario.sections.size import Size
+from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import StepTimeSpec
 from sim.workload import Workload

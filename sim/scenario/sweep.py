@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from sim.routing import PowerOfTwo, Random
-from sim.scenario.errors import Complaint, Place
-from sim.scenario.layers import place_of, value_at, with_values
+from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.reading.layers import place_of, value_at, with_values
 from sim.scenario.schema import Fleet, Scenario
 
 TAKEN_LABELS = frozenset(

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.scenario.errors import Complaint, Place, dotted
-from sim.scenario.layers import place_of, value_at
-from sim.scenario.load_profile import LoadProfile
+from sim.scenario.reading.errors import Complaint, Place, dotted
+from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.load_profile import LoadProfile
 from sim.scenario.sweep import as_data, axis_labels, points
 from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 

@@ -5,9 +5,9 @@ from math import inf
 
 from pydantic import Field
 
-from sim.catalog.engine import Engine
-from sim.catalog.gpu import Gpu
-from sim.catalog.link import Link
+from sim.catalog.entries.engine import Engine
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.link import Link
 from sim.catalog.value import Value
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.steptime.coefficients import Coefficients, Efficiency

@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.catalog.gpu import Gpu
-from sim.catalog.link import Link
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.link import Link
 from sim.catalog.value import Value
 from sim.spec import Spec
 from sim.yamlio import read

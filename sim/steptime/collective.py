@@ -6,7 +6,7 @@ from itertools import accumulate
 from math import exp, log
 from typing import TypeVar
 
-from sim.catalog.link import Link
+from sim.catalog.entries.link import Link
 from sim.catalog.value import Value
 
 Entry = TypeVar("Entry")

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.catalog.engine import Engine, Overheads
-from sim.catalog.gpu import Gpu
-from sim.catalog.kernel import Kernel
-from sim.catalog.link import Link
-from sim.catalog.model import Matrix, Model
-from sim.catalog.quantization import ComputeType, Quantization, bits, covers
+from sim.catalog.entries.engine import Engine, Overheads
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.kernel import Kernel
+from sim.catalog.entries.link import Link
+from sim.catalog.entries.model import Matrix, Model
+from sim.catalog.entries.quantization import ComputeType, Quantization, bits, covers
 from sim.steptime.coefficients import Coefficients
 
 BITS_PER_BYTE = 8

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import inf, log2
 from typing import Literal
 
-from sim.catalog.engine import Engine
-from sim.catalog.model import Matrix, Model, matrices
+from sim.catalog.entries.engine import Engine
+from sim.catalog.entries.model import Matrix, Model, matrices
 from sim.catalog.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec

@@ -8,7 +8,7 @@ import pytest
 
 from sim import yamlio
 from sim.catalog.catalog import KINDS, Catalog, load_catalog
-from sim.catalog.model import OtherModel
+from sim.catalog.entries.model import OtherModel
 from sim.catalog.value import WEAK_KINDS, Sourced, Value
 from sim.spec import Spec
 

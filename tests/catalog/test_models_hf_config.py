@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.catalog.hf_config import ConfigError, model_from_config
-from sim.catalog.model import params_total
+from sim.catalog.entries.hf_config import ConfigError, model_from_config
+from sim.catalog.entries.model import params_total
 
 LLAMA = {
     "model_type": "llama",

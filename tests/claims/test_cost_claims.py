@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.cost.charge import FlatCharge
-from sim.scenario.load import load
-from sim.scenario.plan import CasePlan
-from sim.scenario.resolve import resolve
+from sim.cost.bill.charge import FlatCharge
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
-from sim.study.cores import Cores
-from sim.study.size import search
+from sim.study.cases.cores import Cores
+from sim.study.size.search import search
 
 RMB = 0.138
 CLAIMS = ("C01", "C03", "C08", "C09", "C16", "C24", "C25", "C31")

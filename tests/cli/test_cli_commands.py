@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.load import load
+from sim.scenario.reading.load import load
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

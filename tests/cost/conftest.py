@@ -3,8 +3,8 @@ from datetime import date
 import pytest
 from pydantic import TypeAdapter
 
-from sim.catalog.price import Offer, PriceList
-from sim.catalog.server import Server
+from sim.catalog.entries.price import Offer, PriceList
+from sim.catalog.entries.server import Server
 from sim.catalog.value import Value
 from sim.cost import Api, Cost, Finance, Operations, PoolFacts, Site, resolve_costs
 from sim.records import Interval

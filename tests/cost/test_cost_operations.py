@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sim.cost import PHASES, CostError, Ledger, Operations
-from sim.cost.charge import FlatCharge
+from sim.cost.bill.charge import FlatCharge
 
 BUY = {"acquisition": "buy"}
 RENT = {"acquisition": "rent", "quotes": {"card": 2.0}}

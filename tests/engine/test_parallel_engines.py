@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
-from sim.engine.lockstep import LockstepEngine, slowest
 from sim.engine.metering import leap_s
-from sim.engine.pipeline import PipelineEngine
-from sim.engine.prefill_first import PrefillFirstRank
-from sim.engine.rank import Rank
-from sim.engine.reserve import ReserveRank
-from sim.engine.schedule import Schedule
-from sim.engine.static import StaticRank
+from sim.engine.parallel.lockstep import LockstepEngine, slowest
+from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
-from sim.engine.lockstep import LockstepEngine
-from sim.engine.pipeline import PipelineEngine
-from sim.engine.prefill_first import PrefillFirstRank
-from sim.engine.reserve import ReserveRank
-from sim.engine.static import StaticRank
+from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
 

@@ -13,8 +13,8 @@ from sim.catalog.catalog import load_catalog
 from sim.records import Request
 from sim.routing import ByLength
 from sim.run import CaseResult, run_case
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.units import NANO_PER_USD
 

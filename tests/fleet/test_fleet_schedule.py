@@ -10,17 +10,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.catalog.catalog import load_catalog
 from sim.cost import MIDNIGHT
-from sim.cost.rented_time import Billing
-from sim.cost.window import Stop, stops
+from sim.cost.bill.window import Stop, stops
+from sim.cost.rent.rented_time import Billing
 from sim.records import Interval
 from sim.run import CaseResult, run_case
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
-from sim.scenario.schedule import Schedule
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sweep import cases
-from sim.study.cores import Cores
-from sim.study.points import run_points
-from sim.study.rebill import Rebilling
+from sim.study.cases.cores import Cores
+from sim.study.cases.points import run_points
+from sim.study.price.rebill import Rebilling
 
 CATALOG = load_catalog()
 HOUR = 3600.0

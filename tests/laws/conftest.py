@@ -8,7 +8,7 @@ import pytest
 
 from sim.catalog.catalog import load_catalog
 from sim.run import CaseResult, run_case
-from sim.scenario.load import load
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.yamlio import dump
 

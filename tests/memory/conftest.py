@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.catalog.quantization import native_quantization
+from sim.catalog.entries.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 
 Fit = Callable[..., MemoryFit]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sim.catalog.catalog import Catalog
-from sim.catalog.model import matrices, params_total
-from sim.catalog.quantization import padded
+from sim.catalog.entries.model import matrices, params_total
+from sim.catalog.entries.quantization import padded
 from sim.memory import Layout, MemoryFit, check_parallel, stage_weight_bytes
 from sim.units import GIB
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sim.catalog.catalog import Catalog
-from sim.catalog.model import matrices
-from sim.catalog.quantization import padded
+from sim.catalog.entries.model import matrices
+from sim.catalog.entries.quantization import padded
 from sim.memory import Layout, MemoryFit, stage_weight_bytes
 from sim.units import GIB
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.catalog.gpu import Gpu
-from sim.catalog.server import Server
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.server import Server
 from sim.catalog.value import Value
 from sim.power import GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
 from sim.yamlio import read

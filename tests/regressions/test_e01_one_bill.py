@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalog.catalog import load_catalog
-from sim.cost.charge import Paid
-from sim.cost.finance import RunningLine
-from sim.cost.horizon import Horizon
+from sim.cost.bill.charge import Paid
+from sim.cost.finance.finance import RunningLine
+from sim.cost.finance.horizon import Horizon
 from sim.run import CaseResult, priced, run_case
-from sim.scenario.resolve import resolve
+from sim.scenario.resolving.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.capacity import Capacity
-from sim.study.cash import months
-from sim.study.cores import Cores
-from sim.study.idle import idle_window
-from sim.study.plan import outlook
-from sim.study.plan_unit import Quantities
-from sim.study.points import run_points
-from sim.study.rebill import Rebilling, metered
-from sim.study.store import StoredCase
-from sim.study.year_hours import YEAR
+from sim.study.breakeven.cash import months
+from sim.study.capacity.search import Capacity
+from sim.study.cases.cores import Cores
+from sim.study.cases.points import run_points
+from sim.study.cases.store import StoredCase
+from sim.study.metrics.idle import idle_window
+from sim.study.plan.plans import outlook
+from sim.study.plan.unit import Quantities
+from sim.study.price.rebill import Rebilling, metered
+from sim.study.price.year_hours import YEAR
 
 CATALOG = load_catalog()
 LOAD = 2.0

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.scenario.resolve import resolve_fleet
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.terms import Terms
 from sim.scenario.schema import Scenario
-from sim.scenario.terms import Terms
 
 CATALOG = load_catalog()
 BASIS: dict[str, Any] = {

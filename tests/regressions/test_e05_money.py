@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from sim.cost import Finance
-from sim.cost.finance import Annuity
-from sim.cost.flows import Flows
-from sim.cost.horizon import Horizon
+from sim.cost.finance.finance import Annuity
+from sim.cost.finance.flows import Flows
+from sim.cost.finance.horizon import Horizon
 from sim.scenario.schema import Scenario
-from sim.study.cash import months
-from sim.study.horizon import horizon_of
+from sim.study.breakeven.cash import months
+from sim.study.breakeven.horizon import horizon_of
 
 HOURS_PER_MONTH = 730
 

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.futures import MONTH, futures_of
-from sim.study.price import load_repriced
-from sim.study.rebill import Rebilling
-from sim.study.store import load_case
+from sim.study.cases.store import load_case
+from sim.study.futures.draws import MONTH, futures_of
+from sim.study.price.rebill import Rebilling
+from sim.study.price.reprice import load_repriced
 
 SUNDAY = [0.01 * (hour + 1) for hour in range(24)]
 SCENARIO = f"""\

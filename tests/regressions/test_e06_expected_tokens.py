@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.scenario.load import load
-from sim.study.breakeven import Ledgers
-from sim.study.capacity import Capacity
-from sim.study.cores import Cores
-from sim.study.expected import mean_tokens
-from sim.study.year_hours import hours_of
+from sim.scenario.reading.load import load
+from sim.study.breakeven.candidates import Ledgers
+from sim.study.capacity.search import Capacity
+from sim.study.cases.cores import Cores
+from sim.study.metrics.expected import mean_tokens
+from sim.study.price.year_hours import hours_of
 
 CATALOG = load_catalog()
 SCENARIO = """\

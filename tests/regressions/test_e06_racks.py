@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.catalog.catalog import load_catalog
-from sim.catalog.server import Server
+from sim.catalog.entries.server import Server
 from sim.catalog.value import Value
 from sim.cost import CostError, Finance, PoolFacts, Site
+from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.hardware import group_hardware
-from sim.cost.packing import Kind, racks_needed
-from sim.cost.plan import Cost, resolve_costs
 from sim.cost.pools import costs_by_pool
+from sim.cost.site.packing import Kind, racks_needed
 
 RACK = {"per": "rack", "usd_per_month": 1000, "power_limit_kw": 20, "count": "whole"}
 

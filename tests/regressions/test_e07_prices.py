@@ -8,8 +8,8 @@ import pytest
 from sim.catalog.catalog import load_catalog
 from sim.records import LedgerRow
 from sim.run import CaseResult, run_case
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import as_data, cases
 from sim.yamlio import dump
 

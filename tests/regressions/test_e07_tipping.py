@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
-from sim.study.sensitivity import inputs
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.study.sensitivity.one_at_a_time import inputs
 from sim.yamlio import dump
 
 RATE = 1.25

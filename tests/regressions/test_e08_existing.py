@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalog.catalog import load_catalog
-from sim.cost.window import Window
+from sim.cost.bill.window import Window
 from sim.records import Interval
 from sim.scenario.schema import Scenario
-from sim.study import plan as planning
-from sim.study.capacity import Capacity
-from sim.study.plan import Outlook, api_outlook, existing_units, outlook
-from sim.study.plan_existing import Held
-from sim.study.plan_sale import MOST_TOGETHER, RowsOf, Sales, best_sales
-from sim.study.plan_unit import Quantities
+from sim.study.capacity.search import Capacity
+from sim.study.plan import plans as planning
+from sim.study.plan.existing import Held
+from sim.study.plan.plans import Outlook, api_outlook, existing_units, outlook
+from sim.study.plan.sale import MOST_TOGETHER, RowsOf, Sales, best_sales
+from sim.study.plan.unit import Quantities
 
 CATALOG = load_catalog()
 TOKENS = (100.0, 100.0)

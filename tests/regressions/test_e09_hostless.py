@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.hostless import hostless_notes
-from sim.scenario.load import load
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.reading.load import load
 
 SCENARIO = """\
 name: bare

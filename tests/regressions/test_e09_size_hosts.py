@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.load import load_for_size
+from sim.scenario.reading.load import load_for_size
 from sim.scenario.schema import Fleet
-from sim.scenario.size import Budget
-from sim.study.cores import Cores
-from sim.study.size import Search, search
-from sim.study.size_hosts import NoHost, hosts
-from sim.study.size_runner import Runner
+from sim.scenario.sections.size import Budget
+from sim.study.cases.cores import Cores
+from sim.study.size.hosts import NoHost, hosts
+from sim.study.size.runner import Runner
+from sim.study.size.search import Search, search
 
 SCENARIO = """\
 name: s

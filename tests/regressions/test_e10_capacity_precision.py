@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.report.exactness import capacity_notes
-from sim.scenario.load import load
-from sim.scenario.precision import FEWEST, Precision
-from sim.study.capacity import Capacity, Found, capacities, precision_of
-from sim.study.cores import Cores
-from sim.study.precision import next_cases
-from sim.study.statistics import half_width, mean
+from sim.report.page.exactness import capacity_notes
+from sim.scenario.reading.load import load
+from sim.scenario.sections.precision import FEWEST, Precision
+from sim.study.capacity.search import Capacity, Found, capacities, precision_of
+from sim.study.cases.cores import Cores
+from sim.study.metrics.precision import next_cases
+from sim.study.metrics.statistics import half_width, mean
 
 CATALOG = load_catalog()
 SCENARIO = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.report.goals import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
-from sim.scenario.slo import Slo
+from sim.report.page.goals import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
+from sim.scenario.sections.slo import Slo
 
 
 def plain(text: str) -> str:

@@ -10,19 +10,19 @@ import pytest
 from rich.console import Console
 
 from sim.catalog.catalog import load_catalog
-from sim.report.figures import columns_for
-from sim.report.paired import blocks, differences
-from sim.report.panels import panels_of
-from sim.report.summary import summarize
-from sim.report.terminal import terminal_differences
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
-from sim.scenario.slo import Slo
-from sim.study.capacity import capacities
-from sim.study.cores import Cores
-from sim.study.points import run_points
-from sim.study.service_level import slack, standing
-from sim.study.size_bounds import Floor
+from sim.report.charts.panels import panels_of
+from sim.report.run.figures import columns_for
+from sim.report.run.paired import blocks, differences
+from sim.report.run.summary import summarize
+from sim.report.run.terminal import terminal_differences
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.sections.slo import Slo
+from sim.study.capacity.search import capacities
+from sim.study.cases.cores import Cores
+from sim.study.cases.points import run_points
+from sim.study.metrics.service_level import slack, standing
+from sim.study.size.bounds import Floor
 
 CATALOG = load_catalog()
 SCENARIO = """
@@ -135,9 +135,9 @@ def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) 
 
 
 def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
-    from sim.scenario.resolve import resolve
+    from sim.scenario.resolving.resolve import resolve
     from sim.scenario.sweep import cases
-    from sim.study.size_bounds import Demand
+    from sim.study.size.bounds import Demand
 
     asked = scenario(tmp_path, "{tpot_s: {p50: 0.001}}")
     floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], Demand.of(asked))
@@ -157,15 +157,15 @@ def test_nobody_else_decides(root: Path) -> None:
     }
     # the last two compare names of columns, and an interval with the target
     assert readers <= {
-        "sim/study/service_level.py",
-        "sim/report/figures.py",
-        "sim/scenario/statistical.py",
-        "sim/report/goals.py",
+        "sim/study/metrics/service_level.py",
+        "sim/report/run/figures.py",
+        "sim/scenario/checks/statistical.py",
+        "sim/report/page/goals.py",
     }
 
 
 def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
-    from sim.report.capacity import deliver_capacity
+    from sim.deliver.capacity import deliver_capacity
 
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}")
     with Cores(1) as workplace:

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.report.folder import FolderBusy, owned, written_together
-from sim.scenario.load import load
+from sim.deliver.folder import FolderBusy, owned, written_together
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.durable import Damaged, read_sealed, write_sealed
-from sim.study.inputs import digest
-from sim.study.store import load_case
+from sim.study.cases.durable import Damaged, read_sealed, write_sealed
+from sim.study.cases.inputs import digest
+from sim.study.cases.store import load_case
 
 AFFINE = """\
 name: tiny
@@ -154,7 +154,7 @@ def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
 
 
 def test_one_process_owns_a_folder(folder: Path) -> None:
-    code = "import sys, time, pathlib\nfrom sim.report.folder import owned\n"
+    code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
     code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
     out = folder / "out"
     owner = subprocess.Popen([sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, text=True)

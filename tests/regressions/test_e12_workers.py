@@ -10,9 +10,9 @@ import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
-from sim.study import cores
-from sim.study.cores import Cores
-from sim.study.execute import Call, WorkerLost
+from sim.study.cases import cores
+from sim.study.cases.cores import Cores
+from sim.study.cases.execute import Call, WorkerLost
 
 SCENARIO, CATALOG = Scenario.model_construct(name="s"), load_catalog()
 

@@ -7,11 +7,11 @@ from typer.testing import CliRunner, Result
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.cli.naming import default_folder
-from sim.report.calibration import calibration_text, why_kept
-from sim.report.question import differences, question_of
-from sim.scenario.load import load
-from sim.study.calibrate_runs import calibration_of
+from sim.cli.shared.naming import default_folder
+from sim.deliver.question import differences, question_of
+from sim.report.calibrate.answer import calibration_text, why_kept
+from sim.scenario.reading.load import load
+from sim.study.calibrate.runs import calibration_of
 
 SCENARIO = """\
 name: tiny

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.load import load
-from sim.study.cluster import _relocated, packed
-from sim.study.inputs import files_of
+from sim.scenario.reading.load import load
+from sim.study.cases.cluster import _relocated, packed
+from sim.study.cases.inputs import files_of
 
 SCENARIO = """\
 name: spread

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.report.frames import read_run
-from sim.report.tables import cell, unquoted
+from sim.report.run.frames import read_run
+from sim.report.run.tables import cell, unquoted
 
 NAMES = ["=HYPERLINK(1)", "+1+1", "-2+3", "@SUM(A1)", "'=quoted"]
 
@@ -45,9 +45,9 @@ def test_no_cell_of_a_run_is_a_formula(tmp_path: Path, monkeypatch: pytest.Monke
 
 def run(folder: Path) -> None:
     from sim.catalog.catalog import load_catalog
-    from sim.report.deliver import run_scenario
-    from sim.scenario.load import load
-    from sim.study.cores import Cores
+    from sim.deliver.run import run_scenario
+    from sim.scenario.reading.load import load
+    from sim.study.cases.cores import Cores
 
     catalog = load_catalog()
     with Cores(1) as cores:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sim import cli
-from sim.study import execute
+from sim.study.cases import execute
 
 SCENARIO = """\
 name: %s
@@ -73,7 +73,7 @@ def test_a_table_that_finds_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tables are written aside: the points stay, and nothing is left lying about."""
-    from sim.report import deliver
+    from sim.deliver import run as deliver
 
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
     scenario.write_text(SCENARIO % ("s", "a"))

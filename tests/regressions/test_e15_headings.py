@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from sim.catalog.catalog import Catalog, load_catalog
 from sim.cli import app
-from sim.scenario.load import load
+from sim.scenario.reading.load import load
 from sim.yamlio import read
 
 SCENARIO = """\

@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.fitted import Fitted
+from sim.report.page.fitted import Fitted
 
 BOUGHT = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, bought"
 RENTED = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, rented"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 
 REFEREE = """\
 name: referee

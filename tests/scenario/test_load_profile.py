@@ -1,8 +1,8 @@
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 from sim.scenario.sweep import at_point
 from sim.scenario.year import year_plan
 from sim.yamlio import dump

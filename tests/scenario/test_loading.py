@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.scenario.layers import place_of, read_layers, value_at
-from sim.scenario.load import load
+from sim.scenario.reading.layers import place_of, read_layers, value_at
+from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, at_point, axes, axis_labels, cases, points
 from sim.yamlio import dump, parse

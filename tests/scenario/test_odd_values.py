@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.scenario.describe import describe
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.layers import with_values
-from sim.scenario.load import load
-from sim.scenario.resolve import resolve
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.layers import with_values
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.describe import describe
+from sim.scenario.resolving.resolve import resolve
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, read
 

@@ -8,10 +8,10 @@ import pytest
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalog.catalog import Catalog, load_catalog
 from sim.fleet.pool import SCHEDULES, rank_limits
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
-from sim.scenario.plan import CasePlan
-from sim.scenario.resolve import resolve
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.yamlio import dump
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import Catalog, load_catalog
-from sim.scenario.describe import describe
-from sim.scenario.load import load
-from sim.scenario.plan import CasePlan
-from sim.scenario.resolve import resolve
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.describe import describe
+from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, parse
 

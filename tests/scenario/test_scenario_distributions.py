@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalog.catalog import load_catalog
-from sim.scenario.distribution import Uncertain
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.distribution import Uncertain
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.yamlio import dump, parse
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from sim.catalog.catalog import load_catalog
-from sim.report.summary import summarize
+from sim.report.run.summary import summarize
 from sim.run import CaseResult, run_case
-from sim.scenario.describe import describe
-from sim.scenario.errors import ScenarioErrors
-from sim.scenario.load import load
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
-from sim.study.metrics import measure
-from sim.study.store import StoredCase
+from sim.study.cases.store import StoredCase
+from sim.study.metrics.case_metrics import measure
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 100}

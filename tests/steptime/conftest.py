@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.engine import Engine, Overheads
-from sim.catalog.gpu import Gpu
-from sim.catalog.kernel import Kernel
-from sim.catalog.link import Link
-from sim.catalog.model import Model
-from sim.catalog.quantization import Quantization
+from sim.catalog.entries.engine import Engine, Overheads
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.kernel import Kernel
+from sim.catalog.entries.link import Link
+from sim.catalog.entries.model import Model
+from sim.catalog.entries.quantization import Quantization
 from sim.catalog.value import Value
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.yamlio import read

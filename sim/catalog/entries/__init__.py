@@ -1,0 +1,1 @@
+"""What a data file of each kind may say."""

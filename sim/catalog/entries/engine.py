@@ -1,0 +1,118 @@
+"""A serving engine and its version: data/engines/<id>.yaml."""
+
+from typing import Literal
+
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.value import Value
+from sim.spec import Spec
+
+
+class Overheads(Spec):
+    """Host time that adds to the GPU's time."""
+
+    per_layer_s: Value
+    per_step_s: Value
+    """Behind an API server."""
+    per_step_in_process_s: Value
+    """Called as a library (offline)."""
+    per_sequence_s: Value
+    """Sampling, detokenising and streaming of one sequence in one step, behind an API server."""
+    per_sequence_in_process_s: Value
+    per_request_s: Value
+    """API-server time before a request's first token; it does not hold the engine."""
+    moe_layer_factor: Value
+    mla_layer_factor: Value
+    blackwell_layer_factor: Value
+    hopper_layer_factor: Value
+    recent_host_factor: Value
+    """These three multiply `per_layer_s`."""
+    tp_request_factor: Value
+    """Multiplies `per_request_s` when tensor_parallel_size > 1."""
+    moe_request_factor: Value
+    kv_read_time_factor: Value
+    """Decode attention's time to read the cache, against weights."""
+    moe_gemm_time_factor: Value
+    """Grouped matrix products over experts, compute and weights alike."""
+
+
+class EngineMemory(Spec):
+    """What an engine keeps on each GPU beside weights and KV cache."""
+
+    gpu_memory_utilization: Value
+    """The default share."""
+    share: Literal["everything", "weights_and_kv", "rest"]
+    """everything: the share of the device holds weights, activations, libraries and cache (vLLM);
+    weights_and_kv: the share of what is free before the weights load holds them and the cache (SGLang);
+    rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
+    driver_reserved_bytes: Value
+    """Of the memory that nvidia-smi reports, what no process is given."""
+    context_bytes: Value
+    """CUDA context of one process; outside the share."""
+    library_bytes: Value
+    """What libraries take at the first step, outside the framework's allocator."""
+    comms_bytes: Value
+    """Communication buffers when more than one GPU serves a replica, on boards with NVLink or its like."""
+    comms_bytes_pcie: Value
+    """The same on PCIe cards, which go without multicast buffers and mostly without the custom all-reduce."""
+    forward_hidden_rows: Value
+    """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
+    sampling_bytes_per_logit: Value
+    """Per sequence and vocabulary entry while tokens are sampled: logits, their sort and sums."""
+    sampling_hidden_rows: Value
+    """Live tensors as wide as `hidden`, for each token of the budget, during sampling."""
+    graph_bytes_per_layer: Value
+    """Captured CUDA graphs."""
+    graphs_in_share: bool
+    """Whether the graphs come out of the share or out of the rest of the device."""
+
+
+class Limits(Spec):
+    """Default scheduler limits, and the larger ones on GPUs with much memory."""
+
+    max_num_seqs: Value
+    max_num_batched_tokens: Value
+    chunked_prefill_size: Value | None = None
+    """Prompt tokens in a step of an engine that computes prompts first; None: prompts are computed whole."""
+    max_model_len: Value | None = None
+    """The context of a slot where the operator sets none."""
+    whole_prompts_up_to: Value | None = None
+    """Where max_model_len is at most this, the token budget left open is at least max_model_len."""
+    large_gpu_from_bytes: Value | None = None
+    large_gpu_max_num_seqs: Value | None = None
+    large_gpu_max_num_batched_tokens: Value | None = None
+    large_gpu_chunked_prefill_size: Value | None = None
+    large_gpu_except: tuple[str, ...] = ()
+    """Ids of GPUs that keep the small limits in spite of their memory."""
+
+
+class Engine(Spec):
+    """An engine. One whose inner figures nobody has measured holds facts only and says so in `note`."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    versions: str = ""
+    """Which releases these figures stand for."""
+    note: str = ""
+    batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
+    """The policy in sim/batching that a pool runs on where it names none."""
+    prefill: Literal["chunked", "whole", "unknown"]
+    """chunked: prompts share steps with decodes; whole: a prompt runs by itself and decodes wait."""
+    overheads: Overheads | None = None
+    memory: EngineMemory | None = None
+    limits: Limits | None = None
+
+
+def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
+    """The engine's own limit of that *name* on *gpu*, of a small one where None; None where it is unknown."""
+    limits = engine.limits
+    if limits is None:
+        return None
+    large: Value | None = getattr(limits, f"large_gpu_{name}", None)
+    small: Value | None = getattr(limits, name)
+    return large if large is not None and gpu is not None and _is_large(limits, gpu) else small
+
+
+def _is_large(limits: Limits, gpu: Gpu) -> bool:
+    start = limits.large_gpu_from_bytes
+    return start is not None and gpu.memory_bytes.value >= start.value and gpu.id not in limits.large_gpu_except

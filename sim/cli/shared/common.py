@@ -1,0 +1,130 @@
+"""What the commands share: the app, arguments that several take, and how they end."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+
+BAD_INPUT = 2
+OTHER_FAILURE = 1
+
+app = typer.Typer(
+    name="gpufleet",
+    help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Replace a value: workload.arrivals.rate_rps=2. May be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
+Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Format = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
+]
+RELATIVE = 0.02
+Relative = Annotated[
+    float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a capacity.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
+Kind = Annotated[
+    str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices or grids.")
+]
+
+
+@contextmanager
+def bad_input_told() -> Iterator[None]:
+    """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.benchdata.errors import BenchdataError
+    from sim.catalog.catalog import CatalogError, UnknownId
+    from sim.deliver.folder import FolderBusy, FolderRefused
+    from sim.scenario.reading.errors import ScenarioErrors
+    from sim.yamlio import YamlError
+
+    try:
+        yield
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused) as error:
+        fail(str(error))
+    except FolderBusy as error:
+        fail(str(error), OTHER_FAILURE)
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """Ends the command with *message* on stderr."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def scenario_file(path: Path) -> Path:
+    """*path*, or the scenario of that name that came with the program."""
+    if path.exists():
+        return path
+    package = Path(__file__).resolve().parents[2]
+    inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
+    for folder in (package / "scenarios", package.parent / "scenarios"):
+        for shipped in (folder / inside, folder / f"{inside}.yaml"):
+            if not path.is_absolute() and shipped.is_file():
+                return shipped
+    return path
+
+
+def usable(folder: Path) -> Path:
+    """*folder*, if results may go there."""
+    from sim.deliver.folder import why_not
+
+    if refusal := why_not(folder):
+        fail(f"--out {folder}: {refusal}")
+    return folder
+
+
+def narrowed(relative: float) -> float | None:
+    """*relative* for the name of a folder: None where it is the usual one."""
+    return relative if relative != RELATIVE else None
+
+
+def command_line() -> list[str]:
+    """The command as it was typed, for the manifest."""
+    return ["gpufleet", *sys.argv[1:]]
+
+
+def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("sweep", "precision")) -> None:
+    """On stderr, for commands that ask about the scenario's own workload."""
+    names = [name for name in keys if getattr(scenario, name) is not None]
+    if names and not quiet:
+        runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
+        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} left aside"
+        more = "" if "precision" in keys or scenario.precision is None else " or more"
+        typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
+
+
+def show_money_of(scenario: Any) -> None:
+    """From here on money is shown in the currency of *scenario*: a process runs one command."""
+    from sim.report.page.money import show_in
+
+    show_in(scenario)
+
+
+def show_all(*parts: Any) -> None:
+    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))

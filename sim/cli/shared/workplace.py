@@ -1,0 +1,85 @@
+"""Where a command has its points simulated: on this machine's cores, or by a cluster."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sim.cli.shared.common import OTHER_FAILURE, fail
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="A dask scheduler that runs the points: tcp://host:8786 or tls://host:8786.",
+    ),
+]
+
+
+@contextmanager
+def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any, file: Path) -> Iterator[Any]:
+    """The cluster at the address *cluster*, else so many *workers* here; which alone write to the folder *out*.
+
+    A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
+    """
+    from sim.deliver.folder import owned
+
+    if cluster is not None:
+        _refuse_files_elsewhere(scenario, file.absolute().parent)
+    before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
+    try:
+        with owned(out), _cores(workers) if cluster is None else _cluster(cluster) as found:
+            yield found
+    except KeyboardInterrupt:
+        fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
+    """Before anything is sent: a scenario of somebody else's must not carry off what it names."""
+    from sim.study.cases.inputs import files_outside
+
+    told = [
+        f"--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there"
+        for path in files_outside(scenario, folder)
+    ]
+    if told:
+        fail("\n".join(told))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _cores(workers: int | None) -> Iterator[Any]:
+    from sim.study.cases.cores import Cores
+    from sim.study.cases.execute import WorkerLost
+
+    try:
+        with Cores(workers or os.cpu_count() or 1) as cores:
+            yield cores
+    except WorkerLost as error:
+        fail(str(error), OTHER_FAILURE)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Any]:
+    if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
+        fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
+    try:
+        from sim.study.cases.cluster import Cluster, ClusterError
+    except ModuleNotFoundError:
+        fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
+    try:
+        with Cluster(address) as machines:
+            yield machines
+    except ClusterError as error:
+        fail(f"--cluster: {error}", OTHER_FAILURE)

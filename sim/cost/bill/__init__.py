@@ -1,0 +1,1 @@
+"""Charges, and the ledger that books them."""

@@ -1,0 +1,242 @@
+"""A charge: one component of one pool's bill, a quantity times a unit price, with when it is paid and what it follows.
+
+Every reader of a bill (ledger, price, breakeven, plan, size, futures) asks the charge; none of them knows a component
+by its name. A new component therefore reaches every command.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import fsum
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+from sim.catalog.value import Value
+from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
+from sim.cost.bill.window import Window
+from sim.records import Interval
+
+
+class Paid(Enum):
+    """When a charge is paid. The ledger books all of them by the hour; a cash flow does not."""
+
+    AT_DELIVERY = "at delivery"
+    """Once, when the machines come."""
+    IN_SERVICE = "in service"
+    """Month by month in arrears, for the time that machines are owned or reserved."""
+    SWITCHED_ON = "switched on"
+    """Month by month in arrears, for the time that replicas are switched on."""
+    METERED = "metered"
+    """Month by month in arrears, for what a meter counts."""
+    AT_END = "at the end"
+    """Once, when the machines leave service."""
+
+    @property
+    def by_the_clock(self) -> bool:
+        """Whether the amount per hour is the same whatever is served."""
+        return self not in (Paid.SWITCHED_ON, Paid.METERED)
+
+    @property
+    def monthly(self) -> bool:
+        """Whether it is paid month by month, as operating cost."""
+        return self not in (Paid.AT_DELIVERY, Paid.AT_END)
+
+
+class Follows(Enum):
+    """Which market price a charge moves with."""
+
+    NOTHING = "nothing"
+    HARDWARE = "hardware"
+    """The price of new hardware when it is ordered."""
+    MACHINES = "machines"
+    """The price that was paid for the machines in service."""
+    RENT = "rent"
+    """The rent when the contract was signed."""
+
+
+class Stated(NamedTuple):
+    """A figure of the scenario."""
+
+    path: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPrice:
+    """USD per unit, and how it came about."""
+
+    usd: float
+    unit: str
+    source: str
+    """A key of data/sources.yaml, or `scenario:` and the key in the scenario that states it."""
+    currency: str = "USD"
+    """Of the price as it was stated."""
+    fx_rate: float = 1.0
+    """USD per unit of that currency."""
+    offer: str = ""
+    """`item/offer` where the price is the catalogue's."""
+    value: Value | None = None
+    """The catalogue's value, None where the scenario states the price."""
+    stated: tuple["Stated", ...] = ()
+    """The scenario's figures that it was computed from."""
+
+    def derived(self, usd: float, unit: str, *stated: "Stated") -> "UnitPrice":
+        """A price computed from this one and the scenario's figures *stated*, the first of which is its source."""
+        source = f"scenario: {stated[0].path}"
+        return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
+
+    def discounted(self, discount: "Stated") -> "UnitPrice":
+        """The same origin at a price lower by the fraction *discount*."""
+        return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
+
+    def per(self, unit: str, usd: float) -> "UnitPrice":
+        """The same origin, as *usd* for one *unit* of something else."""
+        return replace(self, usd=usd, unit=unit)
+
+
+class Charge(Protocol):
+    """What the readers of a bill need of a cost component.
+
+    The amount in a window is `quantity(...)` times `price.usd`; its rows share it in proportion to `by_phase`.
+    """
+
+    @property
+    def component(self) -> str:
+        """Name in the ledger, for example server_capital."""
+
+    @property
+    def pool(self) -> str:
+        """The pool that pays."""
+
+    @property
+    def server(self) -> str:
+        """Catalogue id, empty without one."""
+
+    @property
+    def price(self) -> UnitPrice:
+        """Price of one unit of the quantity."""
+
+    @property
+    def paid(self) -> Paid:
+        """When it is paid."""
+
+    @property
+    def once_usd(self) -> float:
+        """What is paid at delivery or at the end; 0 for what is paid month by month."""
+
+    @property
+    def resold(self) -> bool:
+        """Whether what was paid at delivery buys something that is sold again at the end of its life."""
+
+    @property
+    def follows(self) -> Follows:
+        """Which market price it moves with."""
+
+    @property
+    def follows_share(self) -> float:
+        """The part of it that does."""
+
+    @property
+    def held_months(self) -> float:
+        """How long its price is agreed for: the term of a commitment; 0 where every month has its own price."""
+
+    @property
+    def by_peak(self) -> bool:
+        """Whether it depends on when energy is drawn within an hour: meter readings must not be added up for it."""
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """What the charge follows in one interval of its pool; None where it has no part in the interval."""
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units in *window*, in which `by_phase` came to *followed*."""
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Lower bound at any load, where the servers of the pool draw at least *least_kw* [USD/h]."""
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """The same at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
+        weighted by the 24 numbers *by_hour* (168: those of the week) or alike.
+        """
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """The same in *pool* for *part* times as much hardware, where it is paid for hardware."""
+
+
+def amount_usd(charge: Charge, window: Window) -> float:
+    """What *charge* comes to in *window* [USD]."""
+    inside = window.intervals.get(charge.pool, ())
+    followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
+    return charge.quantity(followed, window) * charge.price.usd
+
+
+def purchase(component: str, pool: str, server: str, units: float, price: UnitPrice, usd: float) -> "FlatCharge":
+    """*units* of hardware that *price* recovers per hour: *usd* each, paid at delivery and sold again at the end."""
+    return FlatCharge(component, pool, server, units, price, Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatCharge:
+    """A charge that runs with the clock, whether anything is served or not; booked to phases by GPU time."""
+
+    component: str
+    pool: str
+    server: str
+    units_per_h: float
+    """Units of `price` that an hour takes, for example 8 GPU-hours."""
+    price: UnitPrice
+    paid: Paid = Paid.IN_SERVICE
+    once_usd: float = 0.0
+    resold: bool = False
+    follows: Follows = Follows.NOTHING
+    follows_share: float = 1.0
+    held_months: float = 0.0
+
+    by_peak: ClassVar[bool] = False
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """GPU-seconds."""
+        return gpu_s_by_phase(interval)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
+        return self.units_per_h * window.hours
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """All of it."""
+        return self.units_per_h * self.price.usd
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Itself: its price is the same at all hours."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """*part* times the units."""
+        return replace(self, pool=pool, units_per_h=part * self.units_per_h, once_usd=part * self.once_usd)
+
+
+class Metered:
+    """What all charges have in common that follow a meter: nothing is paid once, and hardware does not scale them."""
+
+    __slots__ = ()
+
+    paid: ClassVar[Paid] = Paid.METERED
+    once_usd: ClassVar[float] = 0.0
+    resold: ClassVar[bool] = False
+    follows: ClassVar[Follows] = Follows.NOTHING
+    follows_share: ClassVar[float] = 1.0
+    held_months: ClassVar[float] = 0.0
+    by_peak: ClassVar[bool] = False
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Nothing: what an idle fleet is metered for is not known in general."""
+        return 0.0
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Itself: its price is the same at all hours."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """The same price: more hardware is metered more."""
+        charge: Any = self
+        moved: Self = replace(charge, pool=pool)
+        return moved

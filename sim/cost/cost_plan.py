@@ -1,0 +1,218 @@
+"""Everything that a fleet is charged for, with prices in USD: what the ledger multiplies metered quantities by."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.catalog.entries.price import PriceList
+from sim.catalog.value import Value
+from sim.cost.bill.charge import Charge, Paid
+from sim.cost.finance.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware, PoolFacts, group_hardware
+from sim.cost.money import USD, foreign, no_rate, rated
+from sim.cost.operations.operations import OWNERS, Operations, left_out
+from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
+from sim.cost.purchase.buying import Buy
+from sim.cost.rent.api import Api, ApiTariff
+from sim.cost.rent.rental import Rent
+from sim.cost.rent.rented_time import Billing
+from sim.cost.site.clock import Clock
+from sim.cost.site.site import Site
+
+Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
+
+
+@dataclass(frozen=True, slots=True)
+class CostPlan:
+    """A fleet's charges."""
+
+    charges: tuple[Charge, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader of the bill must know: sentences for the report."""
+    api: ApiTariff | None = None
+    """What the same tokens cost elsewhere, where the scenario asks."""
+    usd_per_kwh_by_hour: tuple[float, ...] | None = None
+    """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
+    usd_per_kwh_by_hour_of_week: tuple[float, ...] | None = None
+    """The same from Monday on, where days of the week have prices of their own."""
+    currency: str = "USD"
+    """In which the report shows the main figures, too."""
+    usd_per_currency: float = 1.0
+    finance: StraightLine | Annuity | None = None
+    """What money costs over time; None where nobody says."""
+
+    @property
+    def capex_usd(self) -> float:
+        """Purchase money up front; 0 when renting."""
+        return sum(charge.once_usd for charge in self.charges if charge.paid is Paid.AT_DELIVERY)
+
+    @property
+    def by_peak(self) -> bool:
+        """Whether a charge depends on when energy is drawn within an hour."""
+        return any(charge.by_peak for charge in self.charges)
+
+    def averaged(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> "CostPlan":
+        """The same at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
+        of the simulated window; the hours of the day are weighted by the 24 numbers *by_hour*, or alike.
+        """
+        return replace(self, charges=tuple(charge.averaged(month, by_hour) for charge in self.charges))
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The catalogue's prices that the plan rests on, by `item/offer`."""
+        prices = [charge.price for charge in self.charges]
+        prices += [self.api.input, self.api.output] if self.api is not None else []
+        return {price.offer: price.value for price in prices if price.value is not None}
+
+
+def resolve_costs(
+    cost: Buy | Rent,
+    site: Site | None,
+    finance: StraightLine | Annuity | None,
+    pools: Sequence[PoolFacts],
+    prices: Callable[[str], PriceList | None],
+    clock: Clock | None = None,
+    operations: Operations | None = None,
+    api: Api | None = None,
+    beside: Sequence[Hardware] = (),
+    copies: int = 1,
+) -> CostPlan:
+    """Price the hardware of *copies* times *pools*; *prices* gives the catalogue's price list of an item;
+    *clock* shows the site's local time, for tariffs that depend on it; *beside* are the fleet's other machines at the
+    site, which other bills pay for.
+
+    What is agreed once for all of them, such as a commitment, is not multiplied.
+
+    Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
+    """
+    fleet = group_hardware(pools, cost.share, copies)
+    fx = finance.fx if finance else {}
+    book = PriceBook(cost.quotes, fx, prices)
+    problems, known = _without_rate(cost, site, operations, api, finance)
+    site, operations = rated(site, known), rated(operations, known)
+    elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
+    if isinstance(cost, Rent):
+        charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
+        charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
+        notes = [*_rent_notes(cost), *_landlords_notes(operations)]
+    else:
+        charges, notes = [], [*_server_notes(fleet, cost.share)]
+        if finance is None:
+            problems.append(Problem("finance", "buying needs finance: method, life_years, residual_fraction"))
+        else:
+            charges += collect(problems, lambda: _capital(cost, fleet, book, finance, operations))
+            notes += _finance_notes(finance)
+        if site is None:
+            problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
+        else:
+            charges += collect(problems, lambda: site.charges(fleet, clock, beside))
+            notes += _site_notes(site)
+    if problems:
+        raise CostError(*dict.fromkeys(problems))
+    notes += [*_unused_quotes(cost, charges), *left_out(operations, isinstance(cost, Rent))]
+    paid = site if not isinstance(cost, Rent) else None
+    by_hour = paid.usd_per_kwh_by_hour(clock) if paid is not None else None
+    of_week = paid.usd_per_kwh_by_hour_of_week(clock) if paid is not None else None
+    told = (tuple(notes), next(iter(elsewhere), None), by_hour, of_week)
+    return CostPlan(tuple(charges), *told, *_currency(finance), finance)
+
+
+def _without_rate(
+    cost: Buy | Rent,
+    site: Site | None,
+    operations: Operations | None,
+    api: Api | None,
+    finance: StraightLine | Annuity | None,
+) -> tuple[list[Problem], dict[str, float]]:
+    """Every price of the scenario, and the report, whose currency has no rate; and rates to go on with.
+
+    Those that are missing are 1 there, so that whatever else is wrong is reported with them.
+    """
+    fx = finance.fx if finance else {}
+    bought = not isinstance(cost, Rent)
+    sections = {"cost": cost, "operations": operations, "api": api, "site": site if bought else None}
+    named = [one for name, section in sections.items() for one in foreign(section, name)]
+    named += [("finance.currency", finance.currency)] if finance and finance.currency != USD else []
+    missing = [(path, currency) for path, currency in named if currency not in fx]
+    problems = [Problem(path, no_rate(currency, fx)) for path, currency in missing]
+    return problems, {**dict.fromkeys((currency for _, currency in missing), 1.0), **fx}
+
+
+def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
+    """The report's currency, and what one unit is worth in USD."""
+    if finance is None or finance.currency == USD:
+        return USD, 1.0
+    return finance.currency, finance.fx[finance.currency]
+
+
+def _capital(
+    cost: Buy,
+    fleet: Sequence[Hardware],
+    book: PriceBook,
+    finance: StraightLine | Annuity,
+    operations: Operations | None,
+) -> list[Charge]:
+    """The hardware, and all that depends on what it cost."""
+    bought = cost.charges(fleet, book, finance)
+    return [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
+
+
+def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]:
+    used = {charge.price.source for charge in charges}
+    used |= {f"scenario: {figure.path}" for charge in charges for figure in charge.price.stated}
+    for item in cost.quotes:
+        if quote_source(item) not in used:
+            yield f"The quote for {item} is not used."
+
+
+def _rent_notes(cost: Rent) -> Iterator[str]:
+    yield "Rent is taken to include space, electricity and repair; every rented hour is paid, busy or not."
+    if cost.share:
+        yield "Rented instances are shared: only the GPUs in use are paid for."
+    if (term := cost.commitment) is not None:
+        yield f"{term.gpus} GPUs are committed for {term.months:g} months and paid for throughout, used or not."
+    if cost.billing != Billing():
+        step, least = cost.billing.granularity_s, cost.billing.minimum_s
+        yield f"From a start to its stop time is paid in steps of {step:g} s, at least {least:g} s a start."
+    if (spot := cost.spot) is not None:
+        yield (
+            f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "
+            "interruptions themselves are not simulated: latencies are those of a fleet without any."
+        )
+
+
+def _landlords_notes(operations: Operations | None) -> Iterator[str]:
+    given = [name for name in OWNERS if operations is not None and getattr(operations, name) is not None]
+    if given:
+        yield f"Rented: {', '.join(given).replace('_', ' and ')} are the landlord's."
+
+
+def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:
+    for hardware in fleet:
+        if hardware.server is None:
+            yield f"Pool {hardware.pool_names} names no server: its GPUs are charged without one."
+        elif hardware.gpus % hardware.slots and share:
+            yield f"{hardware.server.name} is shared: {hardware.gpus} GPUs pay for {hardware.servers:g} servers."
+        elif hardware.gpus % hardware.slots:
+            slots = int(hardware.servers) * hardware.slots
+            yield f"{slots - hardware.gpus} of {slots} slots of {hardware.server.name} are paid for and not used."
+
+
+def _site_notes(site: Site) -> Iterator[str]:
+    if site.demand_usd_per_kw_month is not None and site.metered:
+        yield "The demand charge takes the highest mean over 15 minutes in the simulated window as every month's peak."
+    if site.hosting is None:
+        yield "No hosting is charged: space, racks and cooling plant are left out."
+    elif site.hosting.electricity == "included":
+        yield "Hosting includes electricity: energy is metered and not charged."
+    elif site.electricity is not None:
+        yield "Electricity is charged at the hours of the simulated window, from starts_at on; other hours differ."
+
+
+def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
+    if isinstance(finance, StraightLine) and finance.discount_rate > 0:
+        yield "Straight line leaves the discount rate out."
+    if finance.resale is not None:
+        yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."

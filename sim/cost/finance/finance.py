@@ -1,0 +1,152 @@
+"""What a purchase costs per hour of its life: its price as equal payments at the end of every month.
+
+C price, R resale value at the end, n life in months, r discount rate per year, i = (1 + r)^(1/12) - 1 per month.
+
+    straight line   (C - R) / n
+    annuity         (C - R / (1 + i)^n) * i / (1 - (1 + i)^-n)
+
+The second is the "capital recovery with salvage value" of engineering economics: the equal payment whose present value
+is the price less the present value of the resale. The first is the second without interest. docs/money.md has the
+convention that all commands share.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, annuity_factor, discount_factor
+from sim.cost.money import USD, CurrencyCode
+from sim.cost.purchase.resale import Resale
+from sim.spec import Fraction, NonNegative, Positive, Spec
+from sim.units import HOURS_PER_MONTH
+
+RunningLine = Literal[
+    "energy",
+    "cooling",
+    "demand",
+    "hosting",
+    "staff",
+    "software",
+    "egress",
+    "maintenance",
+    "failures",
+    "rental",
+    "rental_reserved",
+    "rental_unused",
+    "rental_spot",
+    "spot_interruptions",
+    "api",
+]
+"""Lines of the bill that are paid month by month, as costs.csv names them, and the API."""
+Growth = Annotated[float, Field(gt=-1, lt=10)]
+
+
+class _Owned(Spec):
+    """What both methods need to know of a purchase."""
+
+    life_years: Positive
+    """Years until the hardware is sold or scrapped."""
+    residual_fraction: Fraction = 0.0
+    """Resale value at the end of its life, as a share of the price."""
+    resale: Resale | None = None
+    """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
+    fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
+    """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
+    currency: CurrencyCode = USD
+    """Currency in which reports show money, beside US dollars in tables; `fx` has its rate."""
+    inflation: dict[RunningLine, Growth] = Field(default_factory=dict)
+    """Line of the bill -> how much dearer it gets per year, a fraction: {energy: 0.03, staff: 0.02}. It counts where
+    years are looked at (breakeven, plan); `run` shows the prices of the first month."""
+
+    @model_validator(mode="after")
+    def _dollars_are_one(self) -> Self:
+        if self.fx.get(USD, 1.0) != 1.0:
+            raise ValueError("fx is in US dollars: remove USD from it")
+        return self
+
+    @model_validator(mode="after")
+    def _one_resale_value(self) -> Self:
+        if self.resale is None:
+            return self
+        if "residual_fraction" in self.model_fields_set:
+            raise ValueError("residual_fraction and resale both give the resale value: state one")
+        if self.life_years > self.resale.last_age:
+            text = f"life_years is {self.life_years:g}, resale.by_age ends at {self.resale.last_age:g}"
+            raise ValueError(f"{text}: add the value at {self.life_years:g}")
+        return self
+
+    @property
+    @abstractmethod
+    def rate_per_year(self) -> float:
+        """What capital costs per year."""
+
+    @property
+    def life_months(self) -> float:
+        """The life in months."""
+        return self.life_years * MONTHS_PER_YEAR
+
+    @property
+    def whole_life_months(self) -> int:
+        """The life in whole months, one at least: how long hardware stays in a plan by months."""
+        return max(1, round(self.life_months))
+
+    @property
+    def resale_fraction(self) -> float:
+        """Resale value at the end of the life, as a share of the price."""
+        return self.residual_fraction if self.resale is None else self.resale.fraction(self.life_years)
+
+    def value_fraction(self, age_years: float) -> float:
+        """Share of its price that hardware of *age_years* fetches; after its life that at its end.
+
+        The resale by age where it is stated; else a straight line from the price when new to `residual_fraction` at the
+        end of the life, the book value of straight-line depreciation.
+        """
+        if self.resale is not None:
+            return self.resale.fraction(min(age_years, self.life_years))
+        return 1 - (1 - self.residual_fraction) * min(1.0, age_years / self.life_years)
+
+    def usd_per_h(self, price_usd: float) -> float:
+        """Cost of owning something bought for *price_usd* and sold at the end of its life [USD/h]."""
+        return self.sunk_usd_per_h(price_usd) - self.end_usd_per_h(price_usd * self.resale_fraction)
+
+    def sunk_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
+        return paid_usd / annuity_factor(self.rate_per_year, self.life_months) / HOURS_PER_MONTH
+
+    def end_usd_per_h(self, paid_usd: float) -> float:
+        """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
+        return self.sunk_usd_per_h(paid_usd * discount_factor(self.rate_per_year, self.life_months))
+
+    def growth_of(self, line: str) -> float:
+        """How much dearer *line* gets per year, a fraction."""
+        return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
+
+
+class StraightLine(_Owned):
+    """The loss of value in equal parts over the life; capital itself costs nothing."""
+
+    method: Literal["straight_line"]
+    discount_rate: NonNegative = 0.0
+    """Not used by this method; accepted so that a scenario can change its method alone."""
+
+    @property
+    def rate_per_year(self) -> float:
+        """None: 0."""
+        return 0.0
+
+
+class Annuity(_Owned):
+    """Equal payments that also earn the discount rate on the capital that is still bound."""
+
+    method: Literal["annuity"]
+    discount_rate: NonNegative
+    """Cost of capital per year, as a fraction."""
+
+    @property
+    def rate_per_year(self) -> float:
+        """The discount rate."""
+        return self.discount_rate
+
+
+Finance = Annotated[StraightLine | Annuity, Field(discriminator="method")]

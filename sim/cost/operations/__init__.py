@@ -1,0 +1,1 @@
+"""What a finance department adds to hardware, space and electricity."""

@@ -1,0 +1,54 @@
+"""GPUs that fail and are replaced: failures per year times what one costs."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from sim.cost.bill.charge import FlatCharge, Follows, Stated, UnitPrice
+from sim.cost.hardware import Hardware
+from sim.cost.money import Price
+from sim.cost.operations.replacement import gpu_price
+from sim.cost.prices import PriceBook, QuotedPrice
+from sim.spec import Fraction, NonNegative, Spec
+from sim.units import HOURS_PER_YEAR
+
+
+class Failures(Spec):
+    """Expected cost of failed GPUs; the time that they are out is not simulated."""
+
+    per_gpu_year: NonNegative
+    """Failures per GPU and year: about 0.09 on H100 with their memory (Llama 3 training: 220 in 54 days on 16,384)."""
+    covered_fraction: Fraction = 0.0
+    """Share of replacements that warranty or the maintenance contract pays."""
+    handling_usd: Price = Price(price=0.0)
+    """Work and freight of every replacement, covered or not."""
+    gpu_price: QuotedPrice | None = None
+    """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+
+    @model_validator(mode="after")
+    def _something_costs(self) -> Self:
+        if self.covered_fraction == 1 and self.gpu_price is not None:
+            raise ValueError("covered_fraction: 1 leaves nothing to pay gpu_price for")
+        return self
+
+    def charges(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
+        """Replacements in *hardware*, a charge per pool. Raises CostError without a price of a single GPU."""
+        stated = [Stated("operations.failures.per_gpu_year", self.per_gpu_year, "failures per GPU and year")]
+        stated.append(self.handling_usd.stated("operations.failures.handling_usd"))
+        stated.append(Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements"))
+        handling = self.handling_usd
+        paid_usd = handling.usd
+        price = UnitPrice(handling.usd, "failure", "", handling.currency, handling.fx_rate)
+        if self.covered_fraction < 1:
+            price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
+            paid_usd += (1 - self.covered_fraction) * price.usd
+        per_failure = price.derived(paid_usd, "failure", *stated)
+        of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
+        return [
+            FlatCharge(
+                *("failures", pool.name, pool.server_id, failures_per_h, per_failure),
+                follows=Follows.HARDWARE,
+                follows_share=of_gpus,
+            )
+            for pool, failures_per_h in hardware.shared(self.per_gpu_year * hardware.gpus / HOURS_PER_YEAR)
+        ]

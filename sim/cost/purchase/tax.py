@@ -1,0 +1,26 @@
+"""Tax and duties on what is bought, where they are not refunded."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sim.cost.bill.charge import FlatCharge, Stated
+from sim.cost.finance.finance import Annuity, StraightLine
+from sim.spec import NonNegative, Spec
+
+
+class Tax(Spec):
+    """Sales tax, VAT or import duty that the buyer bears."""
+
+    fraction_of_purchases: NonNegative
+    """Tax over the purchase prices; a resale does not bring it back."""
+
+    def charges(self, bought: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
+        """The tax on every purchase in *bought*, spread over the life."""
+        return [self._tax(charge, finance) for charge in bought]
+
+    def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
+        paid_usd = self.fraction_of_purchases * charge.once_usd
+        each_usd = finance.sunk_usd_per_h(paid_usd / charge.units_per_h) if charge.units_per_h else 0.0
+        stated = Stated("operations.tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
+        price = charge.price.derived(each_usd, charge.price.unit, stated)
+        return replace(charge, component="tax", price=price, once_usd=paid_usd, resold=False)

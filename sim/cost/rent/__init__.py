@@ -1,0 +1,1 @@
+"""Renting GPUs, and buying tokens from an API."""

@@ -1,0 +1,59 @@
+"""Rent that runs from the start of a replica to its stop, in the landlord's steps."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from sim.cost.bill.charge import Follows, Metered, Paid, UnitPrice
+from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
+from sim.cost.bill.window import OFF, Stop, Window
+from sim.records import Interval
+from sim.spec import NonNegative, Positive, Spec
+from sim.units import SECONDS_PER_HOUR
+
+
+class Billing(Spec):
+    """How a landlord counts time; it matters where a schedule starts and stops replicas."""
+
+    granularity_s: Positive = 1.0
+    """A started step is paid whole: 3600 for hours, 1 for seconds."""
+    minimum_s: NonNegative = 0.0
+    """Least time that a start is paid for."""
+
+    def billed_s(self, ran_s: float) -> float:
+        """What is paid for a replica that ran for *ran_s*.
+
+        >>> Billing(granularity_s=3600).billed_s(3700), Billing(minimum_s=600).billed_s(30)
+        (7200.0, 600.0)
+        """
+        # a schedule's times are exact to well below a microsecond, and a whole hour is one hour
+        return max(self.minimum_s, ceil(ran_s / self.granularity_s - 1e-9) * self.granularity_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RentedTime(Metered):
+    """GPU-time of one pool from starts to stops, booked to phases as it was used."""
+
+    component: str
+    pool: str
+    server: str
+    units_per_gpu_h: float
+    """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
+    price: UnitPrice
+    billing: Billing
+
+    paid: ClassVar[Paid] = Paid.SWITCHED_ON
+    follows: ClassVar[Follows] = Follows.RENT
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """GPU-seconds; none while the replica is off."""
+        return ByPhase(0.0, 0.0, 0.0, 0.0) if interval.state == OFF else gpu_s_by_phase(interval)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units for the time that replicas ran in *window*, and for what is paid beyond it when they stop."""
+        gpu_s = followed + self._rounded_up_gpu_s(window.stops.get(self.pool, ()))
+        return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+    def _rounded_up_gpu_s(self, stops: Iterable[Stop]) -> float:
+        return sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in stops)

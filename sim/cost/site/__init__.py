@@ -1,0 +1,1 @@
+"""Where the machines stand: electricity, cooling, space, carbon."""

@@ -1,0 +1,1 @@
+"""A command from its scenario to its results folder: study, then report."""

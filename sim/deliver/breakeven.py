@@ -1,0 +1,44 @@
+"""From a scenario to the folder that answers rent, buy or API: capacities, bills, then tables, picture and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.deliver.folder import begin, written_together
+from sim.report.breakeven.answer import write_breakeven
+from sim.report.page.money import in_its_currency
+from sim.report.page.progress import Progress
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.schema import Scenario
+from sim.study.breakeven.candidates import Ledgers
+from sim.study.breakeven.decision import Answer, decide
+from sim.study.capacity.search import capacities
+from sim.study.cases.execute import Workplace
+
+WIDTH_OF_CAPACITY = 0.02
+"""The capacities that utilisation is relative to are found to within this fraction."""
+
+
+@in_its_currency
+def deliver_breakeven(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "breakeven"),
+    force: bool = False,
+) -> Answer:
+    """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
+    told = begin(out, scenario, command, "breakeven", force)
+    plain_scenario = scenario.model_copy(update={"sweep": None})
+    with Progress(quiet, "searching capacities", "searches") as progress:
+        found = capacities(
+            plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress, plain_scenario.precision
+        )
+    with Progress(quiet) as progress:
+        ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
+    answer = decide(scenario, ledgers, found)
+    with written_together(out, told) as folder:
+        write_breakeven(folder, answer, scenario, hostless_notes(scenario, catalog))
+    return answer

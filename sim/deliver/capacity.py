@@ -1,0 +1,40 @@
+"""From a scenario to the folder of its capacities: search, then tables, picture and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.deliver.folder import begin, written_together
+from sim.report.capacity.answer import write_capacity
+from sim.report.page.money import in_its_currency
+from sim.report.page.progress import Progress
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.schema import Scenario
+from sim.study.capacity.search import Capacity, LoadAxis, capacities, precision_of
+from sim.study.cases.execute import Workplace
+
+
+@in_its_currency
+def deliver_capacity(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    relative: float,
+    report: bool = True,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "capacity"),
+    force: bool = False,
+) -> list[Capacity]:
+    """Searches, and leaves in *out*: capacity.csv, search.csv, the simulated points and, with *report*, capacity.png
+    and capacity.html.
+    """
+    told = begin(out, scenario, command, "capacity", force, relative=relative)
+    axis = LoadAxis.of(scenario)
+    with Progress(quiet, "searching", "searches") as progress:
+        found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario))
+    simulated = sum(search.simulated for one in found for search in one.found)
+    with written_together(out, told | {"cases": simulated}) as folder:
+        remarks = hostless_notes(scenario, catalog)
+        write_capacity(folder, scenario, found, axis, relative, remarks, with_pictures=report)
+    return found

@@ -1,0 +1,50 @@
+"""From a scenario to the folder of its plan: simulate units, then tables, picture and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.deliver.folder import begin, written_together
+from sim.report.page.money import in_its_currency
+from sim.report.page.progress import Progress
+from sim.report.plan.answer import write_plan
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.schema import Scenario
+from sim.study.capacity.search import capacities
+from sim.study.cases.execute import Workplace
+from sim.study.cases.points import POINTS, resolved_plans
+from sim.study.cases.store import discard_unfinished
+from sim.study.plan.loads import part_loads
+from sim.study.plan.plans import Outlook, outlooks
+from sim.study.price.reprice import keep_scenario
+
+
+@in_its_currency
+def deliver_plan(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    relative: float,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "plan"),
+    force: bool = False,
+) -> list[Outlook]:
+    """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`.
+
+    The capacity of a unit is found to within the fraction *relative*.
+    """
+    told = begin(out, scenario, command, "plan", force, relative=relative)
+    try:
+        with Progress(quiet, "searching capacities", "searches") as progress:
+            most = capacities(scenario, catalog, out, workplace, relative, progress, scenario.precision)
+        with Progress(quiet) as progress:
+            measured = part_loads(scenario, catalog, most, out, workplace, progress)
+    finally:
+        discard_unfinished(out / POINTS)
+    found = outlooks(scenario, catalog, most, measured)
+    resolved = resolved_plans(scenario.model_copy(update={"sweep": None}), catalog)
+    with written_together(out, told) as folder:
+        keep_scenario(folder, scenario)
+        write_plan(folder, scenario, found, resolved, hostless_notes(scenario, catalog))
+    return found

@@ -1,0 +1,106 @@
+"""From a scenario to its results folder: simulate, write everything aside, then swap it in as a whole."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.deliver.folder import MANIFEST, begin, written_together
+from sim.report.futures.sentences import sentences
+from sim.report.page.exactness import precision_notes, statistics_told
+from sim.report.page.money import in_its_currency
+from sim.report.page.progress import Progress
+from sim.report.run.summary import summarize
+from sim.report.run.write import write_report
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import axes
+from sim.scenario.year import year_plan
+from sim.study.cases.execute import Workplace
+from sim.study.cases.points import limits, resolved_plans, run_points
+from sim.study.cases.store import StoredCase
+from sim.study.futures.draws import futures_of
+from sim.study.metrics.idle import idle_hours
+from sim.study.price.reprice import keep_scenario, reprice
+
+
+@in_its_currency
+def run_scenario(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    report: bool,
+    quiet: bool,
+    command: Sequence[str],
+    force: bool = False,
+) -> list[StoredCase]:
+    """Simulates all cases of *scenario*, and leaves tables and, with *report*, pictures in *out*.
+
+    While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
+    """
+    told = begin(out, scenario, command, "run", force)
+    with Progress(quiet) as progress:
+        cases = run_points(scenario, catalog, out, workplace, progress)
+    _finish(scenario, catalog, out, cases, report, told)
+    return cases
+
+
+@in_its_currency
+def price_run(
+    run: Path,
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    report: bool,
+    command: Sequence[str],
+    force: bool = False,
+) -> list[StoredCase]:
+    """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
+    told = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
+    cases = reprice(run, scenario, catalog, out)
+    _finish(scenario, catalog, out, cases, report, told)
+    return cases
+
+
+def _finish(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    cases: Sequence[StoredCase],
+    report: bool,
+    told: dict[str, Any],
+) -> None:
+    """Tables, report and the scenario itself, all swapped in together."""
+    futures = futures_of(scenario, catalog, cases)
+    answers: list[str] = []
+    if futures is not None:
+        answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
+    year = year_plan(scenario)
+    idle = list(idle_hours(scenario, catalog, year.axis)) if year is not None and year.has_idle_hours else []
+    drawn = {"futures": answers} if answers else {}
+    told = told | {"cases": len(cases)} | drawn | statistics_told(scenario, cases)
+    with written_together(out, told, [case.folder.name for case in cases]) as folder:
+        write_report(
+            folder,
+            cases,
+            resolved_plans(scenario, catalog),
+            scenario.name,
+            scenario.question,
+            axes(scenario),
+            limits(scenario),
+            scenario.requests,
+            with_pictures=report,
+            year=year,
+            idle=idle,
+            notes=[*precision_notes(scenario, cases), *hostless_notes(scenario, catalog), *answers],
+            futures=futures,
+        )
+        keep_scenario(folder, scenario)
+
+
+def futures_told(folder: Path) -> list[str]:
+    """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
+    told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
+    return told

@@ -1,0 +1,34 @@
+"""From a scenario to the folder of its cheapest fleet: search, then tables, picture and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.catalog.catalog import Catalog
+from sim.deliver.folder import begin, written_together
+from sim.report.page.money import in_its_currency
+from sim.report.page.progress import SearchProgress
+from sim.report.size.answer import write_size
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.schema import Scenario
+from sim.study.cases.execute import Workplace
+from sim.study.size.search import search
+from sim.study.size.tried import Sizing
+
+
+@in_its_currency
+def deliver_size(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet", "size"),
+    force: bool = False,
+) -> Sizing:
+    """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
+    told = begin(out, scenario, command, "size", force)
+    with SearchProgress(quiet) as progress:
+        found = search(scenario, catalog, out, workplace, progress)
+    with written_together(out, told) as folder:
+        write_size(folder, found, scenario, hostless_notes(scenario, catalog))
+    return found

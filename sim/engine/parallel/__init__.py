@@ -1,0 +1,1 @@
+"""Ranks of one replica that step together or in turn."""

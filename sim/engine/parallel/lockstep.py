@@ -1,0 +1,125 @@
+"""Data-parallel ranks of one replica that step together because they share experts: the slowest decides."""
+
+from copy import copy
+from math import inf
+
+from sim.engine.limits import RankLimits
+from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.protocol import StepTime
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.schedule import Schedule
+from sim.engine.sequence import Sequence
+from sim.records import Leap, Meters, Request
+
+
+class LockstepEngine:
+    """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int, schedule: type[Schedule] = Rank) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._ranks = [schedule(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
+        self._stepping: list[tuple[Schedule, Leap]] = []
+        self._meters = Meters()
+        self._leap = Leap(0.0)
+        self._start_s = 0.0
+        self._end_s = inf
+        self._steps = 0
+        self._sharing = False
+
+    def offer(self, request: Request, now: float) -> bool:
+        """See `Engine.offer`."""
+        if not self._limits.serves(request):
+            request.rejected = True
+            return False
+        rank = min(self._ranks, key=lambda rank: len(rank.waiting) + len(rank.running))
+        sequence = Sequence(request)
+        is_head = rank.waiting.add(sequence)
+        if not self._steps:
+            return True
+        if not is_head or not rank.may_admit(sequence):
+            return False
+        steps = cut_steps(self._leap, self._start_s, now, self._steps)
+        moved = steps < self._steps
+        self._steps = steps
+        self._end_s = self._start_s + leap_s(self._leap, steps)
+        return moved
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        if self._steps:
+            return self._end_s
+        self._stepping = []
+        forming: list[Schedule] = []
+        steps = 0
+        for rank in self._ranks:
+            possible = rank.form(now)
+            if possible:
+                steps = min(steps, possible) if steps else possible
+                forming.append(rank)
+                self._meters.cached_tokens += rank.cached_in_step
+        tokens = sum(rank.batch.decode_seqs + rank.batch.prefill_tokens for rank in forming)
+        for rank in forming:
+            rank.batch.replica_tokens = tokens
+            self._stepping.append((rank, copy(self._steptime.leap(rank.batch))))
+        if not steps:
+            self._end_s = inf
+            return inf
+        self._leap = slowest([leap for _, leap in self._stepping])
+        self._steps = max(1, int(min(steps, self._leap.valid_steps)))
+        self._start_s = now
+        self._end_s = now + leap_s(self._leap, self._steps)
+        return self._end_s
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        self._book(self._meters, self._end_s - self._start_s, self._steps)
+        if self._sharing:
+            for rank, _ in self._stepping:
+                rank.share_time((self._end_s - self._start_s) / len(self._stepping))
+                rank.shares.shared_s = 0.0
+        finished = [s.request for rank, _ in self._stepping for s in rank.commit(self._steps, self._end_s)]
+        self._steps = 0
+        return finished
+
+    def _book(self, meters: Meters, duration_s: float, steps: int) -> None:
+        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it.
+
+        A rank works as hard as it would alone, for the part of the step that it would take alone.
+        """
+        for rank, leap in self._stepping:
+            load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
+            book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), steps)
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`; `sequence_s` is of the mean working rank."""
+        totals = copy(self._meters)
+        totals.preemptions = sum(rank.preemptions for rank in self._ranks)
+        totals.kv_peak_blocks = max(rank.pool.peak for rank in self._ranks)
+        elapsed_s = now - self._start_s
+        if self._steps and elapsed_s > 0:
+            whole = steps_within(self._leap, elapsed_s, self._steps)
+            self._book(totals, elapsed_s, whole)
+        return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
+        stepping = [rank for rank, _ in self._stepping]
+        for rank in self._ranks:
+            switch_shares(rank, on, elapsed_s / len(stepping) if rank in stepping else 0.0)
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return sum(len(rank.waiting) for rank in self._ranks)
+
+
+def slowest(leaps: list[Leap]) -> Leap:
+    """The leap that decides when all must wait for the longest step, valid until another overtakes it."""
+    lead = max(leaps, key=lambda leap: (leap.first_s, leap.growth_s))
+    valid_steps = min(leap.valid_steps for leap in leaps)
+    for leap in leaps:
+        if leap.growth_s > lead.growth_s:
+            valid_steps = min(valid_steps, 1 + (lead.first_s - leap.first_s) // (leap.growth_s - lead.growth_s))
+    return Leap(lead.first_s, lead.growth_s, valid_steps, lead.load)

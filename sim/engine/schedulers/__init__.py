@@ -1,0 +1,1 @@
+"""Who is in the next step: one policy a file."""

@@ -1,0 +1,64 @@
+"""Prompts before tokens: as long as a waiting request can be admitted, a step computes prompts and nobody decodes.
+
+The rules follow vLLM's V0 `core/scheduler.py` (`_schedule_default`) and SGLang's `managers/scheduler.py`
+(`get_next_batch_to_run`). A prompt step takes waiting requests in order while token budget, seats and blocks last:
+whole prompts (V0), or the last one cut at the budget and continued in the next step (SGLang's chunked prefill). V0
+also leaves a watermark of the blocks free, so that whoever joins does not push itself out again. Without a prompt to
+compute all others decode one token; one that cannot get a KV block makes the newest give way, which waits to compute
+prompt and tokens again.
+"""
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+
+
+class PrefillFirstRank(Rank):
+    """One rank on which prompts go first."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._kept_free = int(limits.watermark * pool.usable)
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`; decodes take no part of the budget."""
+        return len(self.running) < self.seats and self._missing(sequence, self.pool.lookup(sequence)) <= self.pool.free
+
+    def _missing(self, sequence: Sequence, hits: int) -> int:
+        return super()._missing(sequence, hits) + (self._kept_free if self.running else 0)
+
+    def _hold(self, sequence: Sequence, hits: int) -> None:
+        """A prompt that is cut has the blocks of all its tokens from the start: nobody can take them meanwhile."""
+        super()._hold(sequence, hits)
+        sequence.held = -(-sequence.tokens // self.pool.block_size)
+        self.pool.take(sequence.held - hits)
+
+    def _form(self, now: float) -> int:
+        self._preempted_in_step = False
+        self.blocked_by = ""
+        if not self.running and not self.waiting:
+            return 0
+        self._chunks.clear()
+        self.recomputed_in_step = self.cached_in_step = 0
+        self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
+        self._decodes_wait = bool(self._chunks)
+        if self._chunks:
+            self._fill_no_decodes()
+            self._fill_chunks()
+            return 1
+        return self._decode()
+
+    def _decode(self) -> int:
+        """A step without prompts; how many like it may follow."""
+        skipped = self._serve_running()
+        self._fill_decodes()
+        if skipped:
+            self._drop_skipped(skipped)
+        self._fill_chunks()
+        if self._preempted_in_step:
+            self.blocked_by = "kv"
+        if not self.batch.decode_seqs:
+            return 0
+        return 1 if self._preempted_in_step else self._steps_until_change()

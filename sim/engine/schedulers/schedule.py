@@ -1,0 +1,251 @@
+"""The steps of one rank under any policy: what a step holds, and what it leaves behind.
+
+A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S` and it finishes when
+S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who gives way
+and who holds which KV blocks.
+"""
+
+from abc import ABC, abstractmethod
+from heapq import heappop, heappush
+from math import isnan
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.windows import WindowedContexts
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.engine.shares import TimeShares, recomputed_tokens
+from sim.records import Batch
+
+
+class Schedule(ABC):
+    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
+    neighbours.
+    """
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        self.pool = pool
+        self.waiting = waiting
+        self.batch = Batch()
+        """The step formed last."""
+        self.running: dict[Sequence, None] = {}
+        """In admission order. At most the last one is still computing its prompt."""
+        self.blocked_by = ""
+        """What kept the head of the queue out of the step formed last: seats, kv, budget or nothing."""
+        self.preemptions = 0
+        self.recomputed_in_step = 0
+        """Tokens of the step formed last that had been computed before."""
+        self.cached_in_step = 0
+        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
+        others."""
+        self.seats = limits.max_num_seqs
+        """Most sequences that may run here; pipeline lanes share them out."""
+        self.shares = TimeShares()
+        self._max_num_batched_tokens = limits.max_num_batched_tokens
+        self._chunked_prefill = limits.chunked_prefill
+        self._step = 0
+        self._admissions = 0
+        self._finishing: list[tuple[int, int, Sequence]] = []
+        self._decoding = 0
+        self._base_sum = 0
+        self._prefilling: Sequence | None = None
+        self._chunks: list[tuple[Sequence, int]] = []
+        self._decodes_wait = False
+        """The step formed last computes prompts only: those who decode stand still."""
+        self._windows = WindowedContexts(limits.window) if limits.window else None
+
+    @abstractmethod
+    def form(self, now: float) -> int:
+        """Forms the next step in `batch`; how many such steps may pass before the batch changes, 0 if there is
+        nothing to do.
+        """
+
+    @abstractmethod
+    def may_admit(self, sequence: Sequence) -> bool:
+        """Whether *sequence*, now at the head of the queue, could join a step: then a leap must end early for it."""
+
+    def _missing(self, sequence: Sequence, hits: int) -> int:
+        """Free blocks that must be there for *sequence* to be admitted: those of all its tokens."""
+        return self.pool.missing(sequence, hits)
+
+    def _hold(self, sequence: Sequence, hits: int) -> None:
+        """Gives *sequence*, just admitted, the blocks that it starts with: the cached ones."""
+        self.pool.claim(sequence, hits)
+        sequence.held = hits
+
+    def _held(self, sequence: Sequence) -> int:
+        """Blocks that a decoding *sequence* holds."""
+        return sequence.held
+
+    def _chunk(self, tokens: int, budget: int) -> int:
+        """How many of the *tokens* left of a prompt are computed within *budget*; 0: it must wait.
+
+        A whole prompt beyond every budget is computed by itself.
+        """
+        if tokens <= budget:
+            return tokens
+        if self._chunked_prefill:
+            return budget
+        return tokens if tokens > self._max_num_batched_tokens and not self._chunks else 0
+
+    def _admit(self, budget: int, now: float) -> None:
+        """Waiting requests join in order while budget, seats and blocks last."""
+        pool, waiting = self.pool, self.waiting
+        while waiting:
+            if budget <= 0:
+                self.blocked_by = "budget"
+                return
+            if len(self.running) >= self.seats:
+                self.blocked_by = "seats"
+                return
+            sequence = waiting.head()
+            hits = pool.lookup(sequence)
+            chunk = self._chunk(sequence.tokens - hits * pool.block_size, budget)
+            if not chunk:
+                self.blocked_by = "budget"
+                return
+            if self._missing(sequence, hits) > pool.free:
+                self.blocked_by = "kv"
+                return
+            self._seat(waiting.pop(), hits, now)
+            self._schedule_chunk(sequence, chunk)
+            budget -= chunk
+
+    def _continue_prompt(self, budget: int) -> int:
+        """The prompt that was cut goes on; what it leaves of *budget*."""
+        sequence = self._prefilling
+        if sequence is None:
+            return budget
+        chunk = min(sequence.tokens - sequence.computed, budget)
+        self._schedule_chunk(sequence, chunk)
+        return budget - chunk
+
+    def _seat(self, sequence: Sequence, hits: int, now: float) -> None:
+        """*sequence* runs from now on, its first *hits* blocks found in the prefix cache."""
+        self._hold(sequence, hits)
+        sequence.computed = hits * self.pool.block_size
+        if isnan(sequence.request.started_s):
+            sequence.request.started_s = now
+            sequence.request.cached_tokens = sequence.computed
+        if sequence.computed > sequence.high_water:
+            self.cached_in_step += min(sequence.computed, sequence.request.prompt_tokens) - sequence.high_water
+            sequence.high_water = sequence.computed
+        self._admissions += 1
+        sequence.admission = self._admissions
+        self.running[sequence] = None
+        self._prefilling = sequence
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        """*sequence* computes the next *chunk* tokens of its prompt in the step being formed."""
+        self.pool.name(sequence, sequence.computed + chunk)
+        self._chunks.append((sequence, chunk))
+
+    def _fill_decodes(self) -> None:
+        """Writes those who decode into `batch`, in aggregates."""
+        batch = self.batch
+        decoding = self._decoding
+        batch.decode_seqs = batch.sampled_seqs = decoding
+        batch.kv_tokens = self._base_sum + decoding * self._step
+        if self._windows:
+            batch.windowed_kv_tokens, batch.windowed_growing_seqs = self._windows.at(self._step)
+
+    def _fill_no_decodes(self) -> None:
+        """Writes a step of prompts only into `batch`; its prompts are yet to be added."""
+        batch = self.batch
+        batch.decode_seqs = batch.sampled_seqs = batch.kv_tokens = 0
+        batch.windowed_kv_tokens = batch.windowed_growing_seqs = 0
+
+    def _fill_chunks(self) -> None:
+        """Writes the prompt chunks into `batch`, after the decodes."""
+        batch = self.batch
+        batch.prefill_seqs = len(self._chunks)
+        tokens = context = pairs = 0
+        for sequence, chunk in self._chunks:
+            computed = sequence.computed
+            tokens += chunk
+            context += computed
+            pairs += chunk * computed + chunk * (chunk + 1) // 2
+            batch.sampled_seqs += computed + chunk == sequence.tokens
+            self.recomputed_in_step += recomputed_tokens(sequence, chunk)
+        batch.prefill_tokens = tokens
+        batch.prefill_context_tokens = context
+        batch.prefill_attention_pairs = pairs
+
+    def _steps_until_finish(self) -> int:
+        """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""
+        steps = self._finishing[0][0] - self._step
+        return min(steps, self._windows.steps_until_change(self._step)) if self._windows else steps
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """Takes *steps* steps, the last of which ends at *end_s*; the sequences that finish, in admission order."""
+        finished: list[Sequence] = []
+        if not self._decodes_wait:
+            if steps > 1:
+                self.pool.take(self._blocks_of_leap(steps))
+            self._step = step = self._step + steps
+            finishing = self._finishing
+            while finishing and finishing[0][0] <= step:
+                finished.append(heappop(finishing)[2])
+        for sequence, chunk in self._chunks:
+            sequence.computed += chunk
+            if sequence.computed == sequence.tokens:
+                self._end_prefill(sequence, end_s, finished)
+        self._chunks.clear()
+        for sequence in finished:
+            sequence.request.finished_s = end_s
+            self._leave(sequence)
+        return finished
+
+    def _blocks_of_leap(self, steps: int) -> int:
+        """KV blocks that steps 2 .. *steps* of a leap need: none where they are held from the start."""
+        return 0
+
+    def _leave(self, sequence: Sequence) -> None:
+        """*sequence* has its last token: seat and blocks are free again."""
+        held, computed = sequence.held, sequence.computed
+        if sequence.decoding:
+            held, computed = self._held(sequence), sequence.base + self._step
+            self._leave_decoding(sequence)
+        self.pool.release(sequence, held, False, computed)
+        del self.running[sequence]
+
+    def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
+        """The last chunk of a prompt also yields a token."""
+        request = sequence.request
+        if self._prefilling is sequence:
+            self._prefilling = None
+        if isnan(request.first_token_s):
+            request.first_token_s = end_s
+        sequence.made += 1
+        left = request.output_tokens - sequence.made
+        sequence.base = sequence.computed - self._step
+        if left == 0:
+            finished.append(sequence)
+            return
+        sequence.finish_step = self._step + left
+        self._enter_decoding(sequence)
+        heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
+
+    def share_time(self, elapsed_s: float, last: bool = False) -> None:
+        """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""
+        shares = self.shares
+        if elapsed_s > shares.shared_s:
+            shares.share(elapsed_s, self.batch, self._chunks, self._step)
+        if last:
+            shares.settle(self.running)
+
+    def _enter_decoding(self, sequence: Sequence) -> None:
+        sequence.decoding = True
+        sequence.token_s = self.shares.token_s
+        self._decoding += 1
+        self._base_sum += sequence.base
+        if self._windows:
+            self._windows.add(sequence)
+
+    def _leave_decoding(self, sequence: Sequence) -> None:
+        sequence.decoding = False
+        sequence.request.decode_s += self.shares.token_s - sequence.token_s
+        self._decoding -= 1
+        self._base_sum -= sequence.base
+        if self._windows:
+            self._windows.remove(sequence)

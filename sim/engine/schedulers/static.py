@@ -1,0 +1,97 @@
+"""Static batches: requests start together, and the next ones only when the longest of them is done.
+
+As Orca describes request-level scheduling (Yu et al., OSDI 2022, section 3): whoever is done early is still computed
+along, and who arrives meanwhile waits. A batch starts as soon as the engine is free, with those who wait, up to its
+size and as long as the KV blocks of all of them up to the longest output are there. Its prompts come first, in steps
+of the token budget, each in chunks where it must. Tokens are dated when they are made.
+"""
+
+from collections import deque
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+
+
+class StaticRank(Schedule):
+    """One rank that serves batch after batch."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._prompts: deque[Sequence] = deque()
+        """Members of the batch whose prompts are not computed yet."""
+        self._done: list[Sequence] = []
+        """Members that have all their tokens and are computed along."""
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`: nobody joins a batch under way."""
+        return False
+
+    def form(self, now: float) -> int:
+        """See `Schedule.form`."""
+        self.blocked_by = ""
+        if not self.running:
+            self._gather(now)
+        elif self.waiting:
+            self.blocked_by = "seats"
+        self._decodes_wait = bool(self._prompts)
+        if self._prompts:
+            self._compute_prompts()
+            self._fill_no_decodes()
+            self._fill_chunks()
+            return 1
+        if not self.running:
+            return 0
+        self._fill_decodes()
+        self.batch.sampled_seqs -= len(self._done)
+        self._fill_chunks()
+        return self._steps_until_finish()
+
+    def _gather(self, now: float) -> None:
+        """Starts the next batch with those who wait."""
+        waiting, pool = self.waiting, self.pool
+        prompts: list[int] = []
+        longest = 0
+        while waiting and len(prompts) < self.seats:
+            request = waiting.head().request
+            prompts.append(request.prompt_tokens)
+            longest = max(longest, request.output_tokens)
+            if sum(-(-(tokens + longest - 1) // pool.block_size) for tokens in prompts) > pool.free:
+                self.blocked_by = "kv"
+                break
+            sequence = waiting.pop()
+            self._seat(sequence, 0, now)
+            self._prompts.append(sequence)
+        else:
+            self.blocked_by = "seats" if waiting else ""
+        longest = max((sequence.request.output_tokens for sequence in self.running), default=0)
+        for sequence in self.running:
+            sequence.held = -(-(sequence.tokens + longest - 1) // pool.block_size)
+            pool.take(sequence.held)
+
+    def _compute_prompts(self) -> None:
+        """The next prompts, in order, as far as the budget goes."""
+        budget = self._max_num_batched_tokens
+        for sequence in self._prompts:
+            chunk = min(sequence.tokens - sequence.computed, budget)
+            if not chunk:
+                break
+            self._schedule_chunk(sequence, chunk)
+            budget -= chunk
+
+    def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
+        super()._end_prefill(sequence, end_s, finished)
+        self._prompts.popleft()
+        if not sequence.decoding:
+            self._enter_decoding(sequence)
+
+    def _leave(self, sequence: Sequence) -> None:
+        """Who is done is computed along until all are."""
+        self._done.append(sequence)
+        if len(self._done) < len(self.running):
+            return
+        for member in self._done:
+            super()._leave(member)
+        self._done.clear()

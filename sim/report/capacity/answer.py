@@ -1,0 +1,203 @@
+"""The answer to "how much load does it take": a table for the terminal, capacity.csv, search.csv, and a page."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import isinf
+from pathlib import Path
+from typing import Any
+
+from sim.report.capacity.page import findings, headline, render_capacity
+from sim.report.capacity.picture import picture_svg, write_picture
+from sim.report.page.document import heading
+from sim.report.page.fitted import Fitted
+from sim.report.page.goals import latency_columns
+from sim.report.page.money import in_code, shown
+from sim.report.page.text import axis_label, first_sentence, plain
+from sim.report.run.tables import write_rows
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
+from sim.study.capacity.search import Capacity, LoadAxis
+from sim.study.cases.store import StoredCase
+from sim.study.metrics.statistics import mean, ratio
+from sim.study.price.bill import calendar_usd
+
+AT_CAPACITY = ["ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "output_tokens_per_s", "gpu_busy_fraction"]
+
+
+SEARCH = ["fleet", "replication"]
+SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
+
+
+def write_capacity(
+    folder: Path,
+    scenario: Scenario,
+    found: Sequence[Capacity],
+    axis: LoadAxis,
+    relative: float,
+    remarks: Sequence[str],
+    with_pictures: bool,
+) -> None:
+    """capacity.csv, search.csv and, *with_pictures*, capacity.png and capacity.html in *folder*."""
+    rows = capacity_rows(found, axis, scenario.slo)
+    write_rows(folder / "capacity.csv", rows)
+    write_rows(folder / "search.csv", search_rows(found, axis), _search_columns(axis, scenario.slo))
+    if with_pictures:
+        _draw(scenario, folder, found, rows, axis, relative, remarks)
+
+
+def _draw(
+    scenario: Scenario,
+    out: Path,
+    found: Sequence[Capacity],
+    rows: Sequence[dict[str, Any]],
+    axis: LoadAxis,
+    relative: float,
+    remarks: Sequence[str],
+) -> None:
+    asked = first_sentence(scenario.question or scenario.name)[0]
+    drawing = ""
+    if any(not one.reason for one in found):
+        write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
+        drawing = picture_svg(found, rows, axis, scenario.slo)
+    page = render_capacity(scenario, asked, found, rows, axis, relative, drawing, remarks)
+    (out / "capacity.html").write_text(page, encoding="utf-8")
+
+
+def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
+    return [*SEARCH, axis.label, *SEARCHED, *(one.column for one in slo.percentiles)]
+
+
+def capacity_rows(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
+    """One row per fleet: capacity with its interval, and what the fleet does and costs there."""
+    return [_row(one, axis, slo) for one in found]
+
+
+def _row(one: Capacity, axis: LoadAxis, slo: Slo) -> dict[str, Any]:
+    cases = [found.at for found in one.found if found.at is not None and found.at.status == "ok"]
+    row: dict[str, Any] = {
+        "fleet": one.fleet,
+        axis.label: one.mean,
+        f"{axis.label}_ci95": one.half_width,
+        "replications": len(one.found),
+        "reason": one.reason,
+        "limited_by": _usual(cases),
+    }
+    named = [limit.column for limit in slo.percentiles]
+    row |= {name: _mean(cases, name) for name in dict.fromkeys([*AT_CAPACITY[:3], *named, *AT_CAPACITY[3:]])}
+    return row | _money(cases)
+
+
+def _usual(cases: Sequence[StoredCase]) -> str:
+    """What limits most of the replications."""
+    counted = Counter(str(case.metrics["limited_by"]) for case in cases)
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def _mean(cases: Sequence[StoredCase], name: str) -> float | None:
+    values = [case.metrics[name] for case in cases if case.metrics[name] is not None]
+    return mean(values) if values else None
+
+
+def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
+    """Cost per hour and per million good output tokens at the year's mean prices, sums over replications; empty without
+    a cost.
+    """
+    if not cases or calendar_usd(cases[0].metrics) is None:
+        return dict.fromkeys(("cost_usd_per_h", "usd_per_million_good_tokens", "usd_per_million_good_tokens_ci95"))
+    usd = [calendar_usd(case.metrics) or 0.0 for case in cases]
+    good_millions = [case.metrics["good_output_tokens"] / 1e6 for case in cases]
+    hours = [case.metrics["window_h"] for case in cases]
+    value, half = ratio(usd, good_millions)
+    return {
+        "cost_usd_per_h": sum(usd) / sum(hours),
+        "usd_per_million_good_tokens": value,
+        "usd_per_million_good_tokens_ci95": half,
+    }
+
+
+def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:
+    """What was simulated on the way to each capacity, by fleet, replication and load."""
+    return [
+        {
+            "fleet": search.fleet,
+            "replication": search.replication,
+            axis.label: tried.load,
+            "slo_attainment": tried.slo_attainment,
+            "overloaded": tried.overloaded,
+            "meets_slo": tried.meets,
+            **tried.percentiles,
+        }
+        for one in found
+        for search in one.found
+        for tried in search.tried
+    ]
+
+
+def capacity_document(
+    scenario: Scenario, found: Sequence[Capacity], axis: LoadAxis, relative: float, out: str
+) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
+    rows = capacity_rows(found, axis, scenario.slo)
+    return {
+        **heading(scenario, out),
+        "axis": axis.label,
+        "relative": relative,
+        "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis, scenario)},
+        "fleets": rows,
+        "search": search_rows(found, axis),
+    }
+
+
+def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> Fitted:
+    """The rows for a terminal."""
+    latencies = latency_columns(slo)
+    heads = [
+        "fleet",
+        f"capacity, {axis_label(axis.label)}",
+        "± 95 %",
+        "limited by",
+        *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),
+        "output [tokens/s]",
+        in_code("cost [USD/h]"),
+        in_code("cost [USD per million good tokens]"),
+    ]
+    lines = []
+    for row in rows:
+        if row["reason"]:
+            lines.append([row["fleet"], "none", "", row["reason"], *[""] * (len(heads) - 4)])
+            continue
+        per_million = row["usd_per_million_good_tokens"]
+        around = _around(_in_currency(row["usd_per_million_good_tokens_ci95"]))
+        lines.append(
+            [
+                row["fleet"],
+                "beyond the search" if isinf(row[axis.label]) else plain(row[axis.label]),
+                _around(row[f"{axis.label}_ci95"]).strip(),
+                row["limited_by"] or "",
+                *(_short(_in_unit(row[name], name)) for name in latencies),
+                _short(row["output_tokens_per_s"]),
+                _short(_in_currency(row["cost_usd_per_h"])),
+                _short(_in_currency(per_million)) + around,
+            ]
+        )
+    return Fitted(heads, lines, frozenset({0, 3}))
+
+
+def _unit(column: str) -> str:
+    return "ms" if column.startswith("tpot") else "s"
+
+
+def _in_unit(value_s: float | None, column: str) -> float | None:
+    return 1e3 * value_s if value_s is not None and _unit(column) == "ms" else value_s
+
+
+def _in_currency(usd: float | None) -> float | None:
+    return None if usd is None else shown(usd)
+
+
+def _around(half: float | None) -> str:
+    return f" ± {plain(half, 2)}" if half else ""
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else plain(value)

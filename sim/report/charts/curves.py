@@ -1,0 +1,142 @@
+"""curves.png and the same charts as SVG for report.html."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+from sim.report.charts.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
+from sim.report.charts.fonts import glyphs, lines_of, settings, without_fallback
+from sim.report.charts.panels import DASHES, Panel, dashes, style
+from sim.report.run.sweep import Sweep
+
+PANEL_IN = (4.6, 3.3)
+LEFT, RIGHT, TOP, BOTTOM = 0.55, 0.15, 0.55, 0.48
+"""Margins around a plot area [inches]."""
+MARGIN = 0.2
+DOTS_PER_INCH = 120
+KEY_STEP = 0.26
+GLYPH = 0.6 / 72
+"""Mean width of a glyph [inches] per point of font size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One mark of the key, its text and its place."""
+
+    text: str
+    marker: str
+    dash: Any
+    """Line style of a mark that is a line, empty for one that is a point."""
+    color: str
+    bold: bool
+    """A fleet: filled and in its colour."""
+    x: float
+    """[inches]"""
+    line: int
+
+
+def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> None:
+    """One picture of all *panels* under the *question* and the *answer*."""
+    columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
+    rows = -(-len(panels) // columns)
+    width = columns * PANEL_IN[0]
+    lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
+    lines += [(text, HEAD, SOFT, 0.2) for text in wrapped(answer, HEAD, width)]
+    entries = _entries(sweep, width)
+    key = KEY_STEP * (entries[-1].line + 1)
+    height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + key
+    with settings():
+        figure = figure_of(width, height)
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, columns)
+            plot(figure, panel, column * PANEL_IN[0], (rows - row - 1) * PANEL_IN[1])
+        y = height - MARGIN
+        for text, size, color, step in lines:
+            figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
+            y -= step
+        draw_key(figure, entries, y - 0.12)
+        data = BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+    path.write_bytes(data.getvalue())
+
+
+def wrapped(text: str, size: float, width: float) -> list[str]:
+    """Lines of *text* in type of *size* points that fit a picture of *width* inches."""
+    return lines_of(text, int((width - 2 * MARGIN) / (GLYPH * size)))
+
+
+def svg(panel: Panel) -> str:
+    """One panel as an `svg` element to stand inside a page: no prolog, no identifiers of groups, no addresses."""
+    with settings():
+        figure = figure_of(*PANEL_IN)
+        plot(figure, panel, 0.0, 0.0)
+        return svg_of(figure)
+
+
+def svg_of(figure: Any) -> str:
+    """A matplotlib *figure* as an `svg` element, likewise."""
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return bare_svg(text.getvalue())
+
+
+def bare_svg(text: str) -> str:
+    """What matplotlib has written, as an element that stands inside a page."""
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")
+    return without_fallback(re.sub(r'<g id="[^"]*">', "<g>", drawn))
+
+
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure of so many inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
+
+
+def plot(figure: Any, panel: Panel, x: float, y: float) -> None:
+    """Draw *panel* into the cell whose lower left corner is at (x, y) [inches]."""
+    width, height = figure.get_size_inches()
+    size = (PANEL_IN[0] - LEFT - RIGHT, PANEL_IN[1] - TOP - BOTTOM)
+    draw(figure.add_axes(((x + LEFT) / width, (y + BOTTOM) / height, size[0] / width, size[1] / height)), panel)
+
+
+def draw_key(figure: Any, entries: Sequence[Entry], y: float) -> None:
+    """Draw the lines of the key below *y* [inches]."""
+    from matplotlib.lines import Line2D
+
+    width, height = figure.get_size_inches()
+    for entry in entries:
+        x, level = entry.x / width, (y - entry.line * KEY_STEP) / height
+        right = x + (0.35 / width if entry.dash else 0.0)
+        mark = Line2D([x, right] if entry.dash else [x], [level, level] if entry.dash else [level])
+        mark.set(color=entry.color, linewidth=1.8, linestyle=entry.dash or "", marker=entry.marker, markersize=6)
+        mark.set(markerfacecolor=entry.color if entry.bold else "white", markeredgecolor=entry.color)
+        figure.add_artist(mark)
+        look = {"fontsize": NORMAL if entry.bold else SMALL, "fontweight": "bold" if entry.bold else "normal"}
+        figure.text(right + 0.1 / width, level, entry.text, color=entry.color, va="center", **look)
+
+
+def _entries(sweep: Sweep, width: float) -> list[Entry]:
+    """The fleets, the line styles of further axes, what hollow points and arrowheads mean; wrapped at *width*."""
+    wanted = [(name, marker, "", color, True) for name, (color, marker) in style(sweep.fleets).items()]
+    wanted += [("misses the SLO or is overloaded", "o", "", SOFT, False), ("off the chart", "^", "", SOFT, False)]
+    if len(sweep.settings) > 1:
+        wanted += [(setting, "", DASHES[name], SOFT, False) for setting, name in dashes(sweep).items()]
+    return laid_out(wanted, width)
+
+
+def laid_out(wanted: Sequence[tuple[str, str, Any, str, bool]], width: float) -> list[Entry]:
+    """(text, marker, dash, colour, bold) of every mark, placed in lines of *width* inches."""
+    entries: list[Entry] = []
+    x, line = MARGIN + 0.05, 0
+    for text, marker, dash, color, bold in wanted:
+        size = GLYPH * (1.12 * NORMAL if bold else 0.95 * SMALL) * glyphs(text) + (0.7 if dash else 0.35)
+        if x + size > width and x > MARGIN + 0.05:
+            x, line = MARGIN + 0.05, line + 1
+        entries.append(Entry(text, marker, dash, color, bold, x, line))
+        x += size
+    return entries

@@ -1,0 +1,252 @@
+"""Which charts a run gets, as plain data: titles, curves, limits. Drawing is in draw.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.report.page.goals import exactly, percentiles_shown
+from sim.report.page.money import in_code, money_mark, shown
+from sim.report.page.text import axis_label, percent, plain, short
+from sim.report.run.cases import Point, has_money
+from sim.report.run.sweep import Line, Sweep, sweep_of
+from sim.scenario.sections.slo import Slo
+from sim.study.metrics.latencies import latencies_s
+
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+"""Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
+MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dashed": (0, (5, 2)),
+    "dash-dotted": (0, (7, 2, 2, 2)),
+    "fine dashes": (0, (2, 2)),
+}
+"""Line styles of the settings of further axes."""
+QUANTILES = 200
+LATENCIES = {
+    "ttft_s": ("time to first token", 1.0, "s"),
+    "tpot_s": ("time per output token", 1e3, "ms"),
+    "e2e_s": ("time to last token", 1.0, "s"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line of a chart; an infinite place is off the chart and shown at its edge."""
+
+    name: str
+    color: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    marker: str = ""
+    """Empty: a line without points."""
+    dash: Any = "-"
+    half: tuple[float | None, ...] = ()
+    """Half-width of the 95 % interval of y."""
+    good: tuple[bool, ...] = ()
+    """Points that meet the SLO are filled, the others hollow."""
+    steady: tuple[bool, ...] = ()
+    """Points that are not overloaded: they set the range of the chart."""
+    tags: tuple[str, ...] = ()
+    """Text beside each point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A line across the chart."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart."""
+
+    title: str
+    subtitle: str
+    x_label: str
+    curves: tuple[Curve, ...]
+    x_format: Callable[[float], str] = plain
+    y_format: Callable[[float], str] = plain
+    x_limit: Limit | None = None
+    y_limit: Limit | None = None
+    x_ticks: tuple[float, ...] = ()
+    """Where the axis is marked; empty: at round numbers."""
+    x_names: tuple[str, ...] = ()
+    """What stands at x_ticks; empty: the numbers."""
+    y_share: bool = False
+    """y runs from 0 to 1."""
+    x_anchored: bool = True
+    """A linear x axis begins at zero."""
+
+
+def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of every fleet; beyond seven fleets colours come back with other markers."""
+    kinds = len(COLORS)
+    return {name: (COLORS[i % kinds], MARKERS[(i + i // kinds) % kinds]) for i, name in enumerate(names)}
+
+
+def dashes(sweep: Sweep) -> dict[str, str]:
+    """Name of the line style of every setting."""
+    names = list(DASHES)
+    return {setting: names[i % len(names)] for i, setting in enumerate(sweep.settings)}
+
+
+def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
+    """The charts of a run: distributions for a single point, else cost and latency over the main axis."""
+    sweep = sweep_of(points, axes)
+    if not sweep.lines:
+        return []
+    level, money = Slo.model_validate(slo), has_money(points)
+    names = ["ttft_s", "tpot_s"] + (["e2e_s"] if level.e2e_s is not None else [])
+    shown = [(name, part, limit_s) for name in names for part, limit_s in percentiles_shown(level, name).items()]
+    if sweep.single:
+        cost = [_cost_against_latency(sweep, *shown[0])] if money else []
+        distributions = (_distribution(sweep, name, level) for name in names)
+        return [*cost, *(panel for panel in distributions if panel.curves)]  # requests: none leaves nothing to show
+    across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
+    along = [_latency_along(sweep, *one) for one in shown]
+    last = _cost_along(sweep) if money else _throughput_along(sweep)
+    return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else [])]
+
+
+def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
+    color, marker = style(sweep.fleets)[line.fleet]
+    return Curve(
+        f"{line.fleet}, {line.setting}" if line.setting else line.fleet,
+        color,
+        tuple(map(x, line.points)),
+        tuple(map(y, line.points)),
+        marker,
+        DASHES[dashes(sweep)[line.setting]],
+        good=tuple(point.good for point in line.points),
+        steady=tuple(not point.row["overloaded"] for point in line.points),
+        **more,
+    )
+
+
+def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
+    """The column, scaled; nan where it is empty."""
+
+    def get(point: Point) -> float:
+        value = point.number(column)
+        return float("nan") if value is None else scale * _in_unit(column, value)
+
+    return get
+
+
+def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
+    values = [point.number(f"{column}_ci95") for point in line.points]
+    return tuple(None if value is None else scale * _in_unit(column, value) for value in values)
+
+
+def _in_unit(column: str, value: float) -> float:
+    """Money in the shown currency, all else as it is."""
+    return shown(value) if "usd" in column else value
+
+
+def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
+    curves = tuple(
+        _curve(sweep, line, sweep.x, _getter(column, scale), half=_halves(line, column, scale)) for line in sweep.lines
+    )
+    names = () if sweep.numeric else tuple(map(str, sweep.values))
+    ticks = tuple(map(float, sweep.values)) if sweep.numeric else tuple(map(float, range(len(sweep.values))))
+    return Panel(
+        title, subtitle, axis_label(sweep.axis), curves, x_ticks=ticks, x_names=names, x_anchored=False, **more
+    )
+
+
+def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
+    """The line of the service level; *part* names the percentile where the chart does not."""
+    if limit_s is None:
+        return None
+    _, scale, unit = LATENCIES[name]
+    return Limit(scale * limit_s, f"SLO {f'{part} ' if part else ''}{plain(scale * limit_s)} {unit}")
+
+
+def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
+    words, scale, unit = LATENCIES[name]
+    limit = _limit(name, limit_s)
+    band = "; band: 95 % interval" if _repeated(sweep) else ""
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, y_limit=limit)
+
+
+def _cost_along(sweep: Sweep) -> Panel:
+    return _along(
+        sweep,
+        "Cost per token",
+        in_code("USD per million output tokens"),
+        "usd_per_million_output_tokens",
+        y_format=money_mark,
+    )
+
+
+def _throughput_along(sweep: Sweep) -> Panel:
+    return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s")
+
+
+def _attainment_along(sweep: Sweep, slo: Slo) -> Panel:
+    limit = Limit(slo.attainment, f"target {exactly(slo.attainment)}")
+    title, subtitle = "Requests within the SLO", "share of all requests; filled points reach the target"
+    return _along(sweep, title, subtitle, "slo_attainment", y_limit=limit, y_format=percent, y_share=True)
+
+
+def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
+    words, scale, unit = LATENCIES[name]
+    cost = "usd_per_million_output_tokens"
+    curves = tuple(
+        _curve(
+            sweep,
+            line,
+            _getter(f"{name}_{part}", scale),
+            _getter(cost),
+            tags=_places(sweep, line),
+        )
+        for line in sweep.lines
+        if any(point.number(cost) is not None for point in line.points)
+    )
+    subtitle = in_code("USD per million output tokens; lower left is better")
+    numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
+    title, label = f"Cost against {words}", f"{part} {words} [{unit}]{numbers}"
+    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=_limit(name, limit_s))
+
+
+def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
+    return () if sweep.single else tuple(short(sweep.value(point)) for point in line.points)
+
+
+def _repeated(sweep: Sweep) -> bool:
+    return any(point.row["replications"] > 1 for line in sweep.lines for point in line.points)
+
+
+def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
+    """Share of requests answered within a time, all replications together; where the two lines of a percentile's limit
+    cross, the curves must be on the left of.
+    """
+    words, scale, unit = LATENCIES[name]
+    shares = np.linspace(0.0, 1.0, QUANTILES)
+    curves = []
+    for line in sweep.lines:
+        times = np.concatenate([latencies_s(case.requests(), name) for case in line.points[0].cases])
+        if len(times):
+            color, _ = style(sweep.fleets)[line.fleet]
+            ends = np.isfinite(times).mean()
+            values = scale * np.quantile(times, shares[shares <= ends], method="inverted_cdf")
+            curves.append(
+                Curve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
+            )
+    named = [one for one in slo.percentiles if one.latency == name]
+    strictest = max(named, key=lambda one: one.percent, default=None)
+    limit = _limit(name, slo.per_request.get(name))
+    share = None
+    if strictest is not None:
+        limit = _limit(name, strictest.limit_s, f"p{strictest.percent:g}")
+        share = Limit(strictest.percent / 100, f"p{strictest.percent:g}")
+    subtitle = "share of requests within this time"
+    return Panel(
+        words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
+        y_limit=share, y_share=True,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The answers of `check`, `list` and `show`."""

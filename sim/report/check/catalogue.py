@@ -1,0 +1,183 @@
+"""`gpufleet list` and `gpufleet show`: the catalogue as people browse it."""
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from sim.catalog.catalog import Catalog, UnknownId
+from sim.catalog.entries.price import Offer, PriceList
+from sim.catalog.value import Sourced, Value
+from sim.report.page.fitted import Entries, Entry, Fitted
+from sim.report.page.text import plain
+from sim.scenario.resolving.describe import unit_of
+from sim.spec import Spec
+
+COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
+    "gpus": {
+        "name": lambda gpu: gpu.name,
+        "memory GiB": lambda gpu: _scaled(gpu.memory_bytes, 2**30),
+        "memory TB/s": lambda gpu: _scaled(gpu.memory_bytes_per_s, 1e12),
+        "fp16 TFLOPS": lambda gpu: _scaled(gpu.fp16_flops, 1e12),
+        "fp8 TFLOPS": lambda gpu: _scaled(gpu.fp8_flops, 1e12),
+        "limit W": lambda gpu: _scaled(gpu.tdp_w),
+        "link": lambda gpu: gpu.link,
+    },
+    "models": {
+        "name": lambda model: model.name,
+        "kind": lambda model: model.kind,
+        "layers": lambda model: _field(model, "layers"),
+        "heads": lambda model: _field(model, "heads"),
+        "KV heads": lambda model: _field(model, "kv_heads"),
+        "context": lambda model: _field(model, "max_context"),
+        "weights": lambda model: _field(model, "native_dtype"),
+    },
+    "quantizations": {
+        "name": lambda quantization: quantization.name,
+        "bits": lambda quantization: _scaled(quantization.bits_per_weight),
+        "computes in": lambda quantization: quantization.compute,
+        "kernel": lambda quantization: quantization.kernel,
+    },
+    "kernels": {
+        "name": lambda kernel: kernel.name,
+        "compute time": lambda kernel: _scaled(kernel.compute_time_factor),
+        "weight time": lambda kernel: _scaled(kernel.weight_time_factor),
+    },
+    "engines": {
+        "name": lambda engine: engine.name,
+        "versions": lambda engine: engine.versions,
+        "batching": lambda engine: engine.batching,
+        "can be simulated": lambda engine: "yes" if engine.overheads and engine.memory else "no",
+    },
+    "servers": {
+        "name": lambda server: server.name,
+        "GPUs": lambda server: _scaled(server.gpu_slots),
+        "built for": lambda server: server.gpu or "any",
+        "link": lambda server: server.link,
+        "base W": lambda server: _scaled(server.base_power_w),
+        "nameplate W": lambda server: _scaled(server.max_power_w),
+    },
+    "links": {
+        "name": lambda link: link.name,
+        "GB/s": lambda link: _scaled(link.theoretical_bytes_per_s, 1e9),
+        "measured GB/s": lambda link: _scaled(link.measured_bytes_per_s, 1e9),
+        "peer to peer": lambda link: "yes" if link.peer_to_peer else "no",
+    },
+    "prices": {
+        "offers": lambda prices: str(len(prices.offers)),
+        "default purchase": lambda prices: prices.default_purchase or "",
+        "what": lambda prices: ", ".join(sorted({offer.what for offer in prices.offers.values()})),
+    },
+    "grids": {
+        "name": lambda grid: grid.name,
+        "g CO2e/kWh": lambda grid: _scaled(grid.g_per_kwh),
+    },
+}
+"""By kind: heading -> what stands under it."""
+
+
+def entry(catalog: Catalog, kind: str, name: str) -> Spec:
+    """One thing of the catalogue; Raises UnknownId."""
+    lookups: dict[str, Callable[[str], Spec]] = {
+        "gpus": catalog.gpu,
+        "models": catalog.any_model,
+        "quantizations": catalog.quantization,
+        "kernels": catalog.kernel,
+        "engines": catalog.engine,
+        "servers": catalog.server,
+        "links": catalog.link,
+        "prices": lambda item: _price_list(catalog, item),
+        "grids": catalog.grid,
+    }
+    return lookups[kind_of(kind)](name)
+
+
+def kind_of(word: str) -> str:
+    """The plural under which the catalogue knows *word*: `gpu` and `gpus` are `gpus`. Raises UnknownId."""
+    plurals = {"quantisation": "quantizations", "quantisations": "quantizations"}
+    plurals |= {kind.removesuffix("s"): kind for kind in COLUMNS}
+    kind = plurals.get(word.lower(), word.lower())
+    if kind not in COLUMNS:
+        near = get_close_matches(kind, COLUMNS, n=1)
+        raise UnknownId("kind", word, tuple(near) or tuple(COLUMNS))
+    return kind
+
+
+def _price_list(catalog: Catalog, item: str) -> PriceList:
+    prices = catalog.prices(item)
+    if prices is None:
+        raise UnknownId("price list", item, tuple(get_close_matches(item.lower(), catalog.ids("prices"), n=3)))
+    return prices
+
+
+def listing(catalog: Catalog, kind: str) -> Fitted:
+    """One row a thing. Raises UnknownId for a *kind* that there is not."""
+    kind = kind_of(kind)
+    found = {name: entry(catalog, kind, name) for name in catalog.ids(kind)}
+    rows = [[name, *(column(one) for column in COLUMNS[kind].values())] for name, one in found.items()]
+    worded = frozenset(place for place in range(len(rows[0])) if not all(_is_figure(row[place]) for row in rows))
+    return Fitted(["id", *COLUMNS[kind]], rows, worded)
+
+
+def _is_figure(text: str) -> bool:
+    return not text or text.replace(",", "").replace(".", "", 1).isdigit()
+
+
+def details(found: Spec) -> Entries:
+    """Every value, and below it its source."""
+    return Entries("", [*_entries("", found)])
+
+
+def _entries(prefix: str, found: Spec) -> Iterator[Entry]:
+    for name in type(found).model_fields:
+        yield from _entry(f"{prefix}{name}", name, getattr(found, name))
+
+
+def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
+    if isinstance(value, Value):
+        yield Entry(path, _with_unit(value, unit_of(name)), [_origin(value)])
+    elif isinstance(value, Sourced):
+        own = [key for key in type(value).model_fields if key not in Sourced.model_fields]
+        shown = ", ".join(f"{key} {_short(getattr(value, key))}" for key in own)
+        yield Entry(path, shown, [_origin(value)])
+    elif isinstance(value, Offer):
+        terms = "; ".join(part for part in (value.what, value.terms, value.provider, value.region) if part)
+        yield Entry(path, _with_unit(value.price, f"{value.currency}/{value.unit}"), [terms, _origin(value.price)])
+    elif isinstance(value, Spec):
+        yield from _entries(f"{path}.", value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _entry(f"{path}.{key}", name, item)
+    elif isinstance(value, tuple) and value and isinstance(value[0], Spec):
+        for i, item in enumerate(value):
+            yield from _entry(f"{path}.{i}", name, item)
+    elif value not in (None, "", ()):
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        yield Entry(path, f"{shown} {unit_of(name)}".strip())
+
+
+def _with_unit(value: Value, unit: str) -> str:
+    span = f" ({value.range[0]:g} to {value.range[1]:g})" if value.range else ""
+    return " ".join(filter(None, [plain(value.value, 6), unit])) + span
+
+
+def _short(value: Any) -> str:
+    """A curve by its ends."""
+    return f"{value[0]:g} to {value[-1]:g} ({len(value)})" if isinstance(value, tuple) and value else str(value)
+
+
+def _origin(value: Sourced) -> str:
+    return origin(value.kind, value.source, str(value.as_of or ""), value.where, value.note)
+
+
+def origin(kind: str, source: str, *details: str) -> str:
+    """Where a value comes from, in a line: `measured, smi: P8 16-20 W headless`."""
+    more = "; ".join(filter(None, details))
+    return f"{', '.join(filter(None, (kind, source)))}{f': {more}' if more else ''}"
+
+
+def _scaled(value: Value | None, unit: float = 1.0) -> str:
+    return "" if value is None else plain(value.value / unit)
+
+
+def _field(found: Spec, name: str) -> str:
+    return str(getattr(found, name, ""))

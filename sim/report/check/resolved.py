@@ -1,0 +1,130 @@
+"""`gpufleet check`: what a scenario comes to before anything is simulated."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sim.catalog.catalog import Catalog
+from sim.catalog.value import WEAK_KINDS
+from sim.report.check.catalogue import origin
+from sim.report.page.fitted import Entries, Entry, Fitted
+from sim.report.page.money import cash
+from sim.report.page.text import percent, plain
+from sim.report.run.basis import notes
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.precision import Precision
+from sim.study.size.units import units
+
+MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
+SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+
+
+def overview(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int, precision: Precision | None = None
+) -> Iterator[RenderableType]:
+    """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
+    axes, first = plans[0]
+    several = len({plan["workload"] for _, plan in plans}) > 1
+    yield Text(f"Workload{f' at {_point(axes)}' if several else ''}: {first['workload']}")
+    for note in notes([plan for _, plan in plans]):
+        yield Text(f"Note: {note}")
+    yield Text(f"Cases to run: {cases}{_how_many(plans, precision)}")
+    yield _pools(plans)
+    yield _memory(plans)
+    for _, plan in _distinct(plans, "infeasible"):
+        if plan["infeasible"]:
+            yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
+    shown: set[str] = set()
+    for _, plan in plans:
+        if plan["fleet"] not in shown:
+            shown.add(plan["fleet"])
+            yield _values(plan)
+    yield _sources(plans)
+
+
+def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
+    """The same for a scenario without fleets of its own: among what `gpufleet size` chooses."""
+    assert scenario.size is not None
+    yield f"Workload: {scenario.workload.describe()}"
+    kinds = list(units(scenario, scenario.size, catalog))
+    most = scenario.size.max_replicas
+    yield f"No fleets: gpufleet size chooses among {len(kinds)} kinds of replicas, at most {most} of each:"
+    for unit in kinds:
+        yield f"  {unit.name}{f': {unit.refusal}' if unit.refusal else ''}"
+
+
+def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
+    """Where the number of cases comes from, and that it is the least."""
+    fleets = len({plan["fleet"] for _, plan in plans})
+    told = f" ({fleets} fleet{'s' * (fleets > 1)} at {len(plans) // fleets} points)" if len(plans) > fleets else ""
+    if precision is None or precision.metric is None:
+        return told
+    exact = f"{precision.metric} is known within {percent(precision.relative)}"
+    return f"{told}, and more until {exact}, at most {precision.max_replications} replications of each"
+
+
+def _distinct(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The plans that differ in *key* from the one before, so that a sweep of the load does not repeat the hardware."""
+    last: tuple[str, Any] | None = None
+    for axes, plan in plans:
+        if (now := (plan["fleet"], plan[key])) != last:
+            yield axes, plan
+        last = now
+
+
+def _point(axes: dict[str, Any]) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
+    several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
+    front = ["fleet", *(["from point"] if several else []), "pool"]
+    heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *LIMITS, "KV tokens per rank"]
+    rows = [
+        [
+            plan["fleet"],
+            *([_point(axes)] if several else []),
+            pool["name"],
+            f"{pool['replicas'] * pool['gpus_per_replica']}x {pool['gpu']}" if pool["gpu"] else "none",
+            f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in SIZES)})",
+            pool["server"] or "none",
+            *(f"{pool['batching'][limit]:,}" for limit in LIMITS),
+            f"{pool['kv_tokens']:,}",
+        ]
+        for axes, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+    ]
+    words = frozenset(range(len(front) + 3))
+    return Fitted(heads, rows, words, len(front), title="\nPools")
+
+
+def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
+    rows = [
+        [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
+        for _, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+        if (memory := pool["memory_gb_per_gpu"])
+    ]
+    return Fitted(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
+
+
+def _values(plan: dict[str, Any]) -> Entries:
+    bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
+    entries = []
+    for value in plan["values"]:
+        span = f" ({value['range'][0]:g} to {value['range'][1]:g})" if value["range"] else ""
+        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
+        kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
+        below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
+        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
+    return Entries(f"What {plan['fleet']} rests on{bought}", entries)
+
+
+def _sources(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Entries:
+    found = sorted({key: item for _, plan in plans for key, item in plan["sources"].items()}.items())
+    return Entries("Sources", [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])

@@ -1,0 +1,1 @@
+"""What Monte Carlo draws add to a run's report."""

@@ -1,0 +1,1 @@
+"""What pages and tables share: layout, numbers, money, the SLO in words."""

@@ -1,0 +1,114 @@
+"""What a command answers as one JSON document: the same figures as its tables, under the names of the CSV columns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isinf, isnan
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.catalog.value import Value
+from sim.report.check.catalogue import entry, kind_of
+from sim.report.page.money import twinned
+from sim.report.run.cases import FinishedCase, has_money
+from sim.report.run.paired import differences
+from sim.report.run.summary import asked_columns, summarize, summary_columns
+from sim.report.run.verdict import verdict
+from sim.scenario.schema import Scenario
+from sim.spec import Spec
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """One JSON document: infinite numbers are the string "inf", as in CSV, and what does not exist is null."""
+    return json.dumps(_plain(document), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in twinned(value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not isinstance(value, bool):
+        if isnan(value):
+            return None
+        return ("inf" if value > 0 else "-inf") if isinf(value) else value
+    return value
+
+
+def heading(scenario: Scenario, out: str) -> dict[str, Any]:
+    """What every answer begins with."""
+    return {"scenario": scenario.name, "question": scenario.question, "seed": scenario.seed, "out": out}
+
+
+def run_document(
+    scenario: Scenario,
+    cases: Sequence[FinishedCase],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    notes: Sequence[str],
+    out: str,
+) -> dict[str, Any]:
+    """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
+    points = summarize(cases, axes, slo)
+    wanted = summary_columns(axes, has_money(points), asked_columns(points, axes))
+    columns = [name for name in wanted if name not in axes]
+    answer = verdict(points, axes, slo)
+    return {
+        **heading(scenario, out),
+        "axes": list(axes),
+        "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
+        "notes": list(notes),
+        "points": [{"axes": dict(point.axes)} | {name: point.row.get(name) for name in columns} for point in points],
+        "paired": [
+            {
+                "first": one.first.fleet,
+                "second": one.second.fleet,
+                "axes": dict(one.first.axes),
+                "metric": one.metric,
+                "pairs": one.pairs,
+                "first_value": one.values[0],
+                "second_value": one.values[1],
+                "difference": one.difference,
+                "difference_ci95": one.half_width,
+                "verdict": one.verdict,
+                "horizon_dependent": one.horizon_dependent,
+            }
+            for one in differences(points)
+        ],
+    }
+
+
+def check_document(
+    scenario: Scenario, plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], cases: int
+) -> dict[str, Any]:
+    """Of `check`: what every fleet rests on at every point."""
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "cases": cases,
+        "plans": [{"axes": axes, **plan} for axes, plan in plans],
+    }
+
+
+def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
+    """Of `list`: everything of a kind, a sourced value as its number. Raises UnknownId."""
+    kind = kind_of(kind)
+    return {"kind": kind, "items": [{"id": name, **_numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
+
+
+def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
+    """Of `show`: one thing, every value with its source. Raises UnknownId."""
+    return {"kind": kind_of(kind), "item": entry(catalog, kind, name).model_dump(mode="json")}
+
+
+def _numbers(found: Any) -> Any:
+    """A specification without its sources."""
+    if isinstance(found, Value):
+        return found.value
+    if isinstance(found, Spec):
+        return {name: _numbers(getattr(found, name)) for name in type(found).model_fields}
+    if isinstance(found, Mapping):
+        return {key: _numbers(item) for key, item in found.items()}
+    if isinstance(found, list | tuple):
+        return [_numbers(item) for item in found]
+    return found if found is None or isinstance(found, bool | int | float | str) else str(found)

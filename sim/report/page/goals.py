@@ -1,0 +1,116 @@
+"""The service level in words, and figures beside it with as many digits as tell the two apart."""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import isclose, isfinite
+from typing import Any
+
+from sim.report.page.text import listing, percent, plain, seconds, steady
+from sim.scenario.sections.slo import PercentileLimit, Slo
+
+SAME = 1e-12
+"""What differs by less is a rounding error of a mean."""
+NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
+
+
+def exactly(share: float) -> str:
+    """A share that was asked for, with all its digits: `95.5 %`."""
+    return f"{100 * share:.10g}\u00a0%"
+
+
+def share_beside(share: float, target: float) -> str:
+    """A share with as many digits as tell it from its *target*.
+
+    >>> [share_beside(share, 0.95).replace(chr(160), " ") for share in (0.9496, 0.97, 0.95)]
+    ['94.96 %', '97 %', '95 %']
+    """
+    if isclose(share, target, rel_tol=SAME):
+        return exactly(target)
+    text = percent(share)
+    if text not in (percent(target), exactly(target)):
+        return text
+    for digits in count(1):
+        text, other = f"{100 * share:.{digits}f}", f"{100 * target:.{digits}f}"
+        if text != other and (float(text) < 100 or share >= 1):
+            return f"{text}\u00a0%"
+    raise AssertionError  # two numbers differ in some digit
+
+
+def seconds_beside(value: float, limit: float) -> str:
+    """A latency with as many digits as tell it from its *limit*.
+
+    >>> seconds_beside(2.0004, 2.0), seconds_beside(1.5, 2.0)
+    ('2.0004 s', '1.50 s')
+    """
+    return _beside(value, limit, seconds)
+
+
+def number_beside(value: float, limit: float) -> str:
+    """The same of a number whose unit stands elsewhere."""
+    return _beside(value, limit, steady)
+
+
+def _beside(value: float, limit: float, show: Callable[[float, int], str]) -> str:
+    if not isfinite(value) or isclose(value, limit, rel_tol=SAME):
+        return show(value, 3)
+    return next(text for digits in count(3) if (text := show(value, digits)) != show(limit, digits))
+
+
+def name_of(limit: PercentileLimit) -> str:
+    """`TTFT p99`."""
+    return f"{NAMES[limit.latency]} p{limit.percent:g}"
+
+
+def percentiles_shown(slo: Slo, latency: str) -> dict[str, float | None]:
+    """Which percentiles of a latency are shown, with their limits: those that the service level names, else the 95th,
+    with the limit of each request.
+    """
+    named = {f"p{one.percent:g}": one.limit_s for one in slo.percentiles if one.latency == latency}
+    return dict(named) if named else {"p95": slo.per_request.get(latency)}
+
+
+def latency_columns(slo: Slo) -> dict[str, str]:
+    """Columns of the latencies that are shown, with headings: `ttft_s_p99`, TTFT p99."""
+    names = [name for name in NAMES if name != "e2e_s" or isinstance(slo.e2e_s, dict)]
+    shown = [(name, part) for name in names for part in percentiles_shown(slo, name)]
+    return {f"{name}_{part}": f"{NAMES[name]} {part}" for name, part in shown}
+
+
+def asked_for(slo: Slo) -> str:
+    """The whole service level: `95 % of the requests within TTFT 3 s and TPOT 0.1 s, TTFT p99 at most 2 s`."""
+    limits = [f"{NAMES[name]} {_limit(limit_s)}" for name, limit_s in slo.per_request.items()]
+    shares = [f"{exactly(slo.attainment)} of the requests within {listing(limits)}"] if limits else []
+    return ", ".join([*shares, *(f"{name_of(one)} at most {_limit(one.limit_s)}" for one in slo.percentiles)])
+
+
+def _limit(limit_s: float) -> str:
+    return f"{plain(limit_s, 9)} s"
+
+
+def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
+    """What a point of summary.csv attains of each goal, beside what is asked for."""
+    share = row.get("slo_attainment")
+    told = []
+    if slo.per_request and share is not None:
+        asked = exactly(slo.attainment)
+        told.append(f"{share_beside(share, slo.attainment)} of the requests are within its limits ({asked} asked for)")
+    for one in slo.percentiles:
+        value = row.get(one.column)
+        if value is not None:
+            told.append(f"{name_of(one)} is {seconds_beside(value, one.limit_s)} (at most {_limit(one.limit_s)})")
+    return told
+
+
+def unsure(slo: Slo, row: Mapping[str, Any]) -> list[str]:
+    """The goals whose limit lies within the interval of what is attained."""
+    told = []
+    share, half = row.get("slo_attainment"), row.get("slo_attainment_ci95")
+    if slo.per_request and share is not None and half and abs(share - slo.attainment) < half:
+        shown = share_beside(share, slo.attainment).removesuffix("\u00a0%")
+        told.append(f"{shown} ± {plain(100 * half, 2)}\u00a0% of the requests, {exactly(slo.attainment)} asked for")
+    for one in slo.percentiles:
+        value, half = row.get(one.column), row.get(f"{one.column}_ci95")
+        if value is not None and half and abs(value - one.limit_s) < half:
+            around = f"{seconds_beside(value, one.limit_s)} ± {seconds(half, 2)}"
+            told.append(f"{name_of(one)} {around}, at most {_limit(one.limit_s)} asked for")
+    return told

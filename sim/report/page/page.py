@@ -1,0 +1,122 @@
+"""A small self-contained page and its picture: an answer, its charts, its tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.report.charts.curves import (
+    KEY_STEP,
+    MARGIN,
+    PANEL_IN,
+    Entry,
+    draw_key,
+    figure_of,
+    laid_out,
+    plot,
+    svg,
+    svg_of,
+    wrapped,
+)
+from sim.report.charts.draw import HEAD, INK, SOFT
+from sim.report.charts.fonts import settings
+from sim.report.charts.panels import Panel
+from sim.report.page.fitted import Fitted
+from sim.report.page.template import render as filled
+
+TEMPLATE = "page/page.html.j2"
+
+
+class Mark(NamedTuple):
+    """One entry of the key of a picture: a marker, a line, or both."""
+
+    name: str
+    color: str
+    marker: str = ""
+    dash: Any = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a page; cells are text already. From the second column on they stand right, as numbers do."""
+
+    title: str
+    note: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    worded: tuple[int, ...] = ()
+    """Columns of words, which stand left."""
+
+
+def text_table(table: Table) -> Fitted:
+    """*table* for a terminal."""
+    return Fitted(table.heads, table.rows, frozenset({0, *table.worded}))
+
+
+def render_page(
+    name: str,
+    question: str,
+    answers: Sequence[str],
+    panels: Sequence[Panel],
+    tables: Sequence[Table],
+    notes: Sequence[str],
+    drawings: Sequence[tuple[str, str]] = (),
+    key: Sequence[Mark] = (),
+) -> str:
+    """The page's text; the same arguments give the same bytes. *drawings* (title, svg) stand behind the panels."""
+    charts = [*((panel.title, svg(panel)) for panel in panels), *drawings]
+    return filled(
+        TEMPLATE,
+        name=name,
+        question=question,
+        answers=answers,
+        charts=charts,
+        tables=tables,
+        notes=notes,
+        key=_key(key),
+    )
+
+
+def _key(marks: Sequence[Mark]) -> str:
+    """The key as a drawing; empty without *marks*."""
+    if not marks:
+        return ""
+    width = 2 * PANEL_IN[0]
+    entries = _entries(marks, width)
+    height = KEY_STEP * (entries[-1].line + 1)
+    with settings():
+        figure = figure_of(width, height)
+        draw_key(figure, entries, height - KEY_STEP / 2)
+        return svg_of(figure)
+
+
+def _entries(marks: Sequence[Mark], width: float) -> list[Entry]:
+    return laid_out([(mark.name, mark.marker, mark.dash, mark.color, True) for mark in marks], width)
+
+
+def write_picture(
+    path: Path, panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()
+) -> None:
+    """One picture of all *panels*, two abreast, under the *question*, the *answers* and the *key*."""
+    columns = 2
+    rows = -(-len(panels) // columns)
+    width = columns * PANEL_IN[0]
+    lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
+    lines += [(text, HEAD, SOFT, 0.2) for answer in answers for text in wrapped(answer, HEAD, width)]
+    entries = _entries(key, width)
+    keys = KEY_STEP * (entries[-1].line + 1) if entries else 0.0
+    height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + keys
+    with settings():
+        figure = figure_of(width, height)
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, columns)
+            plot(figure, panel, column * PANEL_IN[0], (rows - row - 1) * PANEL_IN[1])
+        y = height - MARGIN
+        for text, size, color, step in lines:
+            figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
+            y -= step
+        draw_key(figure, entries, y - 0.12)
+        data = BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+    path.write_bytes(data.getvalue())

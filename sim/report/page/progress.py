@@ -1,0 +1,101 @@
+"""How far a command has come, on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from math import isfinite
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bar
+
+from sim.report.page.money import cash
+from sim.units import HOURS_PER_MONTH
+
+EVERY_S = 10.0
+
+
+class _Live:
+    """A bar, or a line now and then, for as long as a `with` block lasts; nothing where it is to be quiet."""
+
+    def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
+        self._quiet = quiet
+        console = Console(stderr=True)
+        self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self._task = self._bar.add_task(doing, total=None)
+        self._lines = not quiet and not console.is_terminal
+        self._started_s = self._told_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def _line_is_due(self) -> bool:
+        now_s = time.monotonic()
+        if not self._lines or now_s - self._told_s <= EVERY_S:
+            return False
+        self._told_s = now_s
+        return True
+
+
+class Progress(_Live):
+    """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
+
+    def __init__(self, quiet: bool, doing: str = "simulating", unit: str = "cases") -> None:
+        self._unit = unit
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+            *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+        )
+        super().__init__(quiet, doing, *columns)
+
+    def __call__(self, done: int, total: int, found: int) -> None:
+        """Show it."""
+        if done == found and found and not self._quiet:
+            self._bar.console.print(f"{found} of {total} {self._unit} are finished already; going on from there")
+        self._bar.update(self._task, completed=done, total=total)
+        if self._line_is_due():
+            left = time_left(done - found, total - done, time.monotonic() - self._started_s)
+            sys.stderr.write(f"{done} of {total} {self._unit}{left}\n")
+
+
+class SearchProgress(_Live):
+    """Of a search that ends when nothing cheaper is left: called with (cases simulated, USD per hour so far)."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, "searching", SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+
+    def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
+        """Show it."""
+        told = f"{simulated} cases simulated"
+        if isfinite(cheapest_usd_per_h):
+            told += f", cheapest so far {cash(cheapest_usd_per_h * HOURS_PER_MONTH)} a month"
+        self._bar.update(self._task, description=told)
+        if self._line_is_due():
+            sys.stderr.write(f"{told}\n")
+
+
+def time_left(done: int, to_do: int, elapsed_s: float) -> str:
+    """What is left at the pace so far; nothing before anything is *done*.
+
+    >>> time_left(10, 30, 20.0), time_left(1, 30, 20.0), time_left(0, 5, 20.0)
+    (', about 60 s left', ', about 10 min left', '')
+    """
+    if not done or not to_do:
+        return ""
+    left_s = elapsed_s / done * to_do
+    return f", about {left_s:.0f} s left" if left_s < 100 else f", about {left_s / 60:.0f} min left"

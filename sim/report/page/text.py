@@ -1,0 +1,124 @@
+"""Numbers and names as people read them."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+AXIS_LABELS = {
+    "rate_rps": "load [requests/s]",
+    "concurrency": "concurrent clients",
+    "rate_scale": "trace speed-up",
+    "replicas": "replicas",
+}
+AXIS_UNITS = {
+    "rate_rps": "{} req/s",
+    "concurrency": "{} clients",
+    "rate_scale": "{}x the trace's speed",
+    "replicas": "{} replicas",
+}
+LIMITS = {
+    "kv": "KV memory",
+    "seats": "seats (max_num_seqs)",
+    "token budget": "token budget (max_num_batched_tokens)",
+    "load": "the load alone",
+    "memory": "memory bandwidth",
+    "compute": "compute",
+    "link": "the link between GPUs",
+    "attention": "attention",
+    "overhead": "host overhead",
+}
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """*digits* significant digits without an exponent, thousands separated: 0.000123, 1.92, 12,300."""
+    if not isfinite(value):
+        return "inf" if value > 0 else "-inf" if value < 0 else ""
+    if value == 0:
+        return "0"
+    if abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    text = f"{float(f'{value:.{digits}g}'):.12f}".rstrip("0").rstrip(".")
+    return text if text not in ("", "-0") else f"{value:.{digits}g}"
+
+
+def steady(value: float, digits: int = 3) -> str:
+    """The same with the zeros that say how exact it is: 1.90, 0.0450."""
+    if not isfinite(value) or value == 0 or abs(value) >= 10**digits:
+        return plain(value, digits)
+    return f"{value:#.{digits}g}".rstrip(".") if abs(value) >= 1e-4 else plain(value, digits)
+
+
+def spread(half: float, value: float) -> str:
+    """Half of an interval with two digits, in the unit of *value*; empty where it is below a thousandth of it."""
+    return plain(half, 2) if half >= 1e-3 * abs(value) and isfinite(half) else ""
+
+
+def seconds(value: float, digits: int = 3) -> str:
+    """A duration: ms below a tenth of a second."""
+    if not isfinite(value):
+        return "inf"
+    return f"{steady(1e3 * value, digits)} ms" if 0 < value < 0.1 else f"{steady(value, digits)} s"
+
+
+def percent(fraction: float) -> str:
+    """A share of one; what is not all of it never reads 100 %."""
+    shown = 100 * fraction
+    if 99.95 <= shown < 100:
+        return "99.9\u00a0%" if shown < 99.995 else ">99.99\u00a0%"
+    digits = 1 if 0 < shown < 10 or 99 < shown < 100 else 0
+    # adding zero makes of -0 a plain 0
+    return f"{round(shown, digits) + 0.0:.{digits}f}\u00a0%"
+
+
+def axis_label(axis: str) -> str:
+    """What a sweep axis means, for the edge of a chart or the head of a column."""
+    return AXIS_LABELS.get(axis, axis)
+
+
+def short(value: Any) -> str:
+    """A sweep value: numbers without needless digits, all else as it is."""
+    return plain(value, 6) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def place(axis: str, value: Any) -> str:
+    """One value of a sweep axis in a sentence: `2 req/s`, `gpu_memory_utilization 0.9`."""
+    return _with_unit(axis, short(value))
+
+
+def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
+    """The *chosen* among *everything* (both in order), neighbours joined: `0.25 to 2 req/s`, `1 and 4 to 8 req/s`."""
+    runs: list[list[Any]] = []
+    for before, value in zip([None, *everything], everything, strict=False):
+        if value in chosen:
+            if runs and runs[-1][-1] == before:
+                runs[-1].append(value)
+            else:
+                runs.append([value])
+    return _with_unit(axis, listing([" to ".join(dict.fromkeys((short(run[0]), short(run[-1])))) for run in runs]))
+
+
+def listing(items: Sequence[str]) -> str:
+    """A, B and C."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def _with_unit(axis: str, text: str) -> str:
+    return AXIS_UNITS[axis].format(text) if axis in AXIS_UNITS else f"{axis} {text}"
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The question itself (or the first sentence), and the rest."""
+    ends = [at for mark in ("? ", ". ") if (at := text.find(mark)) >= 0]
+    end = (text.find("? ") if "? " in text else min(ends)) + 1 if ends else len(text)
+    return text[:end].strip(), text[end:].strip()
+
+
+def number(value: Any) -> str:
+    """A plain value in a table: true as yes, very large and very small numbers with an exponent."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or value.is_integer():
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.6g}"
+    return plain(value, 6) if abs(value) >= 1e-3 else f"{value:.6g}"

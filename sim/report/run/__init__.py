@@ -1,0 +1,1 @@
+"""What `run` and `price` leave: tables, charts, page, verdict."""

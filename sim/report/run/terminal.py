@@ -1,0 +1,63 @@
+"""The summary as a table for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from sim.report.page.fitted import Fitted
+from sim.report.page.money import in_code, without_symbol
+from sim.report.run.cases import FinishedCase, Point
+from sim.report.run.figures import Column, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
+from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks, differences
+from sim.report.run.summary import summarize
+
+
+def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
+    """One row per fleet and sweep point: the key figures; marks are explained below."""
+    points = summarize(cases, axes, slo)
+    columns = columns_for(points, slo, brief=True)
+    reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
+    heads = ["fleet", *axis_heads(axes), "meets SLO", *(in_code(column.brief) for column in columns), "limited by"]
+    rows, styles, before = [], [], ""
+    for point in points:
+        front = [point.fleet if point.fleet != before else "", *axis_cells(point, axes)]
+        before = point.fleet
+        if point.ok:
+            figures = [_with_interval(point, column) for column in columns]
+            rows.append([*front, standing(point), *figures, str(point.row["limited_by"] or "")])
+            styles.append(None if point.good else "dim")
+        else:
+            rows.append([*front, "none", *[""] * len(columns), "cannot run"])
+            styles.append("red")
+    words = frozenset({0, 1 + len(axes), len(heads) - 1})
+    table = Fitted(heads, rows, words, 1 + len(axes), styles)
+    return Group(table, *(Text(note) for note in (*notes_for(points), *reasons)))
+
+
+def terminal_differences(
+    cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]
+) -> list[RenderableType]:
+    """The first fleet less each of the others at every point; nothing for a single fleet, or with single runs."""
+    found = [one for one in differences(summarize(cases, axes, slo)) if one.pairs > 1]
+    first = found[0].first.fleet if found else ""
+    tables: list[RenderableType] = []
+    for block in blocks([one for one in found if one.first.fleet == first], axes, slo):
+        left_out = len(block.rows) - MOST_IN_TERMINAL
+        notes = NOTE if left_out <= 0 else f"{NOTE}; {left_out} more points in paired.csv"
+        rows = block.rows[:MOST_IN_TERMINAL]
+        table = Fitted(block.heads, rows, frozenset(), len(axes), title=f"{block.title}, paired by seed")
+        tables.append(Group("", table, Text(notes)))
+    return tables
+
+
+def _with_interval(point: Point, column: Column) -> str:
+    """The figure, and below it half of its interval."""
+    around = interval(point, column).replace(" ", "")
+    return _bare(figure(point, column)) + (f"\n{around}" if around else "")
+
+
+def _bare(text: str) -> str:
+    """Without the unit that stands in the heading."""
+    return without_symbol(text.replace("\u00a0%", ""))

@@ -1,0 +1,89 @@
+"""Everything that a run leaves in its folder, manifest.json aside."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.charts.curves import write_curves
+from sim.report.charts.panels import panels_of
+from sim.report.futures.section import futures_section
+from sim.report.futures.tables import write_futures
+from sim.report.page.text import first_sentence
+from sim.report.run.cases import FinishedCase, has_money
+from sim.report.run.html import render
+from sim.report.run.paired import blocks, differences, write_paired
+from sim.report.run.summary import summarize
+from sim.report.run.sweep import sweep_of
+from sim.report.run.tables import write_costs, write_requests, write_summary, write_usage
+from sim.report.run.verdict import verdict
+from sim.report.run.year import hourly_prices, write_year, year_rows, year_table
+from sim.scenario.sections.slo import Slo
+from sim.scenario.year import YearPlan
+from sim.study.futures.draws import FutureStudy
+from sim.study.metrics.idle import IdleHour
+from sim.yamlio import dump
+
+
+def write_report(
+    out: Path,
+    cases: Sequence[FinishedCase],
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    requests_format: str,
+    with_pictures: bool,
+    year: YearPlan | None = None,
+    idle: Sequence[IdleHour] = (),
+    notes: Sequence[str] = (),
+    futures: FutureStudy | None = None,
+) -> None:
+    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
+
+    *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
+    seconds and `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies
+    the verdict; *futures* what was drawn. Every file but the pictures is written case by case.
+    """
+    points = summarize(cases, axes, slo)
+    write_summary(out / "summary.csv", points, axes)
+    write_requests(out, cases, axes, requests_format)
+    write_usage(out / "usage.csv", cases, axes)
+    write_costs(out / "costs.csv", cases, axes)
+    compared = differences(points)
+    if compared:
+        write_paired(out / "paired.csv", compared, axes)
+    rows: list[dict[str, Any]] = []
+    if year is not None:
+        tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
+        rows = year_rows(points, axes, year, tariffs, idle)
+        write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
+    if futures is not None:
+        write_futures(out, futures, axes)
+    (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
+    if with_pictures:
+        panels = panels_of(points, axes, slo)
+        answer = verdict(points, axes, slo, notes)
+        write_curves(
+            out / "curves.png",
+            panels,
+            sweep_of(points, axes),
+            first_sentence(question or scenario_name)[0],
+            answer.headline,
+        )
+        table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
+        section = None if futures is None else futures_section(out, futures, points, axes)
+        page = render(
+            points,
+            panels,
+            answer,
+            resolved,
+            scenario_name,
+            question,
+            axes,
+            slo,
+            table,
+            blocks(compared, axes, slo),
+            section,
+        )
+        (out / "report.html").write_text(page, encoding="utf-8")

@@ -1,0 +1,221 @@
+"""What moves the result, and why one fleet costs more than another: tables, pictures and a page."""
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.report.charts.tornado import Bar
+from sim.report.page.document import heading
+from sim.report.page.money import amount, cash, in_code, shown, twin
+from sim.report.page.page import Table, render_page
+from sim.report.page.text import first_sentence, percent, seconds
+from sim.report.run.tables import write_rows
+from sim.report.sensitivity.picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
+from sim.report.sensitivity.verdict import (
+    Answer,
+    gap_sentences,
+    less,
+    load_of,
+    results,
+    said,
+    sentences,
+    swing,
+    utilisation_usd,
+)
+from sim.scenario.schema import Scenario
+from sim.study.sensitivity.gap import Gap
+from sim.study.sensitivity.one_at_a_time import USD, Swing
+
+LABELS = {
+    USD: "USD per million output tokens",
+    "ttft_s_p95": "p95 time to first token [s]",
+    "tpot_s_p95": "p95 time per output token [s]",
+}
+
+
+def swing_rows(answer: Answer) -> list[dict[str, Any]]:
+    """sensitivity.csv: one row per input and fleet, and one for the difference."""
+    return [
+        {
+            "input": one.input.name,
+            "path": one.input.path,
+            "unit": one.input.unit,
+            "now": one.input.now,
+            "low": one.input.low,
+            "high": one.input.high,
+            "of": name,
+            "metric": answer.found.metric,
+            **{f"at_{end}": read.value for end, read in ends.items()},
+            **{f"at_{end}_ci95": read.half_width for end, read in ends.items()},
+            **{f"state_at_{end}": read.state for end, read in ends.items()},
+        }
+        for one in answer.found.swings
+        for name, *read in results(answer, one)
+        for ends in [dict(zip(("now", "low", "high"), read, strict=True))]
+    ]
+
+
+def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """*rows*, those with a metric in US dollars followed by the same in the shown currency."""
+    for row in rows:
+        yield row
+        if other := twin(row["metric"]):
+            amounts = {name: value for name, value in row.items() if name.startswith("at_") and value is not None}
+            yield row | {"metric": other} | {name: shown(value) for name, value in amounts.items()}
+
+
+def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
+    """gap.csv: one row per load and group."""
+    return [
+        {
+            "load": gap.load,
+            "clients": gap.clients or None,
+            "first": gap.first,
+            "second": gap.second,
+            "first_usd_per_million_output_tokens": gap.first_usd,
+            "second_usd_per_million_output_tokens": gap.second_usd,
+            "gap_usd": gap.usd,
+            "gap_usd_ci95": gap.half_width,
+            "group": group,
+            "part_usd": part,
+            "part_usd_ci95": gap.half_widths[group],
+            "share_of_gap": part / gap.usd if gap.usd else None,
+        }
+        for gap in gaps
+        for group, part in gap.parts.items()
+    ]
+
+
+def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
+    told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
+    return {
+        **heading(scenario, out),
+        "metric": answer.found.metric,
+        "between": answer.between,
+        "verdict": {"headline": told[0] if told else "", "findings": told[1:]},
+        "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
+        "swings": swing_rows(answer),
+        "gap": gap_rows(gaps),
+        "utilisation_usd": utilisation_usd(gaps[0], gaps[1]) if len(gaps) == 2 else None,
+    }
+
+
+def write_sensitivity(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
+    """Tables, pictures and page in the folder *out*."""
+    asked, _ = first_sentence(scenario.question or scenario.name)
+    told, of_gaps = sentences(answer), gap_sentences(answer)
+    write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
+    tornados = list(_tornados(answer))
+    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
+    for name, charts, lines in (
+        ("tornado.png", tornados, told),
+        ("gap.png", gaps, of_gaps),
+    ):
+        if charts:
+            write_charts(out / name, charts, asked, lines)
+    if gaps:
+        write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
+    drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
+    page = render_page(
+        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], drawings
+    )
+    (out / "sensitivity.html").write_text(page, encoding="utf-8")
+
+
+def _tornados(answer: Answer) -> Iterator[Chart]:
+    """One for each fleet, and one for the difference."""
+    bars: dict[str, list[Bar]] = {}
+    bases: dict[str, float] = {}
+    for one in answer.found.swings:
+        for name, now, low, high in results(answer, one):
+            bases[name] = now.value
+            mine = bars.setdefault(name, [])
+            if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
+                ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
+                scale = shown(1.0) if answer.found.metric == USD else 1.0
+                mine.append(Bar(one.input.name, scale * low.value, scale * high.value, *ends))
+    label = in_code(LABELS[answer.found.metric])
+    for name, held in bars.items():
+        if held and isfinite(bases[name]):
+            scale = shown(1.0) if answer.found.metric == USD else 1.0
+            yield tornado_chart(name, scale * bases[name], held, label)
+
+
+def tables(answer: Answer) -> list[Table]:
+    """The swings, and the gap by group."""
+    names = list(answer.found.base)
+    heads = ["input", "from", "to", *names]
+    if answer.between is not None:
+        heads.append(less(answer.between))
+    rows = [
+        [
+            one.input.name,
+            *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
+            *(f"{said(answer, low)} to {said(answer, high)}" for _, _, low, high in results(answer, one)),
+        ]
+        for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
+    ]
+    rows.insert(0, ["as it is", "", "", *_now(answer)])
+    found = [Table(in_code(LABELS[answer.found.metric]), "One input at a time, the others as they are.", heads, rows)]
+    if gaps := answer.explained.gaps:
+        note = (
+            "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
+        )
+        groups = [[group, *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
+        groups.append(["the gap", *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        title = f"What makes the gap, {less((gaps[0].first, gaps[0].second))}"
+        found.append(Table(title, note, [in_code("USD per million output tokens"), *map(load_of, gaps)], groups))
+    return found
+
+
+def _now(answer: Answer) -> list[str]:
+    """The results as the scenario stands, with their intervals."""
+    if not answer.found.swings:
+        return []
+    now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
+    return [said(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
+
+
+def _spread(half_width: float | None, metric: str = USD) -> str:
+    if not half_width:
+        return ""
+    return f" ± {cash(half_width) if metric == USD else seconds(half_width)}"
+
+
+def _part(gap: Gap, group: str) -> str:
+    share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
+    spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
+    return f"{cash(gap.parts[group])}{spread}{share}"
+
+
+def _widest(answer: Answer, one: Swing) -> float:
+    """The last result's swing: the difference's where there is one."""
+    read = list(results(answer, one))
+    return swing(read[-1][1:]) if read else 0.0  # where no fleet runs there is none
+
+
+def _notes(answer: Answer) -> list[str]:
+    notes = [*answer.found.reasons]
+    if answer.explained.reason:
+        notes.append(answer.explained.reason)
+    if answer.found.metric != USD:
+        notes.append("▲ overloaded: the queue grows through the whole run, and the result with it.")
+        notes.append("Prices and terms change no latency and are left out.")
+    if answer.explained.gaps:
+        notes += GAP_NOTES
+    notes.append("Money is billed anew on the same simulations; all else is simulated with the same random numbers.")
+    return notes
+
+
+GAP_NOTES = [
+    "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
+    "hybrid is simulated, and the parts sum to the gap.",
+    "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. "
+    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. "
+    "Memory size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. "
+    "Bandwidth, compute and power are those of one GPU.",
+    "At a load that both fleets carry they make the same tokens, so that speed shows in nothing but energy. At full "
+    "load as many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
+]

@@ -1,0 +1,290 @@
+"""The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
+
+from collections.abc import Iterator, Sequence
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.report.page.document import heading
+from sim.report.page.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
+from sim.report.page.money import cash, in_code
+from sim.report.page.page import Table, render_page, write_picture
+from sim.report.page.routing import routing_told
+from sim.report.page.text import first_sentence, percent, place, plain, seconds
+from sim.report.run.tables import write_rows
+from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
+from sim.report.size.picture import front, key, panels
+from sim.routing import ByLength
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sweep import as_data
+from sim.scenario.year import year_plan
+from sim.study.capacity.search import LoadAxis
+from sim.study.size.trials import SCREEN_MARGIN
+from sim.study.size.tried import Sizing, Tried
+from sim.units import HOURS_PER_MONTH
+from sim.yamlio import dump
+
+NOT_THE_WINNERS = ("question", "size", "sweep", "breakeven", "plan", "futures")
+"""What asks about other fleets or other loads."""
+MOST_ROWS = 20
+"""Of the ranking in the terminal; size.csv has them all."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
+
+
+def write_size(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
+    """Tables, picture, page and the winner's scenario in *folder*."""
+    told, drawn = sentences(found, scenario), panels(found, scenario)
+    asked, _ = first_sentence(scenario.question or scenario.name)
+    tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
+    shown = [one for one in tables if one.rows]
+    write_rows(folder / "size.csv", size_rows(found, scenario))
+    write_rows(
+        folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
+    )
+    if found.winner is not None and found.winner.fleet is not None:
+        _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+    if found.nearest is not None and found.nearest.fleet is not None:
+        _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
+    write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
+    page = render_page(scenario.name, asked, told, drawn, shown, [*remarks, *_notes(scenario)], key=key(found))
+    (folder / "size.html").write_text(page, encoding="utf-8")
+
+
+def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
+    """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
+    data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
+    data["name"] = f"{scenario.name}-{what}"
+    data["fleets"] = [fleet.model_dump(mode="json", exclude_unset=True)]
+    if (plan := year_plan(scenario)) is not None:
+        data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
+    path.write_text(dump(data), encoding="utf-8")
+
+
+def sentences(found: Sizing, scenario: Scenario) -> list[str]:
+    """The verdict first, then how it was found."""
+    at = _load(scenario)
+    counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
+    left = sum(one.status == "not simulated" for one in found.tried)
+    refused = sum(one.status == "impossible" for one in found.tried)
+    simulated = sum(one.metrics is not None for one in found.tried)
+    over = sum(one.status == "over budget" for one in found.tried)
+    how = f"Of {len(found.tried)} fleets {simulated} {'was' if simulated == 1 else 'were'} simulated, of which"
+    how += f" {counts['meets']} met the service level; {left} cost more at the least"
+    how += f", {over} exceed the budget" if over else ""
+    how += f", {refused} cannot serve or have no price." if refused else "."
+    mixed = list(_mixed_told(found))
+    if found.winner is None:
+        return [f"No fleet meets the service level{at}{within(scenario)}.", *nearest_told(found, scenario), how, *mixed]
+    best = found.winner
+    cost = best.usd_per_h or 0.0
+    first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
+    first += f": {cash(cost * HOURS_PER_MONTH)} a month"
+    rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+    nearest = min(rivals, key=_least, default=None)
+    if nearest is not None:
+        first += f"; the next with other GPUs, {nearest.name}, {_compared(nearest, cost)}"
+    taken = [f"It takes {asked(best)}."] if within(scenario) else []
+    return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
+
+
+def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
+    """Whether chance may have let the winner in."""
+    if scenario.replications == 1 and not scenario.workload.deterministic:
+        yield "One replication each, so no interval: set replications to 5 or more."
+    elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
+        more = f"set replications to {4 * scenario.replications} to halve the interval, or a longer horizon_s"
+        yield f"It is near the limit: {'; '.join(doubts)}; {more}."
+
+
+def _mixed_told(found: Sizing) -> Iterator[str]:
+    """What came of fleets of several kinds, and how the winner's router works if it is one."""
+    mixed, best = found.mixed, found.winner
+    if mixed is None:
+        return
+    if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
+        yield f"Its router works {routing_told(best.fleet.routing.model_dump(exclude_none=True))}."
+    tried = f"{len(mixed.trials)} simulations"
+    if not mixed.proved:
+        yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
+    elif mixed.trials:
+        yield (
+            f"After {tried} of mixed fleets the search proposes none that could be cheaper; "
+            "with other lengths for each pool one may be."
+        )
+    else:
+        yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
+
+
+def _least(one: Tried) -> float:
+    """What it costs, or at least costs [USD/h]."""
+    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
+    return inf if cost is None else cost
+
+
+def _load(scenario: Scenario) -> str:
+    try:
+        axis = LoadAxis.of(scenario)
+    except ValueError:  # a burst has none
+        return ""
+    return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
+
+
+def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
+    """Why *one* lost, in a few words."""
+    best = found.winner.usd_per_h if found.winner is not None else None
+    if one is found.winner:
+        return "the cheapest"
+    if one.status in ("impossible", "over budget"):
+        return one.reason
+    if one is found.nearest:
+        return f"the most within the budget: {_miss(one, scenario)}"
+    if one.status == "misses":
+        return _miss(one, scenario)
+    if not best:
+        return ""
+    return _compared(one, best)
+
+
+def _compared(one: Tried, best_usd_per_h: float) -> str:
+    """Its cost, or the least that it costs, over the best."""
+    ratio = _least(one) / best_usd_per_h
+    told = f"{percent(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    told = "as much" if abs(ratio - 1) < 5e-4 else told
+    return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
+
+
+def _miss(one: Tried, scenario: Scenario) -> str:
+    metrics, told = one.metrics or {}, []
+    if metrics.get("requests") == 0:
+        return "no request arrives in the window"
+    for name, words in LIMITS.items():
+        for part, limit in percentiles_shown(scenario.slo, name).items():
+            value = metrics.get(f"{name}_{part}")
+            if limit is not None and value is not None and value > limit:
+                told.append(f"{part} {words} {seconds_beside(value, limit) if isfinite(value) else 'without end'}")
+    attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
+    shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
+    within = f"{shown} of the requests within the service level" if shown else ""
+    parts = [*(["overloaded"] if one.overloaded else []), *told, within]
+    return ", ".join(part for part in parts if part)
+
+
+def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """size.csv: every candidate and why it lost."""
+    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles)])
+    return [
+        {
+            "fleet": one.name,
+            "status": one.status,
+            "why": why(one, found, scenario),
+            "gpu": one.gpu,
+            "gpus": one.gpus,
+            "replicas": one.replicas or None,
+            "usd_per_h": one.usd_per_h,
+            "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
+            "at_least_usd_per_h": one.floor_usd_per_h,
+            **money(one),
+            **{name: (one.metrics or {}).get(name) for name in columns},
+        }
+        for one in found.tried
+    ]
+
+
+METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+
+def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """pareto.csv: the front of cost, TTFT and TPOT."""
+    names = list(latency_columns(scenario.slo))
+    return [
+        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in names}}
+        for one in front(found, names)
+    ]
+
+
+def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
+    rows, told = size_rows(found, scenario), sentences(found, scenario)
+    return {
+        **heading(scenario, out),
+        "verdict": {"headline": told[0], "findings": told[1:]},
+        "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
+        "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
+        "candidates": rows,
+        "pareto": pareto_rows(found, scenario),
+    }
+
+
+def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
+    """All candidates that could serve, those that met first; *most*: only so many of them."""
+    names = latency_columns(scenario.slo)
+    rows = [
+        [
+            one.name,
+            str(one.gpus),
+            f"{'' if one.usd_per_h is not None else '≥ '}{cash(_least(one) * HOURS_PER_MONTH)}",
+            *cells(one, scenario),
+            *(_shown(one, name) for name in names),
+            why(one, found, scenario),
+        ]
+        for one in found.tried
+        if one.status != "impossible"
+    ]
+    titles = [
+        "fleet",
+        "GPUs",
+        in_code("USD a month"),
+        *map(in_code, heads(scenario)),
+        *names.values(),
+        "verdict",
+    ]
+    note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
+    return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
+
+
+def _shown(one: Tried, name: str) -> str:
+    value = (one.metrics or {}).get(name)
+    return "" if value is None else seconds(value)
+
+
+def _front_table(found: Sizing, scenario: Scenario) -> Table:
+    best = found.winner.usd_per_h if found.winner is not None else None
+    names = latency_columns(scenario.slo)
+    members = front(found, list(names))
+    rows = [
+        [
+            one.name,
+            f"{cash(_least(one) * HOURS_PER_MONTH)}",
+            *(_shown(one, name) for name in names),
+            _compared(one, best) if best and one is not found.winner else "the cheapest",
+        ]
+        for one in members
+    ]
+    note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
+    heads = ["fleet", in_code("USD a month"), *names.values(), "cost"]
+    return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
+
+
+def impossible(found: Sizing) -> Table:
+    """Candidates that cannot serve or have no price, with the reason."""
+    rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
+    return Table("Never in question", "", ["fleet", "why"], rows, worded=(1,))
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    spare = scenario.size.spare_replicas if scenario.size is not None else 0
+    notes = [
+        "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. Fleets whose least cost "
+        "is far above the winner's cost (front_up_to) are not simulated.",
+        "More replicas of the same kind are taken to serve no worse. A fleet whose first replication is "
+        f"{percent(SCREEN_MARGIN)} of the requests or more below the attainment asked for is simulated no further.",
+    ]
+    if spare:
+        notes.append(f"{spare} spare replicas in each pool are paid for beyond those that the service level needs.")
+    if scenario.size is not None and scenario.size.mixed is not None:
+        notes.append(
+            "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
+            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so a "
+            "division of lengths that nobody has tried may still do better. Dearer mixed fleets are not looked for."
+        )
+    return notes

@@ -1,0 +1,195 @@
+"""Whether a scenario asks for more than its `limits` allow, counted without building what it asks for."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, inf, prod
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from sim.catalog.catalog import Catalog
+from sim.records import Batch
+from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.schema import Pool, Scenario
+from sim.scenario.sections.limits import Limits
+from sim.workload import ClosedLoop
+
+USUAL_INTERVAL_S = 300.0
+LEAST_S = 60.0
+"""How long a case lasts at least if nothing but the fleet ends it."""
+QUANTILES = (np.arange(20) + 0.5) / 20
+"""Of the lengths, for their means."""
+
+
+def volume_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
+    """More sweep points or cases than the limits of raw scenario *data* allow."""
+    limits = _limits(data)
+    points, fleets = _points(data.get("sweep")), data.get("fleets")
+    if points > limits.points:
+        yield _over(("sweep",), f"{_count(points)} sweep points", "points", limits)
+        return
+    held: dict[Place, Any] = {("replications",): data.get("replications")}
+    if isinstance(precision := data.get("precision"), dict):
+        held["precision", "max_replications"] = precision.get("max_replications")
+    place, most = max(((place, _number(value)) for place, value in held.items()), key=lambda one: one[1])
+    number = len(fleets) if isinstance(fleets, list) else 1
+    cases = number * points * most
+    if cases > limits.cases:
+        told = f"{number} fleets x {_count(points)} sweep points x {_count(most)} replications are {_count(cases)}"
+        yield _over(place if most > points else ("sweep",), f"{told} cases", "cases", limits)
+
+
+def _limits(data: dict[str, Any]) -> Limits:
+    """Those of raw *data*; the usual ones where they are wrong, which the schema says."""
+    try:
+        return Limits.model_validate(data.get("limits") or {})
+    except ValidationError:
+        return Limits()
+
+
+def _points(sweep: Any) -> int:
+    if isinstance(sweep, dict):
+        return prod(len(values) for values in sweep.values() if isinstance(values, list))
+    return len(sweep) if isinstance(sweep, list) else 1
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and 1 <= value < inf else 1
+
+
+def _count(number: float) -> str:
+    """Digit by digit as far as anyone reads them."""
+    return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
+
+
+def _over(place: Place, told: str, limit: str, limits: Limits) -> Complaint:
+    return Complaint(place, f"{told}; at most {getattr(limits, limit):,} (limits.{limit} raises it)")
+
+
+def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """More requests, replicas, rows of usage or months than one case may have."""
+    yield from _requests(scenario)
+    yield from _replicas(scenario)
+    yield from _usage_rows(scenario)
+    yield from _months(scenario)
+
+
+def _requests(scenario: Scenario) -> Iterator[Complaint]:
+    """What arrives whatever the fleet does, and the clients of a closed loop."""
+    workload, most = scenario.workload, scenario.limits.requests
+    if workload.arrivals is None:
+        return
+    clients, limit = workload.closed_loop(), workload.arrivals.num_requests
+    if clients is not None and clients.concurrency > most:
+        yield _over(("workload", "arrivals"), f"{_count(clients.concurrency)} clients", "requests", scenario.limits)
+        return
+    rate_rps, horizon_s = workload.mean_rate_rps(), scenario.horizon_s
+    ends = [] if rate_rps is None or horizon_s is None else [rate_rps * horizon_s]
+    expected = min([*ends, *([] if limit is None else [limit])], default=0)
+    if expected > most:
+        yield _over(("workload", "arrivals"), f"about {expected:.2g} requests in one case", "requests", scenario.limits)
+
+
+def _replicas(scenario: Scenario) -> Iterator[Complaint]:
+    for i, fleet in enumerate(scenario.fleets):
+        counts = [_most_replicas(pool) * pool.data_parallel_size for pool in fleet.pools]
+        if sum(counts) > scenario.limits.replicas:
+            largest = counts.index(max(counts))
+            told = f"{_count(sum(counts))} replicas (with their data-parallel ranks) in one fleet"
+            yield _over(("fleets", i, "pools", largest), told, "replicas", scenario.limits)
+
+
+def _most_replicas(pool: Pool) -> int:
+    return max(pool.replicas, pool.schedule.most if pool.schedule else 0)
+
+
+def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:
+    """Rows of usage.csv: one per replica and meter interval of the time simulated at least."""
+    span_s = _span_s(scenario)
+    for fleet in scenario.fleets:
+        replicas = sum(_most_replicas(pool) for pool in fleet.pools)
+        rows = replicas * (span_s / scenario.meter_interval_s)
+        if replicas <= scenario.limits.replicas and rows > scenario.limits.usage_rows:
+            told = f"about {rows:.2g} rows of usage in one case ({_count(replicas)} replicas, {span_s:g} s)"
+            place = "horizon_s" if scenario.meter_interval_s >= USUAL_INTERVAL_S else "meter_interval_s"
+            yield _over((place,), told, "usage_rows", scenario.limits)
+            return
+
+
+def _span_s(scenario: Scenario) -> float:
+    """Simulated time that arrivals take; a minute where only the fleet knows."""
+    if scenario.horizon_s is not None:
+        return scenario.horizon_s
+    if scenario.workload.trace is not None:
+        return float(scenario.workload.trace.requests(None).arrived_s[-1])
+    rate_rps, arrivals = scenario.workload.mean_rate_rps(), scenario.workload.arrivals
+    return arrivals.num_requests / rate_rps if arrivals and arrivals.num_requests and rate_rps else LEAST_S
+
+
+def _months(scenario: Scenario) -> Iterator[Complaint]:
+    asked: list[tuple[Place, float]] = []
+    if scenario.breakeven is not None:
+        asked.append((("breakeven", "months"), scenario.breakeven.months))
+    if scenario.plan is not None:
+        asked.append((("plan", "years"), scenario.plan.months))
+    for place, months in asked:
+        if months > scenario.limits.months:
+            yield _over(place, f"{_count(months)} months", "months", scenario.limits)
+
+
+def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """More requests than a case may have, where clients wait for their answers and only the horizon ends it."""
+    clients = scenario.workload.closed_loop()
+    if clients is None or clients.num_requests is not None or scenario.horizon_s is None:
+        return
+    for fleet in scenario.fleets:
+        try:
+            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+        except (ValueError, ArithmeticError):
+            continue  # told elsewhere
+        requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
+        if requests > scenario.limits.requests:
+            told = f"about {requests:.2g} requests in one case"
+            yield _over(("workload", "arrivals"), told, "requests", scenario.limits)
+            return
+
+
+def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan], horizon_s: float) -> float:
+    """Requests by the interactive response-time law, with the means of the lengths and all clients at work at once."""
+    lengths = scenario.workload.lengths
+    assert lengths is not None  # clients draw them
+    prompt, output = (float(np.mean(side.quantile(QUANTILES))) for side in (lengths.prompt, lengths.output))
+    replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
+    together = ceil(clients.concurrency / replicas)
+    requests = 0.0
+    for pool in pools:
+        share = min(clients.concurrency, pool.replicas * pool.data_parallel_size)
+        least_s = min(
+            (clients.think_s + _answer_s(pool, at_once, prompt, output)) / at_once
+            for at_once in {1, min(together, pool.batching.max_num_seqs or 1)}
+        )
+        requests += share * horizon_s / least_s
+    return requests
+
+
+def _answer_s(pool: PoolPlan, at_once: int, prompt: float, output: float) -> float:
+    """How long *at_once* requests of mean length take together: steps full of their prompts, then decode steps."""
+    prompts = ceil(at_once * prompt)
+    tokens = min(prompts, pool.batching.max_num_batched_tokens or prompts)
+    full = Batch(
+        prefill_seqs=ceil(tokens / prompt),
+        prefill_tokens=tokens,
+        prefill_attention_pairs=ceil(tokens * (min(prompt, tokens) + 1) / 2),
+    )
+    context = at_once * ceil(prompt + output / 2)
+    decode = Batch(
+        decode_seqs=at_once,
+        kv_tokens=context,
+        windowed_kv_tokens=context,
+        windowed_growing_seqs=at_once,
+        sampled_seqs=at_once,
+    )
+    steptime = pool.steptime
+    return prompts / tokens * steptime.leap(full).first_s + output * steptime.leap(decode).first_s

@@ -1,0 +1,111 @@
+"""Settings of one pool that contradict each other, the hardware or the engine."""
+
+from collections.abc import Iterator, Sequence
+
+from sim.batching import Slots, foreign
+from sim.catalog.catalog import Catalog
+from sim.memory import check_parallel
+from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.resolving.bind import BoundPool, power_coefficients
+from sim.scenario.schema import Fleet, nearest
+from sim.steptime import Affine, Roofline
+
+
+def pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """All that is wrong with one pool itself."""
+    yield from _missing(pool, place)
+    yield from _layout_complaints(pool, place)
+    yield from _limit_complaints(pool, place)
+    yield from unused_calibration(pool.spec.calibration, [pool], place)
+    schedule = pool.spec.schedule
+    if schedule is not None and schedule.most != pool.spec.replicas:
+        text = f"must be {schedule.most}, the most that the schedule wants, not {pool.spec.replicas}"
+        yield Complaint((*place, "replicas"), text)
+
+
+def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """A power cap that nobody has measured the GPU under."""
+    if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
+        return
+    if pool.spec.power is not None:
+        place = (*place, "pools", fleet.pools.index(pool.spec))
+    try:
+        power_coefficients(catalog).speed(pool.gpu, pool.power.cap_w)
+    except ValueError as error:
+        holder = place if nearest(pool.spec.power, fleet.power) is not None else ()
+        yield Complaint((*holder, "power", "cap_w"), str(error))
+
+
+def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    given = isinstance(pool.steptime, Affine)
+    if given and pool.batching.num_gpu_blocks is not None:
+        return
+    why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"
+    for key, value in (("gpu", pool.gpu), ("model", pool.model)):
+        if value is None:
+            yield Complaint((*place, key), f"is missing: {why}")
+    lacks = [
+        what for what, known in (("overheads", pool.engine.overheads), ("memory", pool.engine.memory)) if not known
+    ]
+    if lacks and isinstance(pool.steptime, Roofline):
+        yield Complaint((*place, "engine"), f"{pool.engine.id} has no known {' and '.join(lacks)} to compute with")
+
+
+def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    if pool.model is not None and pool.quantization is not None:
+        told: set[str] = set()
+        for text in check_parallel(pool.model, pool.quantization, pool.layout):
+            key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
+            if key not in told:
+                yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
+            told.add(key)
+    server, ranks = pool.server, pool.layout.tensor_parallel_size
+    if server is None:
+        return
+    slots = int(server.gpu_slots.value)
+    if ranks > slots:
+        yield Complaint((*place, "tensor_parallel_size"), f"{ranks} ranks do not fit the {slots} slots of {server.id}")
+    if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
+        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
+
+
+def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Limits that the engine does not know or refuses to start with, its defaults included."""
+    limits, given = pool.batching, pool.spec.batching
+    for key in foreign(given, pool.engine.batching):
+        message = f"is nothing that {pool.engine.id} knows, which schedules by {pool.engine.batching}"
+        yield Complaint((*place, "batching", key), message)
+    if limits.max_model_len is None and isinstance(limits, Slots):
+        yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
+    for key in ("max_num_seqs", "max_num_batched_tokens"):
+        if getattr(limits, key) is None:
+            yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
+    seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+    if (
+        seats is not None
+        and tokens is not None
+        and tokens < seats
+        and None in (given.max_num_seqs, given.max_num_batched_tokens)
+    ):
+        key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
+        yield Complaint(
+            (*place, "batching", key),
+            f"max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); "
+            f"the one left out is {pool.engine.id}'s default",
+        )
+    if pool.model is not None and limits.max_model_len is not None and limits.max_model_len > pool.model.max_context:
+        holder = (*place, "batching") if given.max_model_len is not None else place
+        message = f"{limits.max_model_len} tokens exceed the {pool.model.max_context} that {pool.model.id} was made for"
+        yield Complaint((*holder, "max_model_len"), message)
+
+
+def unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+    """A calibration of a GPU that none of *pools* has."""
+    if path is None or any(pool.calibration for pool in pools):
+        return
+    try:
+        gpu = load_calibration(path).gpu
+    except ValueError:
+        return  # id_complaints names it
+    yield Complaint((*place, "calibration"), f"is one of {gpu}, which no pool here has")

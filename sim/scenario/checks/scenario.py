@@ -1,0 +1,305 @@
+"""What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalog.catalog import Catalog, UnknownId
+from sim.cost import ClockError, Cost, CostError, resolve_costs
+from sim.scenario.checks.limits import load_complaints
+from sim.scenario.checks.multi_year import bridge_complaints, multi_year_complaints
+from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
+from sim.scenario.checks.routing import routing_complaints
+from sim.scenario.checks.sensitivity import sensitivity_complaints
+from sim.scenario.checks.site import site_complaints
+from sim.scenario.checks.size import size_complaints, size_id_complaints
+from sim.scenario.checks.statistical import statistical_complaints
+from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.reading.errors import Complaint, InputError, Place, complaints, did_you_mean
+from sim.scenario.reading.layers import value_at, with_values
+from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.resolve import pool_names, resolve_fleet
+from sim.scenario.resolving.terms import other_currencies
+from sim.scenario.schema import LONGEST_NAME, Fleet, Scenario
+from sim.workload import TraceError, hourly_table, length_table
+
+Found = list[Complaint | InputError]
+
+MOST_ROUNDS = 3
+"""In which mistakes, and what cannot stand without them, are taken out."""
+
+
+def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
+    """Names in raw scenario data that the catalogue does not know, whatever else is wrong with the data."""
+    everywhere: dict[str, Callable[[str], object]] = {
+        "model": catalog.model,
+        "quantization": catalog.quantization,
+        "kernel": catalog.kernel,
+        "engine": catalog.engine,
+        "calibration": load_calibration,
+    }
+    in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
+    found = list(_unknown(data, (), everywhere))
+    found += _unknown(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
+    found += _unknown(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
+    for side in ("prompt", "output"):
+        held: Place = ("workload", "lengths", side)
+        found += _unknown(value_at(data, held), held, {"table": length_table})
+    for i, fleet in _mappings(data, "fleets"):
+        place: Place = ("fleets", i)
+        found += _unknown(fleet, place, everywhere)
+        found += _unknown(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
+        found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
+        for j, pool in _mappings(fleet, "pools"):
+            found += _unknown(pool, (*place, "pools", j), in_pools)
+            found += _price_complaints(pool.get("cost"), (*place, "pools", j, "cost"), catalog)
+    found += size_id_complaints(data, catalog)
+    for label, cost in _entries(data, ("size", "costs")):
+        found += _price_complaints(cost, ("size", "costs", label), catalog)
+    for label, _ in _entries(data, ("size", "rents")):
+        for gpu, offer in _entries(data, ("size", "rents", label)):
+            found += _offer_complaints(offer, ("size", "rents", label, gpu), catalog)
+    return found
+
+
+def _entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
+    held = value_at(data, place)
+    return list(held.items()) if isinstance(held, dict) else []
+
+
+def _mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = holder.get(key) if isinstance(holder, dict) else None
+    for i, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict):
+            yield i, item
+
+
+def _unknown(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[Complaint]:
+    for key, lookup in lookups.items() if isinstance(holder, dict) else ():
+        if isinstance(name := holder.get(key), str):
+            try:
+                lookup(name)
+            except ValueError as error:
+                yield Complaint((*place, key), str(error).splitlines()[0])
+
+
+def _price_complaints(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    if not isinstance(cost, dict):
+        return
+    yield from _offer_complaints(cost.get("price"), (*place, "price"), catalog)
+    quotes = cost.get("quotes")
+    known = {*catalog.ids("gpus"), *catalog.ids("servers")}
+    for item in quotes if isinstance(quotes, dict) else ():
+        if item not in known:
+            yield Complaint(
+                (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
+            )
+
+
+def _offer_complaints(name: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    if not isinstance(name, str):
+        return
+    try:
+        catalog.offer(name)
+    except UnknownId as error:
+        item = name.partition("/")[0]
+        prices = None if error.suggestions else catalog.prices(item)
+        known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
+        yield Complaint(place, str(error) + did_you_mean(name, known))
+
+
+def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
+    """*data* without the places in *found*, so that one mistake does not hide another; None if too little is left."""
+    data, wrong = with_values(data, {}), list(found)
+    for _ in range(MOST_ROUNDS):
+        _take_out(data, wrong)
+        try:
+            return Scenario.model_validate(data)
+        except ValidationError as error:  # what is left of a holder says too little: it goes, too
+            wrong = complaints(error, Scenario, data)
+    return None
+
+
+def _take_out(data: dict[str, Any], wrong: Iterable[Complaint]) -> None:
+    for one in wrong:
+        if one.place[:1] == ("workload",) or not one.place:
+            data["workload"] = _ANY_WORKLOAD
+            continue
+        *above, last = one.place
+        holder = value_at(data, tuple(above))
+        if isinstance(holder, dict) and last not in holder and above:  # it is missing
+            *above, last = above
+            holder = value_at(data, tuple(above))
+        if isinstance(holder, dict):
+            holder.pop(last, None)
+
+
+_ANY_WORKLOAD = {
+    "arrivals": {"process": "burst", "num_requests": 1},
+    "lengths": {side: {"distribution": "fixed", "value": 1} for side in ("prompt", "output")},
+}
+
+
+def scenario_complaints(scenario: Scenario) -> Found:
+    """Contradictions between keys, and what is wrong in the trace."""
+    found: Found = list(_twice((("fleets", i, "name"), fleet.name) for i, fleet in enumerate(scenario.fleets)))
+    for i, fleet in enumerate(scenario.fleets):
+        named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
+        found += _twice(named)
+    found += multi_year_complaints(scenario)
+    found += _breakeven_complaints(scenario)
+    found += sensitivity_complaints(scenario, scenario_complaints)
+    if "/" in scenario.name or scenario.name in ("", ".", ".."):
+        found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+    elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:
+        text = f"is too long a name for a folder: at most {LONGEST_NAME} bytes in UTF-8"
+        found.append(Complaint(("name",), text))
+    scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
+    if scheduled and scenario.load_profile is not None:
+        text = (
+            "weights steady loads, and a schedule follows the day: simulate whole days of arrivals: {process: profile}"
+        )
+        found.append(Complaint(("load_profile",), text))
+    if scheduled and scenario.horizon_s is None:
+        found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
+    if scenario.requests_cost and scenario.requests == "none":
+        found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
+    if scenario.horizon_s is None and scenario.workload.needs_horizon:
+        found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
+    found += site_complaints(scenario)
+    found += statistical_complaints(scenario)
+    if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
+        message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
+        found.append(Complaint(("warmup_s",), message))
+        return found
+    try:
+        scenario.workload.verify()
+    except TraceError as error:
+        return found + [_in_the_trace(*one) for one in error.errors]
+    except UnknownId:
+        return found  # id_complaints names it
+    found += load_complaints(scenario)
+    if scenario.workload.trace is not None:
+        found += _unmeasured(scenario)
+    return found
+
+
+def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Ways to pay for fleets that are not there."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for name in scenario.breakeven.also if scenario.breakeven else ():
+        if name not in names:
+            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+
+
+def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:
+    seen: Counter[str] = Counter()
+    for place, name in named:
+        seen[name] += 1
+        if seen[name] == 2:
+            yield Complaint(place, f"the name {name!r} stands twice")
+
+
+def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:
+    shown = Path(path)
+    if shown.is_relative_to(Path.cwd()):
+        shown = shown.relative_to(Path.cwd())
+    if line == 0 and message.startswith("cannot be read"):
+        return Complaint(("workload", "trace", "path"), f"{shown} {message}")
+    return InputError(str(shown), line, "", message)
+
+
+def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
+    """A window in which no request of the trace arrives."""
+    assert scenario.workload.trace is not None
+    arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
+    warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
+    if len(arrived_s) == 0 or arrived_s[-1] < warmup_s:
+        key = "warmup_s" if len(arrived_s) else "horizon_s"
+        yield Complaint((key,), "no request of the trace arrives in the measured window")
+
+
+def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
+    """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
+    found: list[Complaint] = []
+    bound: list[BoundPool] = []
+    complete = True
+    found += size_complaints(scenario, catalog)
+    found += [Complaint(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
+    for i, fleet in enumerate(scenario.fleets):
+        try:
+            pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+        except ValueError:
+            complete = False
+            found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
+            continue
+        bound += pools
+        wrong = [one for j, pool in enumerate(pools) for one in pool_complaints(pool, ("fleets", i, "pools", j))]
+        wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
+        wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
+        wrong += routing_complaints(fleet, pool_names(pools), ("fleets", i))
+        found += wrong
+        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
+    if complete and not found:
+        found += [*bridge_complaints(scenario, catalog), *_other_ways_complaints(scenario, catalog)]
+    return [*found, *(unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+
+
+def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """Ways to pay that `breakeven` names and that cannot be billed."""
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    for name, ways in scenario.breakeven.also.items() if scenario.breakeven else ():
+        for label, cost in ways.items() if name in fleets else ():
+            try:
+                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+            except CostError as error:
+                for path, text in error.problems:
+                    steps: Place = tuple(path.split("."))
+                    inside = steps[0] == "cost"
+                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
+
+
+def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:
+    """What buying needs, whatever is wrong with the hardware."""
+    held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
+    held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
+    told: set[tuple[str, str]] = set()
+    site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
+    operations = fleet.operations or scenario.operations
+    for holder, cost in held:
+        try:
+            if cost is not None:
+                resolve_costs(cost, site, finance, [], lambda _: None, operations=operations)
+        except CostError as error:
+            for path, text in error.problems:
+                inside = path.split(".")[0] == "cost"
+                if inside:
+                    yield Complaint(("fleets", index, *holder, *path.split(".")), text)
+                elif (path, text) not in told:
+                    yield Complaint(_of_fleet(scenario, index, fleet, path), text)
+                told.add((path, text))
+
+
+def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
+    try:
+        resolve_fleet(scenario, fleet, catalog)
+    except ArithmeticError:
+        yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
+    except UnknownId:
+        return  # id_complaints names it
+    except ClockError:
+        return  # site_complaints names it
+    except CostError as error:
+        for path, text in error.problems:
+            yield Complaint(_of_fleet(scenario, index, fleet, path), text)
+
+
+def _of_fleet(scenario: Scenario, index: int, fleet: Fleet, path: str) -> Place:
+    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
+    shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
+    stands_at_top = shared and getattr(scenario, str(steps[0])) is not None
+    return steps if stands_at_top else ("fleets", index, *steps)

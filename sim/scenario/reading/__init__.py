@@ -1,0 +1,1 @@
+"""From YAML to a Scenario, or to all its mistakes at once."""

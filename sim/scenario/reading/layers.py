@@ -1,0 +1,265 @@
+"""The raw data of a scenario in layers: its bases, the file itself, and the values set on the command line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sim.scenario.reading.distribution import FAMILIES
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
+from sim.yamlio import Document, YamlError, parse, read
+
+KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
+"""Keys that say what kind of thing a mapping is: another kind replaces the base's mapping as a whole."""
+LONGEST_SHOWN = 200
+NOT_INHERITED = ("name", "question", "base")
+
+
+@dataclass(slots=True)
+class Layers:
+    """Merged data, and which layer each value came from."""
+
+    data: dict[str, Any]
+    file: Document
+    bases: Sequence[Document] = ()
+    """The file's base, that one's base, and so on."""
+    options: list[tuple[Place, str]] = field(default_factory=list)
+    """(place, how the command line named it), later ones on top."""
+
+    def error(self, complaint: Complaint | InputError) -> InputError:
+        """*complaint* at the line, or the option, that gave the value."""
+        if isinstance(complaint, InputError):
+            return complaint
+        where = dotted(complaint.place)
+        for place, option in reversed(self.options):
+            if complaint.place[: len(place)] == place:
+                named = option.partition(" ")[2]
+                return InputError(option, 0, "" if where in (named, dotted(place)) else where, complaint.message)
+        document = self._origin(complaint.place)
+        return InputError(document.path, document.line(complaint.place), where, complaint.message)
+
+    def folder(self, place: Place) -> Path:
+        """What a relative path written at *place* is relative to."""
+        return Path(self._origin(place).path).parent
+
+    def _origin(self, place: Place) -> Document:
+        """The file that holds most of *place*, the topmost of several; a list stands in the place of a base's."""
+        held: list[Document] = []
+        for document in (self.file, *self.bases):
+            held.append(document)
+            if any(isinstance(value_at(document.data, place[:depth]), list) for depth in range(1, len(place))):
+                break
+        return max(held, key=lambda document: descend(document.data, place)[0])
+
+    def is_option(self, place: Place) -> bool:
+        """Whether the command line gave the value at *place*."""
+        return any(place[: len(set_place)] == set_place for set_place, _ in self.options)
+
+
+def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
+    """Read the file and its bases, and lay *sets* over them: (option as typed, its value as YAML text).
+
+    Raises ScenarioErrors.
+    """
+    file = _read_mapping(path)
+    bases = _read_bases(file)
+    data: dict[Any, Any] = {}
+    for document in reversed((file, *bases)):
+        data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
+    layers = Layers(_copied(data), file, bases)
+    layers.data.pop("base", None)
+    errors = []
+    for option, text in sets:
+        try:
+            place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
+            _set(layers.data, place, parse(text))
+            _drop_rivals(layers.data, place)
+            layers.options.append((place, option))
+        except YamlError as error:
+            errors.append(InputError(option, 0, "", error.message))
+        except LookupError as error:
+            errors.append(InputError(option, 0, "", str(error.args[0])))
+    if errors:
+        raise ScenarioErrors(errors)
+    return layers
+
+
+def _set(data: dict[str, Any], place: Place, value: Any) -> None:
+    """Puts *value* at *place*; null takes a key away, as over a base."""
+    holder = value_at(data, place[:-1])
+    if value is None and isinstance(holder, dict) and place[-1] in holder:
+        del holder[place[-1]]
+    else:
+        put(data, place, value)
+
+
+def _drop_rivals(data: dict[str, Any], place: Place) -> None:
+    """A trace set on the command line takes the place of arrivals and lengths, and the reverse, as over a base."""
+    workload = data.get("workload")
+    if len(place) < 2 or place[0] != "workload" or not isinstance(workload, dict):
+        return
+    for rival in {"trace": ("arrivals", "lengths"), "arrivals": ("trace",), "lengths": ("trace",)}.get(
+        str(place[1]), ()
+    ):
+        workload.pop(rival, None)
+
+
+def _read_mapping(path: Path | str) -> Document:
+    try:
+        document = read(path)
+    except YamlError as error:
+        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
+    if not isinstance(document.data, dict):
+        message = "is empty" if document.data is None else "a mapping (key: value) is needed"
+        raise ScenarioErrors([InputError(document.path, 0 if document.data is None else 1, "", message)])
+    return document
+
+
+def _read_bases(file: Document) -> list[Document]:
+    """The base of *file*, its base, and so on; each path is relative to the file that names it."""
+    found: list[Document] = []
+    chain = [Path(file.path).resolve()]
+    while "base" in file.data:
+        named, line = file.data["base"], file.line(("base",))
+        if not isinstance(named, str):
+            raise ScenarioErrors([InputError(file.path, line, "base", "the path of another scenario is needed")])
+        path = Path(file.path).parent / named
+        if path.resolve() in chain:
+            message = f"{path} is this scenario itself, or one that rests on it: bases go round in a circle"
+            raise ScenarioErrors([InputError(file.path, line, "base", message)])
+        file = _read_base(file, path, line)
+        found.append(file)
+        chain.append(path.resolve())
+    return found
+
+
+def _read_base(file: Document, path: Path, line: int) -> Document:
+    try:
+        there = path.is_file()
+    except OSError:  # too long for a name, not to be entered
+        there = False
+    if not there:
+        shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
+        raise ScenarioErrors([InputError(file.path, line, "base", f"there is no file {shown}")])
+    return _read_mapping(path)
+
+
+def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
+    """*over* on *base*: mappings merge, lists and scalars replace, null takes the base's key away."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = base.get(key)
+        if value is None and key in base:
+            del merged[key]
+        elif isinstance(value, dict) and isinstance(below, dict) and not _other_kind(below, value):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _other_kind(below: dict[Any, Any], over: dict[Any, Any]) -> bool:
+    """Whether the two say different kinds of thing: another process, distribution, or a trace in place of arrivals."""
+    if any(kind in over and over[kind] != below.get(kind, over[kind]) for kind in KINDS):
+        return True
+    families = [[name for name in FAMILIES if name in data] for data in (below, over)]
+    if families[0] != families[1] and (families[1] or set(over) != {"note"}):
+        return True
+    return ("trace" in over and "arrivals" in below) or ("arrivals" in over and "trace" in below)
+
+
+def _copied(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(item) for item in data] if isinstance(data, list) else data
+
+
+def place_of(data: Any, path: str) -> Place:
+    """The place that a dotted *path* names in *data*.
+
+    Items of a list go by index or by their `name`; names and keys may hold dots and blanks. Keys that do not exist yet
+    are taken as they stand.
+
+    >>> place_of({"fleets": [{"name": "2x A100 v1.5", "pools": [{}]}]}, "fleets.2x A100 v1.5.pools.0.replicas")
+    ('fleets', 0, 'pools', 0, 'replicas')
+
+    Raises LookupError where a list has no such item or a plain value would need keys.
+    """
+    place: list[str | int] = []
+    rest = path
+    while rest:
+        if isinstance(data, dict):
+            step, rest = _key(data, rest, whole=place == ["sweep"])
+            data = data.get(step)
+        elif isinstance(data, list):
+            step, rest = _index(data, rest, dotted(tuple(place)))
+            data = data[step]
+        elif data is None:
+            step, _, rest = rest.partition(".")
+        else:
+            raise LookupError(f"{dotted(tuple(place))} is {data!r}: it has no keys")
+        place.append(step)
+    if not place:
+        raise LookupError("a path is needed")
+    return tuple(place)
+
+
+def _key(data: dict[Any, Any], rest: str, whole: bool) -> tuple[Any, str]:
+    """The longest key that *rest* starts with, else its first word; *whole*: all of it (axes of a sweep)."""
+    fitting = [key for key in data if rest == str(key) or rest.startswith(f"{key}.")]
+    if fitting:
+        key = max(fitting, key=lambda key: len(str(key)))
+        return key, rest[len(str(key)) + 1 :]
+    if whole:
+        return rest, ""
+    step, _, rest = rest.partition(".")
+    return step, rest
+
+
+def _index(data: list[Any], rest: str, where: str) -> tuple[int, str]:
+    names = {
+        item["name"]: i for i, item in enumerate(data) if isinstance(item, dict) and isinstance(item.get("name"), str)
+    }
+    fitting = [name for name in names if rest == name or rest.startswith(f"{name}.")]
+    if fitting:
+        name = max(fitting, key=len)
+        return names[name], rest[len(name) + 1 :]
+    step, _, rest = rest.partition(".")
+    if step.isdecimal() and int(step) < len(data):
+        return int(step), rest
+    if step.isdecimal():
+        raise LookupError(f"{where} has no item {step}, only {len(data)} counted from 0")
+    raise LookupError(f"{where} has no item named {step!r}{did_you_mean(step, names)}")
+
+
+def put(data: Any, place: Place, value: Any) -> None:
+    """Put *value* at *place*, with the mappings that are missing on the way."""
+    for step in place[:-1]:
+        if isinstance(data, dict) and data.get(step) is None:
+            data[step] = {}
+        data = data[step]
+    data[place[-1]] = value
+
+
+def descend(data: Any, place: Place) -> tuple[int, Any]:
+    """How many steps of *place* exist in *data*, and what is there."""
+    for depth, step in enumerate(place):
+        held = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        if not held:
+            return depth, data
+        data = data[step]
+    return len(place), data
+
+
+def value_at(data: Any, place: Place) -> Any:
+    """What stands at *place*, None if nothing does."""
+    depth, value = descend(data, place)
+    return value if depth == len(place) else None
+
+
+def with_values(data: Any, values: dict[Place, Any]) -> Any:
+    """A copy of *data* with *values* put in."""
+    copied = _copied(data)
+    for place, value in values.items():
+        put(copied, place, value)
+    return copied

@@ -1,0 +1,310 @@
+"""From a scenario file to a Scenario, or to all its mistakes at once."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalog.catalog import Catalog
+from sim.catalog.entries.hf_config import is_config
+from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
+from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
+from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
+from sim.scenario.reading.uncertain import futures_complaints, take_out
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import points, repeated, sweep_complaints
+from sim.scenario.year import profile_complaints
+
+NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
+"""Keys without a say in layouts and prices."""
+ASKING = ("sensitivity", "precision", "size", "breakeven", "plan", "futures", "load_profile")
+"""Sections whose mistakes say nothing of the others."""
+SAME_QUESTION = ("name", "question", "seed", "replications", "precision", "requests", "limits")
+"""Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
+FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
+"""Values that are always paths of files."""
+FILE_CHOICES = ("model", "calibration")
+"""Keys at top, in fleets and in pools that hold, or may hold, one."""
+
+
+def load(
+    path: Path | str,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> Scenario:
+    """Read, merge, override and check a scenario.
+
+    *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
+    the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
+    Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
+    `futures.inputs`.
+
+    Raises ScenarioErrors with every mistake found.
+    """
+    return _load(path, _options(sets, seed, replications), catalog, True)
+
+
+def load_for_size(
+    path: Path | str,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> Scenario:
+    """As `load`; a scenario with a section `size` may have no fleets of its own."""
+    return _load(path, _options(sets, seed, replications), catalog, False)
+
+
+def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool) -> Scenario:
+    _refuse_unwritable(path)
+    layers = read_layers(path, options)
+    _default_names(layers, Path(path))
+    _ask_with_what_is_set(layers, [text for _, text in options])
+    _absolute_paths(layers)
+    taken = take_out(layers)
+    found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data)]
+    if found:
+        layers.data["sweep"] = None
+    _options_win_over_sweep(layers, taken.inputs)
+    found += [*_at_the_points(layers.data, catalog), *(() if found else profile_complaints(layers.data))]
+    found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
+    found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
+    if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
+        found.append(Complaint(("fleets",), "is missing" + _does_without(layers.data)))
+    if found:
+        raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
+    return Scenario.model_validate(_filled_from_sweep(layers.data))
+
+
+def _refuse_unwritable(path: Path | str) -> None:
+    """Results name files by their absolute paths, in UTF-8."""
+    try:
+        str(Path(path).absolute()).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode("utf-8", "backslashreplace").decode()
+        error = InputError(shown, 0, "", "the path is no UTF-8 text: rename the file or its folder")
+        raise ScenarioErrors([error]) from None
+
+
+def _does_without(data: dict[str, Any]) -> str:
+    return "" if data.get("size") is None else ": only gpufleet size does without"
+
+
+def _by_line(error: InputError) -> tuple[bool, str, int]:
+    return (error.line == 0, error.path, error.line)
+
+
+def _options(sets: Sequence[str], seed: int | None, replications: int | None) -> list[tuple[str, str]]:
+    options = []
+    for item in sets:
+        path, equals, value = item.partition("=")
+        if not equals or not path.strip():
+            raise ScenarioErrors([InputError(f"--set {item}", 0, "", "path=value is needed")])
+        options.append((f"--set {path.strip()}", value))
+    named = {"seed": seed, "replications": replications}
+    return options + [(f"--{name}", str(value)) for name, value in named.items() if value is not None]
+
+
+def _default_names(layers: Layers, path: Path) -> None:
+    layers.data.setdefault("name", path.stem)
+    if "question" not in layers.data:
+        layers.data["question"] = opening_comment(path)
+
+
+def opening_comment(path: Path) -> str:
+    """The comment that opens the file, up to its first empty line: by custom the question that the scenario answers."""
+    lines = []
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        text = line.lstrip("#").strip()
+        if not line.startswith("#") or not text:
+            break
+        lines.append(text)
+    return " ".join(lines)
+
+
+def _ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
+    """The file's question asks about other values than those set by --set: `plan-grow-72b with plan.years=2`.
+
+    A finished run that is billed anew has such a question already, and gets one of both.
+    """
+    options = zip(layers.options, texts, strict=True)
+    values = {option.partition(" ")[2]: text for (place, option), text in options if place[0] not in SAME_QUESTION}
+    if not values or layers.is_option(("question",)):
+        return
+    start, question = f"{layers.data['name']} with ", str(layers.data["question"])
+    before = question.removeprefix(start).split("; ") if question.startswith(start) else []
+    kept = [one for one in before if one.partition("=")[0] not in values]
+    now = [f"{path}={text.strip()[:LONGEST_SHOWN]}" for path, text in values.items()]
+    layers.data["question"] = start + "; ".join([*kept, *now])
+
+
+def _absolute_paths(layers: Layers) -> None:
+    """Make file names in the data and in the sweep's values independent of the working directory."""
+    for place in _file_places(layers.data):
+        value = value_at(layers.data, place)
+        if isinstance(value, str):
+            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place, place[-1] == "model")
+    for axis_place, axis, values in _axes(layers.data.get("sweep")):
+        name = tuple(axis.split("."))
+        for step, value in values:
+            if isinstance(value, str) and (name in FILE_KEYS or name[-1] in FILE_CHOICES):
+                holder = value_at(layers.data, ("sweep", *axis_place))
+                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step), name[-1] == "model")
+
+
+def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
+    """Where the file *text* is; a model that is an id and not a config stays as it is."""
+    path = (layers.folder(place) / text).absolute()
+    if layers.is_option(place):
+        here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
+        path = beside if _is_there(beside) and not _is_there(here) else here
+    is_file = not is_model or text.endswith(".json") or is_config(path)
+    return str(path) if text and is_file else text
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a name, not to be entered
+        return False
+
+
+def _file_places(data: dict[str, Any]) -> list[Place]:
+    places: list[Place] = [place for place in FILE_KEYS if value_at(data, place) is not None]
+    fleets = data.get("fleets")
+    holders: list[Place] = [()]
+    for i, fleet in enumerate(fleets if isinstance(fleets, list) else []):
+        holders.append(("fleets", i))
+        pools = fleet.get("pools") if isinstance(fleet, dict) else None
+        holders += [("fleets", i, "pools", j) for j in range(len(pools) if isinstance(pools, list) else 0)]
+    return places + [(*holder, key) for holder in holders for key in FILE_CHOICES]
+
+
+def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
+    """(place of the holder below `sweep`, axis, [(key in the holder, value)]) of a grid or of explicit points."""
+    if isinstance(sweep, dict):
+        return [((axis,), str(axis), list(enumerate(v))) for axis, v in sweep.items() if isinstance(v, list)]
+    if isinstance(sweep, list):
+        return [((i,), str(a), [(a, v)]) for i, p in enumerate(sweep) if isinstance(p, dict) for a, v in p.items()]
+    return []
+
+
+def _options_win_over_sweep(layers: Layers, drawn: Collection[Place]) -> None:
+    """A value set on the command line holds at every point: its axis shrinks to that value, unless it is *drawn*."""
+    sweep = layers.data.get("sweep")
+    for place, _ in layers.options:
+        if place in drawn:
+            continue
+        if isinstance(sweep, dict):
+            for axis in sweep:
+                if place_of(layers.data, axis) == place:
+                    sweep[axis] = [value_at(layers.data, place)]
+        elif isinstance(sweep, list):
+            for point in sweep:
+                for axis in point:
+                    if place_of(layers.data, axis) == place:
+                        point[axis] = value_at(layers.data, place)
+            twice = set(repeated(sweep))
+            sweep[:] = [point for i, point in enumerate(sweep) if i not in twice]
+
+
+def _filled_from_sweep(data: dict[str, Any]) -> Any:
+    """*data* with the values that need not stand elsewhere because every point of the sweep gives them."""
+    found = points(data.get("sweep"))
+    first = {place_of(data, axis): value for axis, value in found[0].items() if all(axis in point for point in found)}
+    return with_values(data, {place: value for place, value in first.items() if value_at(data, place) is None})
+
+
+def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
+    """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
+    found = points(data.get("sweep"))
+    places = [{axis: place_of(data, axis) for axis in point} for point in found]
+    planned: list[tuple[Any, list[Complaint]]] = []
+    wrong = []
+    for point, at in zip(found, places, strict=True):
+        values = with_values(data, {at[axis]: value for axis, value in point.items()})
+        wrong.append(_complaints(values | {"sweep": None}, catalog, planned))
+    always = set(wrong[0]).intersection(*wrong)
+    standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
+    told: dict[Complaint | InputError, None] = {}
+    for index, point in enumerate(found):
+        for one in wrong[index]:
+            axis = _guilty_axis(one, places[index], one in standing) if isinstance(one, Complaint) else None
+            if isinstance(one, Complaint) and axis is not None:
+                told[_moved(one, data["sweep"], index, point, axis, one in always)] = None
+            else:
+                told[one] = None
+    schema = _schema_complaints(_filled_from_sweep(data))[1]
+    told.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
+    return list(told)
+
+
+def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[Complaint]]]) -> Found:
+    """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
+    built, schema = _schema_complaints(at)
+    found: Found = [*schema, *id_complaints(at, catalog)]
+    asking = built
+    if built is None and all(one.place and one.place[0] in ASKING for one in schema):
+        asking = salvaged(at, schema)
+    if asking is not None:
+        wrong = [one.place for one in schema]
+        found += [one for one in scenario_complaints(asking) if getattr(one, "place", None) not in wrong]
+    hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
+    plans = next((plans for earlier, plans in planned if earlier == hardware), None)
+    if plans is None:
+        usable = built or salvaged(at, schema)
+        plans = plan_complaints(usable, catalog) if usable is not None else []
+        planned.append((hardware, plans))
+    if built is not None and not found and not plans:
+        found += closed_loop_complaints(built, catalog)
+    broken = {one.place[:4] for one in schema if not one.message.startswith("unknown key")}
+    told = {one.place for one in found if isinstance(one, Complaint)}
+    return found + [
+        one
+        for one in plans
+        if one.place[:4] not in broken and one.place not in told and not _lacks_what_is_broken(one.place, at, broken)
+    ]
+
+
+def _lacks_what_is_broken(place: Place, at: dict[str, Any], broken: Collection[Place]) -> bool:
+    """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
+    fleet = value_at(at, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
+    return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
+
+
+def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
+    try:
+        return Scenario.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, Scenario, data)
+
+
+def _guilty_axis(one: Complaint, values: dict[str, Place], standing: bool) -> str | None:
+    """The axis whose value is to blame for *one*: it sets the place, or makes trouble above or beside it.
+
+    What is *standing* without the sweep is no axis's doing.
+    """
+    for axis, place in values.items():
+        if one.place[: len(place)] == place:
+            return axis
+        if not standing and (place[: len(one.place)] == one.place or place[:-1] == one.place[:-1]):
+            return axis
+    return None
+
+
+def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
+    """*one*, told at the value of the sweep that causes it, or at the axis if it *always* does."""
+    if isinstance(sweep, list):
+        place: Place = ("sweep", index, axis)
+    elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
+        place = ("sweep", axis)
+    else:
+        place = ("sweep", axis, sweep[axis].index(point[axis]))
+    where = dotted(one.place)
+    return Complaint(place, one.message if axis.endswith(str(one.place[-1])) else f"{where}: {one.message}")

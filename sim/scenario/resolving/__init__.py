@@ -1,0 +1,1 @@
+"""From a Scenario to sourced values."""

@@ -1,0 +1,195 @@
+"""Ids of one pool bound to what the catalogue knows about them."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sim.batching import PrefillFirst, Reserve, Scheduler, Slots, scheduler
+from sim.catalog.catalog import Catalog
+from sim.catalog.entries.engine import Engine, default_limit
+from sim.catalog.entries.gpu import Gpu
+from sim.catalog.entries.kernel import Kernel
+from sim.catalog.entries.link import Link
+from sim.catalog.entries.model import Model
+from sim.catalog.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
+from sim.catalog.entries.server import Server
+from sim.catalog.value import Value
+from sim.memory import Layout
+from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
+from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.schema import Fleet, Pool, Scenario, nearest
+from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
+
+USUAL_ENGINE = "vllm-0.11"
+"""What a scenario without `engine` runs on."""
+UNQUANTIZED = "none"
+OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
+"""Limits that the engine sets where the scenario is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPool:
+    """A pool with catalogue entries in place of ids, and with the engine's defaults where the scenario is silent."""
+
+    spec: Pool
+    engine: Engine
+    steptime: Affine | Roofline
+    power: Power
+    layout: Layout
+    batching: Scheduler
+    """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
+    kv_cache_dtype: KvCacheDtype
+    gpu: Gpu | None = None
+    model: Model | None = None
+    quantization: Quantization | None = None
+    """The format that the weights really have."""
+    kernel: Kernel | None = None
+    speed: Value | None = None
+    """Rate of work under the power cap over that without one; None: there is no cap."""
+    calibration: Calibration | None = None
+    """Of this GPU; engine and link hold its factors already."""
+    server: Server | None = None
+    link: Link | None = None
+
+
+def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
+    """Look up everything that *pool* names, at its own level or above.
+
+    Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
+    """
+    levels = (pool, fleet, scenario)
+    model_id = nearest(*(level.model for level in levels))
+    gpu = catalog.gpu(pool.gpu) if pool.gpu is not None else None
+    model = catalog.model(model_id) if model_id is not None else None
+    quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
+    engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
+    calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
+    server = catalog.server(pool.server) if pool.server is not None else None
+    link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
+    link = catalog.link(link_id) if link_id is not None else None
+    max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
+    batching = scheduler(pool.batching, engine.batching)
+    stored = _format(quantization or "", model, catalog) if model else None
+    kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
+    power = nearest(*(level.power for level in levels)) or Power()
+    if isinstance(batching, Slots) and max_model_len is None:
+        max_model_len = _slot_tokens(engine, model)
+    return BoundPool(
+        spec=pool,
+        engine=calibration.engine(engine) if calibration else engine,
+        steptime=pool.steptime or Roofline(),
+        power=power,
+        layout=Layout(
+            pool.tensor_parallel_size,
+            pool.pipeline_parallel_size,
+            pool.data_parallel_size,
+            pool.enable_expert_parallel,
+        ),
+        batching=_with_defaults(batching, engine, gpu, max_model_len, model),
+        kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
+        gpu=gpu,
+        model=model,
+        quantization=stored,
+        kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
+        server=server,
+        link=calibration.link(link) if calibration and link else link,
+        speed=_speed(gpu, power, catalog),
+        calibration=calibration,
+    )
+
+
+def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
+    """What the power cap does to the card; None without one, or where nobody has measured it."""
+    if gpu is None or power.cap_w is None:
+        return None
+    try:
+        return power_coefficients(catalog).speed(gpu, power.cap_w)
+    except ValueError:
+        return None
+
+
+def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
+    """The calibration in the file *path* if it is one of *gpu*."""
+    found = load_calibration(path) if path is not None and gpu is not None else None
+    return found if found is not None and gpu is not None and found.gpu == gpu.id else None
+
+
+def _with_defaults(
+    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
+) -> Scheduler:
+    """*batching* with the engine's own limits on *gpu* where it leaves them open.
+
+    `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
+    """
+    filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
+    for name in OPEN_LIMITS:
+        usual = default_limit(engine, gpu, name)
+        if usual is not None and name in type(batching).model_fields:
+            filled[name] = getattr(batching, name) or int(usual.value)
+    longest = max_model_len or (model.max_context if model else None)
+    if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
+        filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
+    if engine.memory is not None and gpu is not None:
+        share = batching.gpu_memory_utilization
+        filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
+    if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
+        filled["enable_chunked_prefill"] = engine.prefill == "chunked"
+    return batching.model_copy(update=filled)
+
+
+def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
+    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
+    most = engine.limits.whole_prompts_up_to if engine.limits else None
+    if budget is None or longest is None or most is None or longest > most.value:
+        return budget
+    return max(budget, longest)
+
+
+def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
+    """The context of a slot where nobody sets it: the engine's usual one, at most what the model allows."""
+    usual = engine.limits.max_model_len if engine.limits else None
+    known = [int(usual.value)] if usual else []
+    return min([*known, model.max_context] if model else known, default=None)
+
+
+def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
+    return native_quantization(catalog.quantization(quantization), model, catalog.quantization)
+
+
+def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
+    """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
+    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
+        raise ValueError("a roofline needs a gpu and a model")
+    coefficients = _steptime_coefficients(catalog.root)
+    return RooflineInputs(
+        gpu=pool.gpu,
+        model=padded(pool.quantization, pool.model),
+        quantization=pool.quantization,
+        kernel=pool.kernel,
+        engine=pool.engine,
+        link=pool.link,
+        coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
+        tensor_parallel_size=pool.layout.tensor_parallel_size,
+        pipeline_parallel_size=pool.layout.pipeline_parallel_size,
+        data_parallel_size=pool.layout.data_parallel_size,
+        enable_expert_parallel=pool.layout.enable_expert_parallel,
+        serial_stages=isinstance(pool.batching, Slots),
+        kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
+        speed=pool.speed.value if pool.speed else 1.0,
+        load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
+    )
+
+
+def power_coefficients(catalog: Catalog) -> PowerCoefficients:
+    """What GPUs draw at work: data/power.yaml."""
+    return _power_coefficients(catalog.root)
+
+
+@cache
+def _power_coefficients(root: Path) -> PowerCoefficients:
+    return load_power_coefficients(root / "power.yaml")
+
+
+@cache
+def _steptime_coefficients(root: Path) -> Coefficients:
+    return load_coefficients(root / "steptime.yaml")

@@ -1,0 +1,168 @@
+"""A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
+
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.cost import CostPlan
+from sim.cost.bill.charge import UnitPrice
+from sim.memory import MemoryFit
+from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
+from sim.units import GB
+
+UNITS = {
+    "_bytes_per_s": "B/s",
+    "_ops_per_s": "op/s",
+    "_bytes_per_logit": "B/logit",
+    "_flops": "FLOP/s",
+    "_bytes": "B",
+    "_gib": "GiB",
+    "_hz": "Hz",
+    "_rps": "1/s",
+    "_w": "W",
+    "_s": "s",
+    "bits_per_weight": "bit",
+    "_usd": "USD",
+}
+"""Suffix of a name -> unit, longest first."""
+
+
+def unit_of(name: str) -> str:
+    """Unit of the value called *name*, read off its suffix; empty for counts and shares.
+
+    >>> unit_of("memory_bytes_per_s"), unit_of("tdp_w"), unit_of("gpu_slots")
+    ('B/s', 'W', '')
+    """
+    return next((unit for suffix, unit in UNITS.items() if name.endswith(suffix)), "")
+
+
+def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
+    """Everything that the case rests on: settings, memory, every catalogue value with its origin, and the sources."""
+    values = [_fact(fact, f"fleets.{plan.fleet}.cost.", catalog) for fact in plan.facts] + _quotes(plan)
+    cited = dict.fromkeys(str(value["source"]) for value in values)
+    return {
+        "fleet": plan.fleet,
+        "model": plan.model,
+        "workload": plan.workload.describe(),
+        "notes": [
+            *plan.workload.notes(),
+            *(plan.costs.notes if plan.costs else ()),
+            *(plan.carbon.notes if plan.carbon else ()),
+        ],
+        "window_s": {
+            "warmup": _warmup(plan),
+            "horizon": plan.horizon_s,
+            "drain_limit": plan.drain_limit_s,
+        },
+        "slo": plan.slo.model_dump(exclude_none=True),
+        "routing": plan.routing.model_dump(),
+        "infeasible": plan.infeasible,
+        "pools": [_pool(pool) for pool in plan.pools],
+        "capex_usd": plan.costs.capex_usd if plan.costs else None,
+        **_by_hour(plan.costs),
+        "values": values,
+        "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
+    }
+
+
+def _warmup(plan: CasePlan) -> float | str:
+    return "auto: MSER-5 in each run" if plan.warmup_auto else plan.warmup_s
+
+
+def _by_hour(costs: CostPlan | None) -> dict[str, list[float] | None]:
+    """Mean price of electricity at each hour of the day over a year, and of the week where its days differ."""
+    by_hour = costs.usd_per_kwh_by_hour if costs is not None else None
+    of_week = costs.usd_per_kwh_by_hour_of_week if costs is not None else None
+    found: dict[str, list[float] | None] = {"usd_per_kwh_by_hour": list(by_hour) if by_hour else None}
+    return found | ({"usd_per_kwh_by_hour_of_week": list(of_week)} if of_week else {})
+
+
+def _pool(pool: PoolPlan) -> dict[str, Any]:
+    ranks = pool.pipeline_parallel_size * pool.data_parallel_size
+    return {
+        "name": pool.name,
+        "gpu": pool.gpu,
+        "server": pool.server,
+        "replicas": pool.replicas,
+        "gpus_per_replica": pool.gpus_per_replica,
+        "tensor_parallel_size": max(1, pool.gpus_per_replica // ranks),
+        "pipeline_parallel_size": pool.pipeline_parallel_size,
+        "data_parallel_size": pool.data_parallel_size,
+        "batching": pool.batching.model_dump(),
+        "kv_tokens": _kv_tokens(pool),
+        "memory_gb_per_gpu": _memory(pool.memory) if pool.memory else None,
+        "request_overhead_s": pool.request_overhead_s,
+        "peak_w_per_replica": pool.power.peak_w if pool.power else None,
+    }
+
+
+def _kv_tokens(pool: PoolPlan) -> int:
+    """Tokens that the KV cache of one data-parallel rank holds; the null block holds none."""
+    blocks = pool.batching.num_gpu_blocks or 0
+    return max(0, blocks - 1) * pool.batching.block_size
+
+
+def _memory(memory: MemoryFit) -> dict[str, float]:
+    parts = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
+    return {part: round(getattr(memory, f"{part}_bytes") / GB, 2) for part in parts}
+
+
+def _fact(fact: Fact, costs: str, catalog: Catalog) -> dict[str, Any]:
+    value = fact.value
+    return {
+        "path": fact.path,
+        "value": value.value,
+        "unit": _unit(fact, costs, catalog),
+        "source": value.source,
+        "where": value.where,
+        "kind": value.kind,
+        "as_of": value.as_of.isoformat() if value.as_of else None,
+        "range": list(value.range) if value.range else None,
+        "note": value.note,
+    }
+
+
+def _unit(fact: Fact, costs: str, catalog: Catalog) -> str:
+    """Unit of a fact; below the path *costs* stand offers, which say theirs."""
+    if fact.path.startswith(costs):
+        offer = catalog.offer(fact.path.removeprefix(costs))
+        return f"{offer.currency}/{offer.unit}"
+    holder, _, name = fact.path.rpartition(".")
+    return unit_of(holder if name.isdecimal() else name)
+
+
+def _quotes(plan: CasePlan) -> list[dict[str, Any]]:
+    """The planner's own prices, which have no source but the scenario."""
+    return [
+        {
+            "path": f"fleets.{plan.fleet}.{place}",
+            "value": value,
+            "unit": unit,
+            "source": "scenario",
+            "where": place,
+            "kind": "given",
+            "as_of": None,
+            "range": None,
+            "note": "the scenario's own figure",
+        }
+        for place, (value, unit) in _given(plan).items()
+    ]
+
+
+def _given(plan: CasePlan) -> dict[str, tuple[float, str]]:
+    given: dict[str, tuple[float, str]] = {}
+    for price in _prices(plan.costs) if plan.costs else ():
+        given |= {figure.path: (figure.value, figure.unit) for figure in price.stated}
+        if price.value is None and not price.stated:
+            given[price.source.removeprefix("scenario: ")] = (price.usd, f"USD/{price.unit}")
+    given |= {figure.path: (figure.value, figure.unit) for figure in (plan.carbon.stated if plan.carbon else ())}
+    return given
+
+
+def _prices(costs: CostPlan) -> list[UnitPrice]:
+    elsewhere = [costs.api.input, costs.api.output] if costs.api is not None else []
+    return [*(charge.price for charge in costs.charges), *elsewhere]
+
+
+def _source(key: str, catalog: Catalog) -> dict[str, str]:
+    source = catalog.source(key)
+    return {"title": source.title, "author": source.author, "url": source.url, "accessed": str(source.accessed)}

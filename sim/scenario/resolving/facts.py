@@ -1,0 +1,160 @@
+"""The sourced values that a plan rests on, and only those: a flag on an unused value would be noise."""
+
+from collections.abc import Iterator
+
+from sim.catalog.catalog import Catalog
+from sim.catalog.entries.engine import default_limit
+from sim.catalog.entries.link import Link
+from sim.catalog.entries.model import Model, params_total
+from sim.catalog.value import Value
+from sim.cost import CostPlan
+from sim.scenario.resolving.bind import OPEN_LIMITS, BoundPool, power_coefficients, roofline_inputs
+from sim.scenario.resolving.resolved import Fact
+from sim.spec import Spec
+from sim.steptime import Roofline
+from sim.steptime.roofline import used_values
+
+
+def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
+    """What one pool rests on; *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`.
+
+    *by_height*: the servers' height is paid for.
+    """
+    computed = isinstance(pool.steptime, Roofline)
+    if pool.gpu is not None:
+        yield from _some(f"{prefix}.gpu", pool.gpu, _gpu_fields(pool, computed))
+    if pool.model is not None:
+        yield Fact(f"{prefix}.model.parameters", _parameters(pool.model))
+    if pool.quantization is not None:
+        yield from _all(f"{prefix}.quantization", pool.quantization)
+    yield from _engine_facts(f"{prefix}.engine", pool, computed)
+    if pool.server is not None:
+        unused = ("idle_power_w", "host_memory_bytes", *(() if by_height else ("rack_units",)))
+        yield from _all(f"{prefix}.server", pool.server, without=unused)
+    if pool.gpu is not None and pool.power.mode == "load":
+        yield from _power_facts(f"{prefix}.power", pool, catalog)
+    if computed:
+        yield from _steptime_facts(prefix, pool, catalog)
+
+
+def cost_facts(prefix: str, costs: CostPlan | None) -> Iterator[Fact]:
+    """The catalogue's prices; quotes are the planner's own."""
+    for offer, value in (costs.values if costs else {}).items():
+        yield Fact(f"{prefix}.{offer}", value)
+
+
+def _some(prefix: str, spec: Spec, names: tuple[str, ...]) -> Iterator[Fact]:
+    for name in names:
+        value = getattr(spec, name)
+        if isinstance(value, Value):
+            yield Fact(f"{prefix}.{name}", value)
+
+
+def _all(prefix: str, spec: Spec, without: tuple[str, ...] = ()) -> Iterator[Fact]:
+    yield from _some(prefix, spec, tuple(name for name in type(spec).model_fields if name not in without))
+
+
+def _gpu_fields(pool: BoundPool, computed: bool) -> tuple[str, ...]:
+    names = ["tdp_w", "idle_w" if pool.gpu and pool.gpu.loaded_idle_w is None else "loaded_idle_w"]
+    if pool.model is not None:
+        names.append("memory_bytes")
+    if computed and pool.quantization is not None:
+        rate = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s", "fp4": "fp4_flops"}
+        names += ["memory_bytes_per_s", "fp16_flops", rate[pool.quantization.compute]]
+    return tuple(dict.fromkeys(names))
+
+
+def _parameters(model: Model) -> Value:
+    count, dimensions = float(params_total(model)), model.dimensions
+    return Value(
+        value=count,
+        range=(count, count) if dimensions.kind == "assumed" else None,
+        note="; ".join(part for part in ("counted from the dimensions", dimensions.note) if part),
+        **dimensions.model_dump(exclude={"note"}),
+    )
+
+
+def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact]:
+    engine, model, given = pool.engine, pool.model, pool.spec.batching
+    if computed and engine.overheads is not None and model is not None:
+        unused = ["per_step_s", "per_sequence_s", "per_request_s"] if _in_process(pool) else []
+        unused += [] if _in_process(pool) else ["per_step_in_process_s", "per_sequence_in_process_s"]
+        unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
+        yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
+    if engine.memory is not None and model is not None:
+        unused = [] if given.gpu_memory_utilization is None else ["gpu_memory_utilization"]
+        unused += _other_comms(pool)
+        yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
+    if engine.limits is not None:
+        for name in (*OPEN_LIMITS, "max_model_len"):
+            usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
+            if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
+                yield Fact(f"{prefix}.limits.{name}", usual)
+
+
+def _other_comms(pool: BoundPool) -> list[str]:
+    """Communication buffers of another kind of board, or all of them where a replica has one GPU."""
+    names = {False: "comms_bytes", True: "comms_bytes_pcie"}
+    card = pool.gpu is not None and pool.gpu.pcie_card
+    return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != card]
+
+
+def _in_process(pool: BoundPool) -> bool:
+    return isinstance(pool.steptime, Roofline) and pool.steptime.in_process
+
+
+def _does_not_apply(name: str, pool: BoundPool) -> bool:
+    """Whether an overhead is for another kind of model, GPU or layout."""
+    if pool.model is None or pool.gpu is None:
+        return True
+    blackwell, hopper = (pool.gpu.architecture.lower().startswith(family) for family in ("blackwell", "hopper"))
+    applies = {
+        "moe_": pool.model.moe is not None,
+        "mla_": pool.model.mla is not None,
+        "blackwell_": blackwell,
+        "hopper_": hopper,
+        "recent_": blackwell or hopper,
+        "tp_": pool.layout.tensor_parallel_size > 1,
+    }
+    return any(name.startswith(start) and not holds for start, holds in applies.items())
+
+
+def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
+    inputs = roofline_inputs(pool, catalog)
+    unused = () if inputs.model.moe else ("moe_compute_time_factor", "moe_weight_time_factor_blackwell")
+    yield from _all(f"{prefix}.kernel", inputs.kernel, unused)
+    for name, value in used_values(inputs).items():
+        yield Fact(f"{prefix}.steptime.{name}", value)
+    if pool.layout.gpus > 1:
+        yield from _link_facts(f"{prefix}.link", inputs.link, pool.layout.tensor_parallel_size)
+
+
+def _link_facts(prefix: str, link: Link, ranks: int) -> Iterator[Fact]:
+    yield from _some(prefix, link, ("theoretical_bytes_per_s", "measured_bytes_per_s"))
+    for table in link.allreduce_tables:
+        if table.gpus == ranks:
+            note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
+            origin = table.model_dump(include={"source", "where", "kind", "as_of"})
+            yield Fact(f"{prefix}.allreduce_tables.{ranks}", Value(value=table.time_s[-1], note=note, **origin))
+            return
+    for name in ("allreduce_latency_s", "allreduce_bus_bytes_per_s"):
+        by_gpus = getattr(link, name)
+        nearest = min(by_gpus, key=lambda gpus: abs(gpus - ranks), default=None)
+        if nearest is not None and ranks > 1:
+            yield Fact(f"{prefix}.{name}.{nearest}", by_gpus[nearest])
+
+
+def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
+    if pool.gpu is None or pool.gpu.tdp_w is None:
+        return
+    coefficients = power_coefficients(catalog)
+    yield Fact(f"{prefix}.per_flop_j", coefficients.per_flop_j)
+    yield Fact(f"{prefix}.per_byte_j", coefficients.per_byte_j)
+    yield Fact(f"{prefix}.per_byte_growth", coefficients.per_byte_growth)
+    family = coefficients.family(pool.gpu)
+    if family is not None:
+        yield Fact(f"{prefix}.factor", family.factor)
+    if pool.speed is not None:
+        yield Fact(f"{prefix}.speed_under_cap", pool.speed)
+    if pool.gpu.loaded_idle_w is None:
+        yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle)

@@ -1,0 +1,279 @@
+"""From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from sim.batching import Scheduler, Slots
+from sim.catalog.catalog import Catalog
+from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
+from sim.cost.hardware import boxes_needed
+from sim.memory import MemoryFit, fit, what_fits
+from sim.power import PoolPower, pool_power
+from sim.rng import stream
+from sim.scenario.resolving.bind import BoundPool, bind, power_coefficients, roofline_inputs
+from sim.scenario.resolving.facts import cost_facts, pool_facts
+from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
+from sim.scenario.resolving.terms import Machines, Terms
+from sim.scenario.schema import Fleet, Scenario, nearest
+from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import load_by_hour
+from sim.steptime import Roofline
+from sim.workload import Workload
+
+SAMPLED_REQUESTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """The part of a plan that is the same for all replications."""
+
+    pools: tuple[PoolPlan, ...]
+    costs: CostPlan | None
+    carbon: CarbonPlan | None
+    machines: Machines
+    clock: Clock | None
+    pue: float
+    infeasible: str
+    facts: tuple[Fact, ...]
+
+
+def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
+    """The plan of one case of a scenario that has passed `load`. Raises CostError if prices are missing."""
+    at = at_point(scenario, case.overrides)
+    position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
+    fleet = at.fleets[position]
+    built = resolve_fleet(at, fleet, catalog)
+    models = {nearest(pool.model, fleet.model, at.model) for pool in fleet.pools}
+    return CasePlan(
+        fleet=case.fleet,
+        axes=case.axes,
+        replication=case.replication,
+        seed=at.seed,
+        workload=at.workload,
+        routing=fleet.routing,
+        pools=built.pools,
+        slo=at.slo,
+        horizon_s=at.horizon_s,
+        warmup_s=0.0 if at.warmup_s == "auto" else at.warmup_s,
+        warmup_auto=at.warmup_s == "auto",
+        drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
+        meter_interval_s=at.meter_interval_s,
+        clock=built.clock,
+        requests_cost=at.requests_cost,
+        load_by_hour=load_by_hour(at),
+        model=", ".join(sorted(model for model in models if model)),
+        costs=built.costs,
+        carbon=built.carbon,
+        servers=ceil(built.machines.servers),
+        pue=built.pue,
+        infeasible=built.infeasible,
+        facts=built.facts,
+    )
+
+
+def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPlan:
+    """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
+    bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+    names = pool_names(bound)
+    servers = _servers_per_replica(bound, fleet)
+    settings = [_fit_settings(pool, scenario.workload) for pool in bound]
+    fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
+    reasons = [_refusal(*one, catalog) for one in zip(bound, fits, settings, strict=True)]
+    pools = tuple(
+        _pool_plan(pool, name, memory, share, scenario.measured_at, catalog)
+        for pool, name, memory, share in zip(bound, names, fits, servers, strict=True)
+    )
+    machines = Machines(
+        pools=tuple(_hardware(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
+        servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
+    )
+    terms = Terms.of(scenario, fleet)
+    costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
+    facts = [
+        fact
+        for i, pool in enumerate(bound)
+        for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog, terms.by_height)
+    ]
+    return FleetPlan(
+        pools=pools,
+        costs=costs,
+        carbon=carbon,
+        machines=machines,
+        clock=terms.clock,
+        pue=terms.facility_factor,
+        infeasible="; ".join(
+            reason if len(bound) == 1 else f"pool {name}: {reason}"
+            for name, reason in zip(names, reasons, strict=True)
+            if reason
+        ),
+        facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
+    )
+
+
+def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
+    if carbon is not None and carbon.grid is not None:
+        yield Fact(f"carbon.grid.{carbon.grid.id}.g_per_kwh", carbon.grid.g_per_kwh)
+
+
+def pool_names(bound: Sequence[BoundPool]) -> list[str]:
+    """The given names, else the GPU's id, numbered where several pools would be called the same."""
+    wanted = [pool.spec.name or (pool.gpu.id if pool.gpu else "pool") for pool in bound]
+    return [
+        name if pool.spec.name or wanted.count(name) == 1 else f"{name}-{wanted[:i].count(name) + 1}"
+        for i, (name, pool) in enumerate(zip(wanted, bound, strict=True))
+    ]
+
+
+def _servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet) -> list[float]:
+    """Each replica's share of the servers that its pool fills, together with pools of the same server, GPU and cost."""
+    shares = []
+    for pool, cost in zip(bound, fleet.costs, strict=True):
+        if pool.server is None:
+            shares.append(0.0)
+            continue
+        shared = cost is not None and cost.share
+        together = [
+            other
+            for other, its in zip(bound, fleet.costs, strict=True)
+            if (other.server, other.gpu, its) == (pool.server, pool.gpu, cost)
+        ]
+        gpus = sum(other.layout.gpus * other.spec.replicas for other in together)
+        boxes = boxes_needed(gpus, int(pool.server.gpu_slots.value), shared)
+        shares.append(boxes * pool.layout.gpus / gpus)
+    return shares
+
+
+def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
+    """Keywords of `fit` and `what_fits`."""
+    batching, layout = pool.batching, pool.layout
+    settings: dict[str, Any] = {
+        "tensor_parallel_size": layout.tensor_parallel_size,
+        "pipeline_parallel_size": layout.pipeline_parallel_size,
+        "data_parallel_size": layout.data_parallel_size,
+        "enable_expert_parallel": layout.enable_expert_parallel,
+        "max_num_seqs": batching.max_num_seqs,
+        "max_num_batched_tokens": batching.step_tokens,
+        "max_model_len": batching.max_model_len,
+        "gpu_memory_utilization": batching.gpu_memory_utilization,
+        "block_size": batching.block_size,
+        "kv_cache_dtype": pool.kv_cache_dtype,
+    }
+    if pool.model is not None and pool.model.sliding_window is not None:
+        settings["context_tokens"] = _usual_context(workload)
+    return settings
+
+
+def _usual_context(workload: Workload) -> int:
+    """Mean prompt + output [tokens], of the trace or of requests drawn for the purpose."""
+    if workload.trace is not None:
+        requests = workload.trace.requests(None)
+        prompts, outputs = requests.prompt_tokens, requests.output_tokens
+    else:
+        prompts, outputs = workload.lengths_table(partial(stream, 0, 0), 0, SAMPLED_REQUESTS)
+    return int(np.ceil(np.mean(prompts + outputs)))
+
+
+def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
+    """None where there is no model or no GPU: then the scenario gives the block pool itself."""
+    if pool.gpu is None or pool.model is None or pool.quantization is None:
+        return None
+    return fit(pool.gpu, pool.model, pool.quantization, pool.engine, **settings)
+
+
+def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
+    """Why the pool cannot start, and what would; empty if it can. An explicit block pool is taken at its word."""
+    slots = isinstance(pool.batching, Slots)
+    if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
+        return _slots_refusal(pool, memory) if memory is not None and slots else ""
+    if pool.gpu is None or pool.model is None or pool.quantization is None:
+        return memory.reason
+    candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
+    advice = what_fits(pool.gpu, pool.model, pool.quantization, pool.engine, candidates, **settings)
+    return f"{memory.reason}; {advice}" if advice else memory.reason
+
+
+def _pool_plan(
+    pool: BoundPool, name: str, memory: MemoryFit | None, servers: float, measured_at: str, catalog: Catalog
+) -> PoolPlan:
+    steptime, layout = pool.steptime, pool.layout
+    overhead_s = 0.0
+    if isinstance(steptime, Roofline) and pool.model is not None and measured_at == "client":
+        overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size)
+    return PoolPlan(
+        name=name,
+        gpu=pool.gpu.id if pool.gpu else "",
+        server=pool.server.id if pool.server else "",
+        replicas=pool.spec.replicas,
+        gpus_per_replica=layout.gpus if pool.gpu else 0,
+        batching=_sized(pool, memory),
+        steptime=steptime.build(roofline_inputs(pool, catalog)) if isinstance(steptime, Roofline) else steptime,
+        pipeline_parallel_size=layout.pipeline_parallel_size,
+        data_parallel_size=layout.data_parallel_size,
+        lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
+        request_overhead_s=overhead_s,
+        memory=memory,
+        power=_power(pool, servers, catalog),
+        schedule=pool.spec.schedule,
+    )
+
+
+def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
+    """The scheduler's limits with the block pool and the longest request that the memory leaves."""
+    batching = pool.batching
+    blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)
+    if isinstance(batching, Slots) and _has_too_many_slots(pool, memory):
+        return batching.model_copy(update={"max_num_seqs": 1})
+    return batching.sized(blocks, longest)
+
+
+def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:
+    """Whether the memory holds fewer slots than are wanted."""
+    return memory is not None and memory.num_gpu_blocks < (pool.batching.max_num_seqs or 1)
+
+
+def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:
+    """Slots that the operator asked for are all reserved or the engine does not start."""
+    if pool.spec.batching.max_num_seqs is None or not _has_too_many_slots(pool, memory):
+        return ""
+    slots, context = pool.batching.max_num_seqs, pool.batching.max_model_len
+    return f"{slots} slots of {context} tokens asked for, the memory holds {memory.num_gpu_blocks}"
+
+
+def _power(pool: BoundPool, servers: float, catalog: Catalog) -> PoolPower | None:
+    if pool.gpu is None:
+        return None
+    return pool_power(pool.power, pool.gpu, power_coefficients(catalog), pool.layout.gpus, pool.server, servers)
+
+
+def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
+    return PoolFacts(
+        plan.name,
+        plan.gpu,
+        plan.gpus_per_replica,
+        plan.replicas,
+        pool.server,
+        nameplate_w=_nameplate_w(pool),
+        gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
+        scheduled=plan.schedule is not None,
+    )
+
+
+def _nameplate_w(pool: BoundPool) -> float | None:
+    """One server with all its slots filled, at the wall [W]: as set, as its maker says, or the sum of its parts."""
+    if pool.power.nameplate_w is not None:
+        return pool.power.nameplate_w
+    if pool.server is None:
+        return None
+    if pool.server.max_power_w is not None:
+        return pool.server.max_power_w.value
+    if pool.gpu is None or pool.gpu.tdp_w is None:
+        return None
+    if pool.server.base_power_w is None:
+        return None
+    gpus_w = pool.server.gpu_slots.value * pool.gpu.tdp_w.value
+    return (gpus_w + pool.server.base_power_w.value) / pool.server.psu_efficiency.value

@@ -1,0 +1,119 @@
+"""What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
+
+from dataclasses import dataclass, field
+from math import floor
+from typing import Any, Protocol
+
+from sim.batching import Scheduler
+from sim.catalog.value import Value
+from sim.cost import CarbonPlan, Clock, CostPlan
+from sim.memory import MemoryFit
+from sim.power import PoolPower
+from sim.records import Batch, Leap
+from sim.routing import Routing
+from sim.scenario.sections.schedule import Schedule
+from sim.scenario.sections.slo import Slo
+from sim.workload import Workload
+
+
+class StepTime(Protocol):
+    """The only thing that an engine knows about the hardware."""
+
+    @property
+    def window(self) -> int | None:
+        """Sliding window of the model [tokens], None without one."""
+        ...
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
+        ...
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sourced value that the case rests on: where it is used and where it comes from."""
+
+    path: str
+    """For example `fleets.4x RTX 4090.pools.0.gpu.memory_bytes_per_s`."""
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """Identical replicas of one model on one kind of GPU."""
+
+    name: str
+    gpu: str
+    """Catalogue id, or an empty string where the step time is given and there is no GPU."""
+    server: str
+    replicas: int
+    gpus_per_replica: int
+    batching: Scheduler
+    """With num_gpu_blocks and max_model_len filled in."""
+    steptime: StepTime
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    lockstep: bool = False
+    """Data-parallel ranks step together (experts are spread over them)."""
+    request_overhead_s: float = 0.0
+    """API-server time before a request's first token that does not hold the engine."""
+    memory: MemoryFit | None = None
+    power: PoolPower | None = None
+    schedule: Schedule | None = None
+    """When the replicas run; None: always."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasePlan:
+    """One fleet at one sweep point, one replication."""
+
+    fleet: str
+    axes: dict[str, Any]
+    """Sweep axis (shortest unique dotted suffix) -> value."""
+    replication: int
+    seed: int
+    workload: Workload
+    routing: Routing
+    pools: tuple[PoolPlan, ...]
+    slo: Slo
+    horizon_s: float | None
+    """None: until the last request of the trace has finished."""
+    warmup_s: float
+    drain_limit_s: float | None
+    meter_interval_s: float
+    warmup_auto: bool = False
+    """Whether the warm-up is read off the run itself; `warmup_s` is then 0 until it has been."""
+    warmup_steady: bool = True
+    """False where no steady part was found behind the warm-up."""
+    clock: Clock | None = None
+    """Local time at the site; None: it is not said when the simulation begins."""
+    requests_cost: bool = False
+    load_by_hour: tuple[float, ...] | None = None
+    """How the year's load falls on the hours of the day; None: evenly."""
+    model: str = ""
+    costs: CostPlan | None = None
+    carbon: CarbonPlan | None = None
+    servers: int = 0
+    """Servers that the fleet fills, whole ones."""
+    pue: float = 1.0
+    """Facility power over the servers' power; 1 where no site is given."""
+    infeasible: str = ""
+    """Why this fleet cannot run (memory); empty if it can."""
+    facts: tuple[Fact, ...] = field(default=())
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether replicas are switched on and off."""
+        return any(pool.schedule is not None for pool in self.pools)
+
+    def next_reading_s(self, after_s: float) -> float:
+        """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""
+        interval_s = self.meter_interval_s
+        by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
+        if by_interval_s <= after_s:  # rounded onto it
+            by_interval_s += interval_s
+        return by_interval_s if self.clock is None else min(by_interval_s, self.clock.next_hour_s(after_s))

@@ -1,0 +1,183 @@
+"""The money of one fleet: its own sections where it has them, else the scenario's.
+
+Nothing here needs the catalogue's hardware again: with the same machines, other terms are priced in a tenth of a
+millisecond.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.cost import (
+    MIDNIGHT,
+    Api,
+    Carbon,
+    CarbonPlan,
+    Clock,
+    Cost,
+    CostError,
+    CostPlan,
+    Finance,
+    Operations,
+    PoolFacts,
+    Problem,
+    Site,
+    costs_by_pool,
+    resolve_costs,
+)
+from sim.cost.hardware import Hardware
+from sim.cost.purchase.buying import Buy
+from sim.cost.site.rack import PerRack
+from sim.scenario.reading.errors import Place
+from sim.scenario.reading.layers import put
+from sim.scenario.schema import Fleet, Scenario
+
+SECTIONS = ("cost", "site", "finance", "operations", "api", "carbon")
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What of a fleet's plan its bill depends on."""
+
+    pools: tuple[PoolFacts, ...]
+    servers: float
+    """How many are filled; parts of one where they are shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is paid for machines, energy and all else."""
+
+    cost: Cost | None
+    own_costs: tuple[Cost | None, ...]
+    """Of the pools; None: as the fleet's."""
+    site: Site | None
+    finance: Finance | None
+    operations: Operations | None
+    api: Api | None
+    carbon: Carbon | None
+    starts_at: datetime | None
+
+    @classmethod
+    def of(cls, scenario: Scenario, fleet: Fleet) -> "Terms":
+        """Those of *fleet*."""
+        return cls(
+            cost=fleet.cost,
+            own_costs=tuple(pool.cost for pool in fleet.pools),
+            site=fleet.site or scenario.site,
+            finance=fleet.finance or scenario.finance,
+            operations=fleet.operations or scenario.operations,
+            api=fleet.api or scenario.api,
+            carbon=fleet.carbon or scenario.carbon,
+            starts_at=scenario.starts_at,
+        )
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether anything is paid for."""
+        return self.cost is not None or any(own is not None for own in self.own_costs)
+
+    @property
+    def clock(self) -> Clock | None:
+        """Local time at the site, for all that depends on the hour; None without `starts_at`. Raises ClockError."""
+        return None if self.starts_at is None else Clock.of(self.starts_at, self.site.timezone if self.site else None)
+
+    @property
+    def by_height(self) -> bool:
+        """Whether the bill depends on the height of servers."""
+        hosting = self.site.hosting if self.site is not None else None
+        bought = any(isinstance(cost, Buy) for cost in (self.cost, *self.own_costs))
+        return bought and isinstance(hosting, PerRack) and hosting.by_height
+
+    @property
+    def facility_factor(self) -> float:
+        """Energy of the site over that of the servers; 1 where no site is given."""
+        return self.site.facility_factor if self.site else 1.0
+
+    def costs(self, machines: Machines, catalog: Catalog, copies: int = 1) -> CostPlan | None:
+        """Charges for *copies* of *machines*; None without a `cost`. Raises CostError with all missing prices."""
+        if not self.is_priced:
+            return None
+
+        def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[Hardware] = ()) -> CostPlan:
+            if cost is None:
+                raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
+            asked = (self.clock, self.operations, self.api, beside, copies)
+            return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
+
+        if all(own is None for own in self.own_costs):
+            return priced(self.cost, machines.pools)
+        return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies)
+
+    def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
+        """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""
+        if self.carbon is None:
+            return None
+        gpus: dict[str, int] = {}
+        for pool in machines.pools:
+            gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus
+        grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
+        return self.carbon.plan(gpus, machines.servers, self.facility_factor, self.clock or MIDNIGHT, grid)
+
+    def data(self) -> dict[str, Any]:
+        """Every section as a file would say it."""
+        sections = {name: getattr(self, name) for name in SECTIONS}
+        return {name: one.model_dump(exclude_unset=True) for name, one in sections.items() if one}
+
+    def with_values(self, data: Mapping[str, Any], values: Mapping[Place, Any]) -> "Terms":
+        """These with *values*, section first: ("site", "pue"); *data* is what `data` gives.
+
+        Raises pydantic.ValidationError where a value is not allowed.
+        """
+        changed: dict[str, Any] = {}
+        for place, value in values.items():
+            section = str(place[0])
+            if section not in changed:
+                changed[section] = _copied(data[section])
+            put(changed[section], place[1:], value)
+        return replace(self, **{name: type(getattr(self, name)).model_validate(one) for name, one in changed.items()})
+
+
+def _copied(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
+    """Where a value at *place* of the scenario stands in the terms of the fleet at *position*; None: nowhere.
+
+    >>> place_in_terms(("fleets", 1, "cost", "quotes", "l4"), 1, Fleet.model_construct(site=None))
+    ('cost', 'quotes', 'l4')
+    >>> place_in_terms(("site", "pue"), 0, Fleet.model_construct(site=None))
+    ('site', 'pue')
+    """
+    if place[0] == "fleets":
+        return place[2:] if place[1] == position and place[2] in SECTIONS else None
+    if place[0] not in SECTIONS or getattr(fleet, str(place[0])) is not None:
+        return None
+    return place
+
+
+def reporting_currency(scenario: Scenario) -> tuple[str, float]:
+    """What the report shows money in, and US dollars per unit of it.
+
+    It is the `finance.currency` of the scenario, else that of the first fleet that names another than the dollar.
+    """
+    sections = [scenario.finance, *(fleet.finance for fleet in scenario.fleets)]
+    named = [one for one in sections if one is not None and one.currency != "USD"]
+    return (named[0].currency, named[0].fx.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
+
+
+def other_currencies(scenario: Scenario) -> Iterator[tuple[int, str]]:
+    """(position, message) of fleets whose own `finance` reports in another currency or at another rate."""
+    code, usd = reporting_currency(scenario)
+    for index, fleet in enumerate(scenario.fleets):
+        own = fleet.finance
+        if own is None or own.currency == "USD" or own.currency not in own.fx:
+            continue
+        if (own.currency, own.fx[own.currency]) != (code, usd):
+            told = f"reports in {own.currency} at {own.fx[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
+            yield index, f"{told}: one report has one currency and one rate"

@@ -1,0 +1,1 @@
+"""Sections of a scenario: what each may say."""

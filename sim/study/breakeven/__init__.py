@@ -1,0 +1,1 @@
+"""Rent, buy or API."""

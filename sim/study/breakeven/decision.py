@@ -1,0 +1,95 @@
+"""Rent, buy or API at the scenario's load: the whole answer as data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.cost.finance.horizon import Horizon
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.breakeven import Breakeven
+from sim.study.breakeven.candidates import Candidate, Cost, Ledgers
+from sim.study.breakeven.cash import Month, months
+from sim.study.breakeven.tipping import API, Tipping, costs_at, tipping_points
+from sim.study.capacity.search import Capacity
+
+LOADS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that is told."""
+
+    axis: str
+    load: float
+    capacities: Sequence[Capacity]
+    candidates: Sequence[Candidate]
+    curves: Mapping[str, Sequence[tuple[float, Cost]]]
+    """Candidate -> (utilisation, cost of one unit)."""
+    by_load: Mapping[str, Sequence[tuple[float, float]]]
+    """Candidate, or API -> (load, USD/h), whole units sharing the load."""
+    at_load: Mapping[str, Cost]
+    usd_per_h: Mapping[str, float]
+    """Candidate, or API -> cost of the load."""
+    months: Mapping[str, Sequence[Month]]
+    horizon: Horizon
+    """Over which net present costs are compared: the life of the hardware."""
+    api: Cost | None
+    """The API at the load; None without one."""
+    tipping: Sequence[Tipping]
+    """What would make another candidate, or the API, the cheapest."""
+    tipping_of_machines: Sequence[Tipping]
+    """What would make another machine the cheapest of them, where the API is cheaper than all."""
+
+    @property
+    def api_usd_per_million(self) -> float | None:
+        """What a million output tokens and their prompts cost at the API; None without one."""
+        return self.api.usd_per_million_output_tokens if self.api is not None else None
+
+    @property
+    def winner(self) -> str:
+        """The cheapest at the load; empty where no fleet meets the service level at any."""
+        return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
+
+    @property
+    def best_machine(self) -> str:
+        """The cheapest at the load, the API left aside."""
+        return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
+
+
+def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> Answer:
+    """Costs, months and tipping points of all candidates."""
+    terms = scenario.breakeven or Breakeven()
+    rate = ledgers.horizon.discount_rate
+    at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
+    api = ledgers.api(list(at_load.values()))
+    every = at_load | ({API: api} if api is not None else {})
+    usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
+    api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
+    return Answer(
+        axis=ledgers.axis.label,
+        load=ledgers.load,
+        capacities=found,
+        candidates=ledgers.candidates,
+        curves={one.name: ledgers.curve(one) for one in ledgers.candidates},
+        by_load=_by_load(ledgers),
+        at_load=at_load,
+        usd_per_h=usd_per_h,
+        months={name: months(cost.flows, cost.finance, rate, terms.months) for name, cost in every.items()},
+        horizon=ledgers.horizon,
+        api=api,
+        tipping=list(tipping_points(ledgers)),
+        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
+    )
+
+
+def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
+    """Costs from a thirtieth of the verdict's load, or of the least capacity, to twice the greater of them."""
+    if not ledgers.candidates:
+        return {}
+    ends = [ledgers.load, *(one.capacity for one in ledgers.candidates)]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for load in np.geomspace(min(ends) / 30, 2 * max(ends), LOADS_SHOWN):
+        for name, usd_per_h in costs_at(ledgers, float(load)).items():
+            found.setdefault(name, []).append((float(load), usd_per_h))
+    return found

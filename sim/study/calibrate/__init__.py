@@ -1,0 +1,1 @@
+"""Factors fitted to a user's own measurements."""

@@ -1,0 +1,1 @@
+"""The highest load within the SLO."""

@@ -1,0 +1,1 @@
+"""Cases: which there are, where they are simulated, and how they are kept on disk."""

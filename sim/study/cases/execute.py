@@ -1,0 +1,128 @@
+"""Cases as jobs, and the interface of places where they are simulated: `cores.py`, `cluster.py`."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.run import CaseResult, run_case
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case
+from sim.study.cases.store import StoredCase, load_case, read_case, save_case
+from sim.study.metrics.case_metrics import measure
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One case to simulate."""
+
+    scenario: Scenario
+    case: Case
+    folder: Path
+    """Where it is stored."""
+    catalog: Catalog
+
+    def run(self) -> None:
+        """Simulates the case and stores it."""
+        outcome = run_case(self.scenario, self.case, self.catalog)
+        metrics = measure(outcome) if isinstance(outcome, CaseResult) else {}
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none")
+
+    def __reduce__(self) -> Any:
+        # another process reads the catalogue itself, once
+        return _job, (self.scenario, self.case, self.folder, self.catalog.root)
+
+    def stored(self) -> StoredCase:
+        """The finished case."""
+        return read_case(self.folder)
+
+
+def _job(scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
+    return Job(scenario, case, folder, catalog_of(root))
+
+
+@cache
+def catalog_of(root: Path) -> Catalog:
+    """One catalogue per process: it remembers what it has read."""
+    return load_catalog(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a scenario, the catalogue and more, wherever it is called."""
+
+    function: Callable[..., Any]
+    scenario: Scenario
+    catalog: Catalog
+
+    def __call__(self, *item: Any) -> Any:
+        """Its value."""
+        return self.function(self.scenario, self.catalog, *item)
+
+    def __reduce__(self) -> Any:
+        return _call, (self.function, self.scenario, self.catalog.root)
+
+
+def _call(function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+    return Call(function, scenario, catalog_of(root))
+
+
+class WorkerLost(Exception):
+    """A task has cost several processes their lives."""
+
+    def __init__(self, task: Any, deaths: int) -> None:
+        case = task.case if isinstance(task, Job) else None
+        what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
+        super().__init__(
+            f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
+            "out; what was finished is kept: try fewer --workers"
+        )
+
+
+Progress = Callable[[int, int, int], None]
+"""Told (finished cases, all cases, of the finished ones those found on disk)."""
+
+
+class Workplace(Protocol):
+    """Where jobs are done. What was submitted is finished in any order."""
+
+    def submit(self, job: Job) -> None:
+        """One more job to do."""
+
+    def finished(self) -> Job:
+        """Waits for one of the submitted jobs to be stored; each is returned once."""
+
+    def map(self, call: "Call", items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *call* for each of *items*, in any order."""
+
+
+def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """The *jobs* as they finish, in any order."""
+    count = 0
+    for job in jobs:
+        workplace.submit(job)
+        count += 1
+    for _ in range(count):
+        yield workplace.finished()
+
+
+def missing(jobs: Iterable[Job]) -> list[Job]:
+    """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
+    each = {job.folder: job for job in jobs}
+    return [job for job in each.values() if load_case(job.folder) is None]
+
+
+def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Simulates the `missing` ones."""
+    yield from simulated(workplace, missing(jobs))
+
+
+def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
+    """Simulates the `missing` ones, and tells of all."""
+    left, total = missing(jobs), len({job.folder for job in jobs})
+    found = total - len(left)
+    progress(found, total, found)
+    for done, _ in enumerate(simulated(workplace, left), start=found + 1):
+        progress(done, total, found)

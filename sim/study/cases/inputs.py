@@ -1,0 +1,131 @@
+"""Everything that a case rests on, in one digest: its part of the scenario, and the content of all that is read."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sim.catalog.catalog import Catalog
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, as_data, at_point
+from sim.scenario.year import load_by_hour
+from sim.study.cases.durable import file_digest
+
+NOT_IN_DIGEST = (
+    *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
+    *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size", "limits"),
+)
+FILE_KEYS = ("path", "calibration", "model")
+"""Keys of a scenario whose value may be the path of a file."""
+
+
+def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
+    """Names everything that *case* rests on: another value, file, catalogue or program gives another name.
+
+    Where a file lies is no matter, so a folder that was moved keeps its finished cases.
+    """
+    at = at_point(scenario, case.overrides)
+    data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}
+    data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    if (hours := load_by_hour(at)) is not None:
+        data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
+    parts = [
+        json.dumps(placeless(data, with_content=True), sort_keys=True),
+        json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
+        _catalogue_digest(catalog),
+        program_digest(),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def files_of(data: Any) -> Iterator[Path]:
+    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if (file := named_file(last, one)) is not None:
+                    yield file
+                else:
+                    yield from files_of(one)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from files_of(value)
+
+
+def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
+    """The files that *scenario* reads, at any point of its sweep, and that do not lie below *folder*."""
+    files = dict.fromkeys(files_of(as_data(scenario)))
+    return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
+
+
+def named_file(key: Any, value: Any) -> Path | None:
+    """The file that the *value* of *key* names; None if it names none."""
+    if key not in FILE_KEYS or not isinstance(value, str):
+        return None
+    path = Path(value)
+    if key == "model" and path.is_dir():
+        path /= "config.json"
+    return path if path.is_file() else None
+
+
+def placeless(data: Any, with_content: bool = False) -> Any:
+    """*data* with files by their own name and their folder's, wherever that lies, and *with_content* its digest."""
+    if isinstance(data, dict):
+        return {key: _placeless(key, value, with_content) for key, value in data.items()}
+    return [placeless(value, with_content) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _placeless(key: Any, value: Any, with_content: bool) -> Any:
+    last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+    if last in FILE_KEYS and isinstance(value, list):
+        return [_placeless(last, one, with_content) for one in value]
+    file = named_file(last, value)
+    if file is None:
+        return placeless(value, with_content)
+    name = "/".join(file.parts[-2:])
+    return f"{name} {_content(file)}" if with_content else name
+
+
+_CATALOGUES: WeakKeyDictionary[Catalog, str] = WeakKeyDictionary()
+"""A catalogue reads each of its files once, so its digest is taken once."""
+_FILES: dict[Path, tuple[tuple[int, ...], str]] = {}
+"""File -> its state, and the digest of its content in that state."""
+
+
+def _catalogue_digest(catalog: Catalog) -> str:
+    """Of the content of every file: which of them a case reads is known only once it has run."""
+    if catalog not in _CATALOGUES:
+        found = hashlib.sha256()
+        for path in sorted(path for path in catalog.root.rglob("*.yaml") if path.is_file()):
+            found.update(f"{path.relative_to(catalog.root)} {file_digest(path)}\n".encode())
+        _CATALOGUES[catalog] = found.hexdigest()
+    return _CATALOGUES[catalog]
+
+
+def _content(path: Path) -> str:
+    """The digest of a file's content. A trace may be large: it is read again only when its state has changed."""
+    status = path.stat()
+    state = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)  # nobody can set the last
+    known = _FILES.get(path)
+    if known is None or known[0] != state:
+        known = _FILES[path] = (state, file_digest(path))
+    return known[1]
+
+
+@cache
+def program_digest() -> str:
+    """The program, to the last byte: another one would give other results."""
+    try:
+        name = version("gpufleet")
+    except PackageNotFoundError:
+        name = "source tree"
+    found = hashlib.sha256()
+    root = Path(__file__).parents[2]
+    for path in sorted(root.rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return f"{name} ({found.hexdigest()[:12]})"

@@ -1,0 +1,181 @@
+"""Finished cases on disk, one folder each under a digest of everything they rest on: written whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sim.records import Interval, LedgerRow, Request
+from sim.run import CaseResult
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import Case
+from sim.study.cases.durable import Damaged, check_folder, warn_of, whole_folder
+from sim.study.metrics.case_metrics import Cohort
+from sim.units import NANO_PER_USD
+
+CASE_FILE = "case.json"
+SHARES = ("prefill_s", "recompute_s", "decode_s")
+"""Seconds that a request took of its replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A finished case, read back. Its tables stay on disk until they are asked for."""
+
+    folder: Path
+    fleet: str
+    axes: dict[str, Any]
+    replication: int
+    status: str
+    """ok or infeasible."""
+    reason: str
+    metrics: dict[str, Any]
+
+    def requests(self) -> pa.Table:
+        """One row per request; without rows if the scenario keeps none."""
+        return self._table("requests")
+
+    def usage(self) -> pa.Table:
+        """One row per replica interval."""
+        return self._table("usage")
+
+    def costs(self) -> pa.Table:
+        """One row per ledger row."""
+        return self._table("costs")
+
+    def _table(self, name: str) -> pa.Table:
+        # pq.read_table would import pandas, which takes longer than many a simulation
+        return pq.ParquetFile(self.folder / f"{name}.parquet").read()
+
+
+def load_case(folder: Path) -> StoredCase | None:
+    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged."""
+    if not folder.exists():
+        return None
+    try:
+        check_folder(folder)
+    except Damaged as error:
+        warn_of(folder, error)
+        return None
+    return read_case(folder)
+
+
+def read_case(folder: Path) -> StoredCase:
+    """The case in *folder*, which this command has written or checked."""
+    return StoredCase(folder, **json.loads((folder / CASE_FILE).read_text(encoding="utf-8")))
+
+
+def save_case(
+    folder: Path, case: Case, outcome: CaseResult | CasePlan, metrics: dict[str, Any], keep_requests: bool
+) -> None:
+    """Writes *outcome* to *folder*, which appears complete or not at all."""
+    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
+    if isinstance(outcome, CasePlan):
+        told |= {"status": "infeasible", "reason": outcome.infeasible}
+        tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
+    else:
+        told |= {"status": "ok", "reason": ""}
+        tables = {
+            "requests": _requests(outcome if keep_requests else None),
+            "usage": _records(Interval, outcome.log.intervals),
+            "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
+        }
+    _write(folder, told, tables)
+
+
+def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: dict[str, Any]) -> None:
+    """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
+    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication", "status", "reason")}
+    tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
+    if result is not None:
+        tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
+        if result.plan.requests_cost:
+            without = tables["requests"].drop_columns([*SHARES, "cost_usd"])
+            tables["requests"] = _with_costs(without, result.log.requests, result.request_nano_usd)
+    _write(folder, told | {"metrics": metrics}, tables)
+
+
+def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    """Fills *folder*, which appears complete or not at all."""
+    with whole_folder(folder) as building:
+        for name, table in tables.items():
+            pq.write_table(table, building / f"{name}.parquet", compression="zstd")
+        (building / CASE_FILE).write_text(json.dumps(told), encoding="utf-8")
+
+
+def discard_unfinished(points: Path) -> None:
+    """Removes what a worker that was stopped while it wrote has left behind."""
+    for building in points.glob(".*-*"):
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _requests(result: CaseResult | None) -> pa.Table:
+    """The request table of contract and report, in arrival order."""
+    requests: Sequence[Request] = result.log.requests if result else []
+    count = len(requests)
+    cohort = Cohort(result) if result else None
+    pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
+    costs = result.request_nano_usd if result else None
+    status = [
+        "rejected" if r.rejected else "finished" if r.finished_s == r.finished_s else "unfinished" for r in requests
+    ]
+    table = pa.table(
+        {
+            "request": pa.array(range(count), pa.int64()),
+            "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
+            "pool": pa.array(
+                [pools[r.replica] if r.replica >= 0 else "" for r in requests], pa.string()
+            ).dictionary_encode(),
+            "replica": pa.array([r.replica for r in requests], pa.int32()),
+            "priority": pa.array([r.priority for r in requests], pa.int64()),
+            "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
+            "arrived_s": _dates(cohort.arrived_s if cohort else []),
+            "started_s": _dates(cohort.started_s if cohort else []),
+            "first_token_s": _dates(cohort.first_token_s if cohort else []),
+            "finished_s": _dates(cohort.finished_s if cohort else []),
+            "prompt_tokens": pa.array([r.prompt_tokens for r in requests], pa.int64()),
+            "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
+            "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
+            "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
+            "slo_met": pa.array(cohort.good(result.plan.slo).astype("int8") if cohort and result else [], pa.int8()),
+            "status": pa.array(status, pa.string()).dictionary_encode(),
+        }
+    )
+    return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
+
+
+def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:
+    """What each request took of its replica's time, and what that cost; empty without a `cost` section."""
+    for name in SHARES:
+        table = table.append_column(name, pa.array([getattr(r, name) for r in requests], pa.float64()))
+    usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
+    return table.append_column("cost_usd", pa.array(usd, pa.float64()))
+
+
+def _dates(values: Any) -> pa.Array:
+    """Seconds; what never happened is empty."""
+    return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def _records(kind: type, rows: Iterable[Any]) -> pa.Table:
+    """Slots dataclasses as columns."""
+    listed = list(rows)
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    columns = {}
+    for field in fields(kind):
+        name = field.type if isinstance(field.type, str) else field.type.__name__
+        columns[field.name] = pa.array([getattr(row, field.name) for row in listed], types[name])
+    return pa.table(columns)
+
+
+def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
+    """Ledger rows with amounts in USD, exact to the nano-USD they are kept in."""
+    table = _records(LedgerRow, rows)
+    usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
+    position = table.column_names.index("amount_nano_usd")
+    return table.set_column(position, "amount_usd", usd)

@@ -1,0 +1,1 @@
+"""Monte Carlo draws of prices and other uncertain inputs."""

@@ -1,0 +1,1 @@
+"""Metrics of a case, and what replications say about them."""

@@ -1,0 +1,89 @@
+"""Whether more and more requests are in the system through the whole window: the load is then more than the fleet can
+serve, and every latency depends on how long one looks.
+
+One run: the window is cut into equal parts, and the change of the number in the system over each part is an observation
+of the drift. It grows if the sum of the changes is more than chance would bring (Student, one-sided), over the window
+and over its second half; batching lets the noise be that of this traffic, bursty or regular. And requests must be left
+waiting: a fleet that merely fills up starts each at once. Several runs: the same question to the growth of each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from sim.study.metrics.statistics import half_width, mean
+
+PARTS = 20
+CERTAINTY, CERTAINTY_OF_HALF = 0.99, 0.95
+"""That the growth of a single run is none of chance."""
+LEAST_GROWTH, GROWTH_SHARE = 10, 0.02
+"""Growth by fewer requests, or by less than this share of those that arrive, is no matter of concern."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the number of requests in the system changed from the start of the window to its end."""
+
+    requests: int
+    certain: bool
+    """It grows without end, as far as one run can tell."""
+    waiting: int = 0
+    """By how many of them the queue for a seat grew."""
+
+
+def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
+    """Growth of what requests that *arrived_s*, *started_s* and *left_s* (nan: never) make of [start, end) [s]."""
+    edges = np.linspace(start_s, end_s, PARTS + 1)
+    arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
+    inside, waiting = arrived - _by(left_s, edges), arrived - _by(started_s, edges)
+    total = int(inside[-1] - inside[0])
+    left_waiting = int(waiting[-1] - waiting[0])
+    certain = (
+        total >= _least(float(arrived[-1] - arrived[0]))
+        and left_waiting >= LEAST_GROWTH
+        and _rises(inside, CERTAINTY)
+        and _rises(inside[PARTS // 2 :], CERTAINTY_OF_HALF)
+    )
+    return Growth(total, bool(certain), left_waiting)
+
+
+def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
+    """How many of the dates have come at each edge."""
+    return np.searchsorted(np.sort(dates_s[np.isfinite(dates_s)]), edges, side="right")
+
+
+def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
+    """Whether the sum of the steps is larger than chance would have it."""
+    steps = np.diff(inside)
+    chance = float(stdtrit(len(steps) - 1, certainty)) * len(steps) ** 0.5 * float(steps.std(ddof=1))
+    return bool(steps.sum() > chance)
+
+
+def overloaded(
+    growths: Sequence[float], waiting: Sequence[float], arrivals: Sequence[float], certain: Sequence[bool]
+) -> bool:
+    """The verdict over replications: half of the runs are certain, or the mean growth exceeds its 95 % interval and
+    requests are left *waiting*.
+    """
+    if 2 * sum(certain) >= len(certain):
+        return True
+    spread = half_width(growths)
+    grown = spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
+    return grown and mean(waiting) >= LEAST_GROWTH
+
+
+def cases_overloaded(metrics: Sequence[Mapping[str, Any]]) -> bool:
+    """The verdict over the metrics of all replications of a point."""
+    known = ("queue_growth", "waiting_growth", "requests", "overloaded")
+    growths, waiting, arrivals, certain = ([one.get(name) or 0 for one in metrics] for name in known)
+    return overloaded(growths, waiting, arrivals, [bool(flag) for flag in certain])
+
+
+def _least(arrivals: float) -> float:
+    return max(LEAST_GROWTH, GROWTH_SHARE * arrivals)

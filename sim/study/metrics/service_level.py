@@ -1,0 +1,64 @@
+"""Whether the service level is met: the only place that decides it, for every command.
+
+Over replications a percentile is the mean of the replications' percentiles, as in summary.csv, and so is the share of
+requests within the limits of each request. Both are compared with what the scenario asks for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.scenario.sections.slo import Slo
+from sim.study.metrics.overload import cases_overloaded
+from sim.study.metrics.statistics import mean
+
+ROUNDING = 1e-12
+"""Relative error of a mean: three replications with 95 % each have 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one fleet fares at one load."""
+
+    met: bool | None
+    """None without a limit, and where no request was measured."""
+    overloaded: bool
+    """The queue grows without end."""
+
+    @property
+    def good(self) -> bool:
+        """Nothing speaks against it: no limit is broken, and it keeps up with the load."""
+        return self.met is not False and not self.overloaded
+
+
+def standing(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> Standing:
+    """The verdict over the *metrics* of all replications of a point."""
+    return Standing(_met(slo, metrics), cases_overloaded(metrics))
+
+
+def _met(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> bool | None:
+    attained = values_of(metrics, "slo_attainment")
+    if not slo.goals or not attained:
+        return None
+    if slo.per_request and mean(attained) < slo.attainment * (1 - ROUNDING):
+        return False
+    percentiles = ((values_of(metrics, one.column), one.limit_s) for one in slo.percentiles)
+    return all(mean(values) <= limit_s * (1 + ROUNDING) for values, limit_s in percentiles if values)
+
+
+def values_of(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """The metric in every replication that has it."""
+    return [value for one in metrics if (value := one.get(name)) is not None]
+
+
+def slack(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> float:
+    """Share of the requests within the limits less the share asked for, of the goal that lacks most.
+
+    A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
+    """
+    shares = [one["slo_shares"] for one in metrics if one["requests"]]
+    if not shares:
+        return -1.0
+    columns = zip(slo.goals, zip(*shares, strict=True), strict=True)
+    gaps = (mean(known) - goal.share for goal, column in columns if (known := [s for s in column if s is not None]))
+    return min(gaps, default=0.0)

@@ -1,0 +1,1 @@
+"""Several years month by month."""

@@ -1,0 +1,221 @@
+"""One unit of a plan: what it is metered for between idle and its capacity, and what units of it cost.
+
+Quantities come from simulation, prices from the charges that the ledger uses; a month multiplies the two.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.cost import CostPlan
+from sim.cost.bill.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.bill.window import ONE_HOUR, Window
+from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, price_factor
+from sim.cost.finance.finance import Annuity, StraightLine
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """What one unit does at several loads, from 0 to its capacity."""
+
+    loads: tuple[float, ...]
+    windows: tuple[Window, ...]
+    """What it is metered for at each."""
+    requests_per_s: tuple[float, ...]
+
+    def served_rps(self, load: float) -> float:
+        """Requests per second; between two simulated loads along a straight line."""
+        return float(np.interp(load, self.loads, self.requests_per_s))
+
+    @property
+    def cached_fraction(self) -> float:
+        """Share of prompt tokens that the highest load finds in the prefix cache."""
+        rows = [one for intervals in self.windows[-1].intervals.values() for one in intervals]
+        cached, computed = sum(one.cached_tokens for one in rows), sum(one.prompt_tokens for one in rows)
+        return cached / (cached + computed) if cached else 0.0
+
+
+class Line(NamedTuple):
+    """A line of a bill, as far as its prices move together."""
+
+    component: str
+    follows: Follows
+    follows_share: float
+    by_peak: bool
+    """Paid for the month's peak."""
+    committed: bool
+    """Its price is agreed for the term of a commitment."""
+
+
+class Loads(NamedTuple):
+    """What one unit carries in a month."""
+
+    mean: float
+    peak: float
+
+
+class Stand(NamedTuple):
+    """Units that were ordered or rented together."""
+
+    units: int
+    agreed: int
+    """Month in which their price was agreed: of the order, or of the contract."""
+
+
+class Crew(NamedTuple):
+    """Units of one kind that serve under one way to pay."""
+
+    units: int
+    stands: tuple[Stand, ...]
+    """All of them, or of rented ones those beyond a commitment."""
+    committed: int | None = None
+    """Month in which their commitment was signed; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declines:
+    """How prices move over the years."""
+
+    hardware_per_year: float
+    rent_per_year: float
+    finance: StraightLine | Annuity | None
+    """For the inflation of each line."""
+
+    def hardware(self, month: int) -> float:
+        """Price of new hardware in *month* over that of today."""
+        return price_factor(self.hardware_per_year, month)
+
+    def factor(self, line: Line, month: int, agreed: int) -> float:
+        """What *line* costs in *month* over today, for units whose price was *agreed* then."""
+        growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
+        if line.follows is Follows.RENT:
+            return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
+        dearer = price_factor(-growth, month) if growth else 1.0
+        if line.follows is Follows.NOTHING:
+            return dearer
+        index = self.hardware(month if line.follows is Follows.HARDWARE else agreed)
+        return (1 + line.follows_share * (index - 1)) * dearer
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """What units of one fleet cost under one way to pay."""
+
+    priced: Callable[[int], CostPlan]
+    """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
+    quantities: Quantities
+    by_hour: tuple[float, ...] | None = None
+    """How the load falls on the hours of the day; None: evenly."""
+    _by_clock: dict[int, dict[Line, float]] = field(default_factory=dict)
+    _metered: dict[int, dict[Line, list[float]]] = field(default_factory=dict)
+
+    @property
+    def delivery_usd(self) -> dict[Line, float]:
+        """Line -> what one unit costs when it comes."""
+        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is Paid.AT_DELIVERY)
+
+    @property
+    def resold_usd(self) -> float:
+        """The part of it that is sold again, when new."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.resold)
+
+    @property
+    def removal_usd(self) -> float:
+        """What one unit costs when it goes."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
+
+    @property
+    def committed_units(self) -> int:
+        """Units that a commitment pays for whole; 0 without one."""
+        count = 0
+        while count < MOST_COMMITTED:
+            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is Follows.RENT]
+            if not rents or not all(one.committed for one in rents):
+                break
+            count += 1
+        return count
+
+    @property
+    def monthly_lines(self) -> list[Line]:
+        """Every line that is paid month by month."""
+        return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
+
+    def monthly_usd_per_h(
+        self, crew: Crew, loads: Loads, month: int, calendar_month: int, declines: Declines
+    ) -> dict[Line, float]:
+        """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
+
+        *calendar_month* is 1 for January.
+        """
+        if not crew.units and crew.committed is None:
+            return {}
+        clock, metered = self._clock_usd_per_h(crew.units), self._metered_usd_per_h(loads, calendar_month)
+        found: dict[Line, float] = {}
+        for line in {**clock, **metered}:
+            usd = clock.get(line, 0.0) + crew.units * metered.get(line, 0.0)
+            found[line] = usd * self._factor(line, crew, month, declines)
+        return found
+
+    def _factor(self, line: Line, crew: Crew, month: int, declines: Declines) -> float:
+        """What *line* costs in *month* over today; units with different prices count by their number."""
+        stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
+        count = sum(stand.units for stand in stands)
+        if not count:
+            return declines.factor(line, month, month)
+        return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
+
+    def _clock_usd_per_h(self, units: int) -> dict[Line, float]:
+        """Of what runs with the clock, for all *units* together."""
+        if units not in self._by_clock:
+            charges = [one for one in self.priced(units).charges if one.paid.by_the_clock and one.paid.monthly]
+            self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
+        return self._by_clock[units]
+
+    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[Line, float]:
+        """Of what a meter counts, for one unit."""
+        if calendar_month not in self._metered:
+            charges = self.priced(1).averaged(calendar_month, self.by_hour).charges
+            table: dict[Line, list[float]] = {}
+            for position, window in enumerate(self.quantities.windows):
+                metered = (
+                    (one, amount_usd(one, window) / window.hours) for one in charges if not one.paid.by_the_clock
+                )
+                for line, usd_per_h in _lines(metered).items():
+                    table.setdefault(line, [0.0] * len(self.quantities.windows))[position] = usd_per_h
+            self._metered[calendar_month] = table
+        table = self._metered[calendar_month]
+        return {
+            line: float(np.interp(loads.peak if line.by_peak else loads.mean, self.quantities.loads, values))
+            for line, values in table.items()
+        }
+
+
+MOST_COMMITTED = 100_000
+
+
+def value_of(
+    finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
+) -> float:
+    """What a used machine fetches in month *now*, over today's price when new: no more than a new one costs then."""
+    if finance is None:
+        return 0.0
+    own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)
+    return min(own, declines.hardware(now))
+
+
+def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[Line, float]:
+    found: dict[Line, float] = {}
+    for charge, usd in amounts:
+        line = Line(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
+        found[line] = found.get(line, 0.0) + usd
+    return found
+
+
+def by_component(lines: Mapping[Line, float]) -> dict[str, float]:
+    """Component -> sum of its lines."""
+    found: dict[str, float] = {}
+    for line, usd in lines.items():
+        found[line.component] = found.get(line.component, 0.0) + usd
+    return found

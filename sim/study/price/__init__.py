@@ -1,0 +1,1 @@
+"""What finished cases cost, at these prices or at others."""

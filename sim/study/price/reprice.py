@@ -1,0 +1,172 @@
+"""A finished run at other prices: its intervals are billed anew, nothing is simulated again."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from sim.catalog.catalog import Catalog
+from sim.records import FleetLog, Interval, Meters, Request
+from sim.run import CaseResult, priced
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, points
+from sim.study.cases.inputs import digest
+from sim.study.cases.points import POINTS
+from sim.study.cases.store import SHARES, StoredCase, load_case, read_case, save_repriced
+from sim.study.metrics.precision import key_of, with_further
+from sim.study.price.bill import bill
+from sim.yamlio import YamlError, dump, read
+
+SCENARIO_FILE = "scenario.yaml"
+MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
+"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
+OF_A_BILL = (
+    *("usd_per_request_", "api_usd", "cost_usd", "calendar_usd", "phase_usd", "component_usd", "energy_usd"),
+    *("idle_tax", "preemption_waste", "peak_usd", "operational_kg", "embodied_kg"),
+    *("currency", "usd_per_currency"),
+)
+"""How the metrics begin that a new bill replaces or leaves out."""
+
+
+def keep_scenario(folder: Path, scenario: Scenario) -> None:
+    """Writes the scenario as it was run, bases and options included, into the run's *folder*."""
+    (folder / SCENARIO_FILE).write_text(dump(as_data(scenario)), encoding="utf-8")
+
+
+def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
+    """The scenario of the finished run in *run* with the values *sets*.
+
+    Raises ScenarioErrors where there is no finished run, or where a value is no matter of money.
+    """
+    path = run / SCENARIO_FILE
+    if not path.is_file():
+        raise ScenarioErrors([InputError(str(run), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
+    try:
+        data = read(path).data
+    except YamlError as error:
+        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
+    wrong = [one for item in sets if (one := _refusal(data, item)) is not None]
+    if wrong:
+        raise ScenarioErrors(wrong)
+    scenario = load(path, sets, catalog=catalog)
+    moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in _moved_schedules(data, scenario)]
+    if moved:
+        raise ScenarioErrors(moved)
+    return scenario
+
+
+def _moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Fleets whose replicas would be switched at other moments than in the run with *data*."""
+    for i, fleet in enumerate(scenario.fleets):
+        old = value_at(data, ("fleets", i, "site")) or data.get("site") or {}
+        site = fleet.site or scenario.site
+        if any(pool.schedule for pool in fleet.pools) and old.get("timezone") != (site.timezone if site else None):
+            yield fleet.name, "decides when the schedule switches replicas: simulate it anew"
+
+
+def _refusal(data: dict[str, Any], item: str) -> InputError | None:
+    """Why the option cannot be set without a simulation."""
+    path = item.partition("=")[0].strip()
+    try:
+        place = place_of(data, path)
+    except LookupError:
+        return None  # load tells it better
+    axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
+    if not _is_money(place):
+        text = f"is no matter of money: only {', '.join(MONEY)} and a fleet's cost can change without a simulation"
+        return InputError(f"--set {path}", 0, "", text)
+    if any(place[: len(axis)] == axis or axis[: len(place)] == place for axis in axes):
+        return InputError(f"--set {path}", 0, "", "is swept: the run has a point for each of its values")
+    return None
+
+
+def _is_money(place: Place) -> bool:
+    if place[0] == "fleets" and len(place) > 2:
+        return place[2] == "cost" or place[2] in MONEY or (place[2] == "pools" and place[4:5] == ("cost",))
+    return place[0] in MONEY
+
+
+def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[StoredCase]:
+    """Every case of *run* billed under *scenario* and stored in `out/points`.
+
+    Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
+    """
+    finished = (run / POINTS).glob("[!.]*")
+    found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
+    result = []
+    for case in with_further(scenario, found):
+        stored = found.get(key_of(case))
+        if stored is None:
+            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
+            raise ScenarioErrors([InputError(str(run), 0, "", text)])
+        plan = resolve(scenario, case, catalog)
+        folder = out / POINTS / digest(scenario, case, catalog)
+        billed = _billed(plan, stored) if stored.status == "ok" else None
+        metrics = stored.metrics
+        if billed is not None:
+            metrics = {name: value for name, value in metrics.items() if not name.startswith(OF_A_BILL)} | bill(billed)
+        save_repriced(folder, stored, billed, metrics)
+        result.append(read_case(folder))
+    return result
+
+
+def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
+    """*stored* under the prices of *plan*, in the window that the run has measured."""
+    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
+    intervals = [Interval(**row) for row in stored.usage().to_pylist()]
+    if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
+        text = "cost.share changes how many servers run and what they draw: simulate it anew"
+        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, dotted(("cost", "share")), text)])
+    if plan.clock is not None and any(plan.clock.crosses_the_hour(i.start_s, i.end_s) for i in intervals):
+        text = "meters of the run were not read at the full hours: simulate it anew with starts_at"
+        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, "starts_at", text)])
+    requests = _requests(stored) if plan.requests_cost else []
+    pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]
+    end_s = max((interval.end_s for interval in intervals), default=0.0)
+    log = FleetLog(requests, intervals, [], pools, end_s)
+    start_s, stop_s = CaseResult(plan, log, None).window_s
+    log.meters = _totals([i for i in intervals if start_s <= (i.start_s + i.end_s) / 2 < stop_s])
+    return priced(plan, log)
+
+
+def _peak_w(plan: CasePlan, interval: Interval) -> float:
+    """Most that the interval's replica draws as *plan* has it [W]."""
+    position = next(i for i, pool in enumerate(plan.pools) if pool.name == interval.pool)
+    pool = plan.pools[position]
+    return pool.power.peak_w * pool.replicas / _engines(plan, position) if pool.power is not None else 0.0
+
+
+def _engines(plan: CasePlan, position: int) -> int:
+    pool = plan.pools[position]
+    return pool.replicas * (1 if pool.lockstep else pool.data_parallel_size)
+
+
+def _totals(intervals: Sequence[Interval]) -> list[Meters]:
+    """What the intervals know of each replica's meters."""
+    names = {f.name for f in fields(Meters)} & {f.name for f in fields(Interval)}
+    totals: dict[int, Meters] = {}
+    for interval in intervals:
+        meters = totals.setdefault(interval.replica, Meters())
+        for name in names:
+            setattr(meters, name, getattr(meters, name) + getattr(interval, name))
+    return list(totals.values())
+
+
+def _requests(stored: StoredCase) -> list[Request]:
+    """Requests as far as their bill needs them."""
+    columns = ["request", "arrived_s", "finished_s", "prompt_tokens", "output_tokens", "replica", *SHARES]
+    requests = []
+    for row in stored.requests().select(columns).to_pylist():
+        request = Request(row["request"], row["arrived_s"], row["prompt_tokens"], row["output_tokens"])
+        request.replica = row["replica"]
+        request.finished_s = float("nan") if row["finished_s"] is None else row["finished_s"]
+        for name in SHARES:
+            setattr(request, name, row[name])
+        requests.append(request)
+    return requests

@@ -1,0 +1,1 @@
+"""Which inputs change the result, and why two fleets differ in cost."""

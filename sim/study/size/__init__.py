@@ -1,0 +1,1 @@
+"""The cheapest fleet that meets the SLO."""

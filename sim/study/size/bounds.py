@@ -1,0 +1,236 @@
+"""What a replica cannot do better than, worked out without a simulation.
+
+A request served alone has the shortest prompt time and the shortest steps that it can ever have: the share of requests
+that keep to the service level alone bounds the share that does in company.
+
+A replica's steps form a linear program. A step with D decodes and P prompt tokens takes at least t(D, P) beside what
+attention adds for contexts, which is linear in them. A mix of steps must bring o answer tokens and p prompt tokens per
+request and hold the request's KV cache meanwhile (S token-steps, at most K tokens in each step), so a request takes at
+least
+
+    max  a o + b p + c S   over a, b, c >= 0 with   a D + b P + c K <= t(D, P) for every D, P
+
+(the dual of the cheapest mix). The steps stand on a grid, which `GRID_MARGIN` makes up for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from sim.records import Batch
+from sim.rng import stream
+from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Goal, Slo
+
+SAMPLED_REQUESTS = 4000
+SAMPLING_MARGIN = 0.02
+"""The share of good requests in a sample may be below that of a simulation by this much."""
+GRID_MARGIN = 0.9
+"""The least time per request is taken times this: between two steps of the grid a step may be a little cheaper."""
+GRID_RATIO = 1.4
+MOST_STEP_TOKENS = 16384
+"""Beyond so many tokens in a step the time per token hardly falls."""
+FAR_TOKENS = 1_000_000
+"""Context at which the slope of attention is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the workload asks of a fleet."""
+
+    rate_rps: float | None
+    """Requests per second that must be answered for the service level; None where nothing bounds it."""
+    prompts: NDArray[np.float64]
+    """Prompt tokens of a sample, or of the whole trace."""
+    outputs: NDArray[np.float64]
+    may_share: bool
+    """Prompts may have prefixes in common."""
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Demand":
+        """The workload at the scenario's own load."""
+        workload = scenario.workload
+        if workload.trace is not None:
+            table = workload.trace.requests(scenario.horizon_s)
+            prompts, outputs = table.prompt_tokens, table.output_tokens
+            span_s = float(table.arrived_s[-1] - table.arrived_s[0]) if len(prompts) > 1 else 0.0
+            may_share = table.block_hashes is not None
+            rate = len(prompts) / span_s if span_s else None
+        else:
+            prompts, outputs = workload.lengths_table(partial(stream, scenario.seed, 0), 0, SAMPLED_REQUESTS)
+            span_s, may_share = scenario.horizon_s or 0.0, workload.shared_prefix is not None
+            rate = workload.mean_rate_rps() if workload.stationary and span_s else None
+        asked = prompts.astype(float), outputs.astype(float)
+        if rate is not None:
+            rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)
+        return cls(rate, *asked, may_share)
+
+    def of_prompts(self, above: float, up_to: float) -> "Demand":
+        """The part of it with prompts of more than *above* and at most *up_to* tokens."""
+        chosen = (self.prompts > above) & (self.prompts <= up_to)
+        rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
+        return Demand(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
+
+
+def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
+    """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
+    # what arrives in the span may be finished so much later and still be in time
+    late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
+    counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
+    return goal.share * counted * span_s / (span_s + min(late_s, span_s))
+
+
+def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
+    """How long after its arrival a request may end and still be good [s]."""
+    if "e2e_s" in limits:
+        return limits["e2e_s"]
+    if "ttft_s" in limits and "tpot_s" in limits:
+        return limits["ttft_s"] + output_tokens * limits["tpot_s"]
+    return float("inf")
+
+
+def _skips_single_tokens(goal: Goal) -> bool:
+    """Whether answers of one token count for nothing."""
+    return goal.percentile is not None and goal.percentile.latency == "tpot_s"
+
+
+class Floor:
+    """Bounds of one pool under one demand."""
+
+    def __init__(self, pool: PoolPlan, demand: Demand) -> None:
+        self.pool, self.demand = pool, demand
+        longest = pool.batching.max_model_len or float("inf")
+        self._served = demand.prompts + demand.outputs <= longest
+        self._shares = demand.may_share and bool(getattr(pool.batching, "enable_prefix_caching", False))
+        one_s = self._leap(decode_seqs=1, sampled_seqs=1)
+        far_s = self._leap(decode_seqs=1, sampled_seqs=1, kv_tokens=FAR_TOKENS)
+        self._step_s, self._context_s = one_s, (far_s - one_s) / FAR_TOKENS
+
+    def _leap(self, **batch: int) -> float:
+        """Duration of one step [s]."""
+        return self.pool.steptime.leap(Batch(**batch)).first_s
+
+    def refusal(self, slo: Slo) -> str:
+        """Why no load however small meets *slo*; empty if one may."""
+        return next((reason for goal in slo.goals if (reason := self._refusal(goal))), "")
+
+    def _refusal(self, goal: Goal) -> str:
+        least = goal.share - SAMPLING_MARGIN
+        served = self._served_of(goal)
+        if served.mean() < least:
+            longest = self.pool.batching.max_model_len
+            return f"{1 - served.mean():.0%} of the requests are longer than its {longest} tokens"
+        limits = self._alone_s(goal)
+        shares = {name: float((served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
+        name = min(shares, key=lambda key: shares[key], default="")
+        if not name or shares[name] >= least:
+            return ""
+        values, limit = limits[name]
+        median = float(np.median(values))
+        return (
+            f"served alone, {shares[name]:.0%} of the requests take at most {_seconds(limit)} {name}; "
+            f"the median takes {_seconds(median)}"
+        )
+
+    @property
+    def served(self) -> bool:
+        """Whether any of the requests is not too long for it."""
+        return bool(self._served.any())
+
+    def good_alone(self, goal: Goal) -> float:
+        """Share of the requests that keep to *goal* when each is served alone: more never do."""
+        good = self._served_of(goal).copy()
+        for values, limit in self._alone_s(goal).values():
+            good &= values <= limit
+        return float(good.mean())
+
+    def _served_of(self, goal: Goal) -> NDArray[np.bool_]:
+        """Which requests are not too long, and those that the goal does not count."""
+        return self._served | (self.demand.outputs <= 1) if _skips_single_tokens(goal) else self._served
+
+    def _alone_s(self, goal: Goal) -> dict[str, tuple[NDArray[np.float64], float]]:
+        """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
+        prompts, outputs = self.demand.prompts, self.demand.outputs
+        ttft_s = self._ttft_s()
+        tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts)
+        found = {
+            "ttft_s": ("to the first token", ttft_s),
+            "tpot_s": ("per output token", np.where(outputs > 1, tpot_s, 0.0)),
+            "e2e_s": ("in all", ttft_s + (outputs - 1) * tpot_s),
+        }
+        return {found[name][0]: (found[name][1], limit_s) for name, limit_s in goal.limits.items()}
+
+    def _ttft_s(self) -> NDArray[np.float64]:
+        """Least time to first token of each request [s]: that of a shorter prompt of the sample, alone."""
+        overhead_s = self.pool.request_overhead_s
+        if self._shares:
+            return np.full(len(self.demand.prompts), overhead_s)
+        known = np.unique(np.quantile(self.demand.prompts, np.linspace(0, 1, 25), method="lower"))
+        alone_s = np.array([self._prompt_s(int(tokens)) for tokens in known])
+        places = np.searchsorted(known, self.demand.prompts, side="right") - 1
+        return np.asarray(overhead_s + alone_s[places])
+
+    def _prompt_s(self, tokens: int) -> float:
+        """A prompt in chunks of the step's budget, one after another."""
+        budget = self.pool.batching.step_tokens or tokens
+        total_s, done = 0.0, 0
+        while done < tokens:
+            chunk = min(budget, tokens - done)
+            pairs = chunk * done + chunk * (chunk + 1) // 2
+            total_s += self._leap(
+                prefill_seqs=1,
+                prefill_tokens=chunk,
+                prefill_context_tokens=done,
+                prefill_attention_pairs=pairs,
+                sampled_seqs=int(done + chunk == tokens),
+            )
+            done += chunk
+        return self.pool.pipeline_parallel_size * total_s
+
+    def replica_rps(self) -> float:
+        """Most requests per second that one replica answers in the long run, rejected ones included."""
+        prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
+        outputs = np.where(self._served, np.maximum(self.demand.outputs - 1, 0.0), 0.0)
+        contexts = outputs * (self.demand.prompts + (outputs + 1) / 2)
+        pairs_s = (
+            self._leap(prefill_seqs=1, prefill_tokens=1, prefill_attention_pairs=FAR_TOKENS)
+            - self._leap(prefill_seqs=1, prefill_tokens=1)
+        ) / FAR_TOKENS
+        attention_s = self._context_s * contexts.mean() + pairs_s * (prompts**2 / 2).mean()
+        held = 0.0 if self._shares else float(contexts.mean())
+        least_s = self._mix_s(float(outputs.mean()), float(prompts.mean()), held)
+        busy_s = GRID_MARGIN * (least_s + attention_s)
+        return 1 / busy_s if busy_s > 0 else float("inf")
+
+    def _mix_s(self, outputs: float, prompts: float, held: float) -> float:
+        """The linear program of this module: seconds per request without attention's part."""
+        batching = self.pool.batching
+        kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
+        seats = _grid(batching.max_num_seqs or 1)
+        chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
+        steps = [(d, p) for d in seats for p in chunks if d or p]
+        times = [self._leap(decode_seqs=d, prefill_tokens=p, prefill_seqs=int(p > 0), sampled_seqs=d) for d, p in steps]
+        rows = [(d, p, kv_tokens) for d, p in steps]
+        gain = (-outputs, -prompts, -held if kv_tokens else 0.0)
+        # in milliseconds and per thousand tokens, so that the solver sees numbers near one
+        scale = np.array([1.0, 1e3, max(1.0, float(kv_tokens))])
+        found = linprog(np.array(gain) / scale, np.array(rows) / scale, 1e3 * np.array(times), method="highs")
+        return -float(found.fun or 0.0) / 1e3 if found.status == 0 else 0.0
+
+
+def _grid(most: int) -> list[int]:
+    """0, 1, ... *most* at about even ratios."""
+    values, at = {0, most}, 1.0
+    while at < most:
+        values.add(round(at))
+        at *= GRID_RATIO
+    return sorted(values)
+
+
+def _seconds(value: float) -> str:
+    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"

@@ -1,0 +1,112 @@
+"""What a search for the cheapest fleet knows of every candidate, and its answer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sim.scenario.schema import Fleet
+from sim.study.size.budget import Needs, operating_usd_per_month
+from sim.study.size.mixed import MixedSearch
+
+Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One fleet and what is known of it."""
+
+    name: str
+    machine: str
+    """The same for fleets that differ only in number and in how they are paid for."""
+    gpu: str
+    """Catalogue ids of its GPUs."""
+    replicas: int
+    """Those that carry the load, spares left out; 0 where none could."""
+    gpus: int
+    status: Status
+    usd_per_h: float | None
+    """Mean over replications; None where it was not simulated to the end."""
+    floor_usd_per_h: float | None
+    """What it costs at least; None without prices."""
+    reason: str = ""
+    """Why it is impossible or over the budget."""
+    overloaded: bool = False
+    metrics: dict[str, float | None] | None = None
+    """Means over what was simulated; None for a fleet that was not."""
+    fleet: Fleet | None = None
+    half_widths: Mapping[str, float] = field(default_factory=dict)
+    """Halves of 95 % intervals of what the service level is about, for a fleet that meets it."""
+    needs: Needs | None = None
+    """What it asks of a budget; None where that is not known."""
+    choice: str = ""
+    """The same for fleets that differ only in the host that the search has chosen, and in number."""
+
+    @property
+    def servers(self) -> str:
+        """Catalogue ids of what its GPUs stand in; empty without a server."""
+        return _named(self.fleet, "server")
+
+    @property
+    def operating_usd_per_month(self) -> float | None:
+        """What is paid month by month; at the least, where it was not simulated to the end."""
+        return None if self.needs is None else operating_usd_per_month(self.needs, self.usd_per_h)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The answer of a search."""
+
+    winner: Tried | None
+    tried: tuple[Tried, ...]
+    """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
+    simulated: int
+    """Cases that this call has simulated; others were found on disk."""
+    mixed: MixedSearch | None = None
+    """What came of fleets of several kinds, where they are asked for."""
+    nearest: Tried | None = None
+    """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
+
+
+def gpus_of(fleet: Fleet) -> int:
+    """Spares included."""
+    sizes = (
+        pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
+        for pool in fleet.pools
+    )
+    return sum(sizes)
+
+
+def kinds_of(fleet: Fleet) -> str:
+    """Catalogue ids of its GPUs."""
+    return _named(fleet, "gpu")
+
+
+def _named(fleet: Fleet | None, key: str) -> str:
+    names = (getattr(pool, key) for pool in fleet.pools) if fleet is not None else ()
+    return " and ".join(dict.fromkeys(name for name in names if name))
+
+
+def with_one_host(ranked: Sequence[Tried], nearest: Tried | None) -> Iterator[Tried]:
+    """Of fleets that differ only in the host chosen for them the best, or *nearest*; of those that cannot be, all
+    reasons in one.
+    """
+    possible = {one.choice for one in ranked if one.choice and one.replicas}
+    shown: set[tuple[str, int]] = set()
+    for one in ranked:
+        alike = [one]
+        if one.choice:
+            if (one.choice, one.replicas) in shown or (one.choice in possible and not one.replicas):
+                continue
+            shown.add((one.choice, one.replicas))
+            alike = [other for other in ranked if (other.choice, other.replicas) == (one.choice, one.replicas)]
+        if one.replicas or len(alike) == 1:
+            yield nearest if nearest is not None and nearest in alike else one
+        else:
+            reasons = dict.fromkeys(other.reason for other in alike)
+            yield replace(one, name=one.choice, reason="; ".join(reasons))
+
+
+def rank(one: Tried) -> tuple[int, float, str]:
+    """Those that meet, then the others, each by cost."""
+    order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
+    return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name

@@ -1,0 +1,1 @@
+"""Benchmark results predicted row by row."""

@@ -1,0 +1,178 @@
+"""A real scheduler and two worker processes, one of them killed mid-sweep: every point is there, once, same bytes."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dask_machines import Machines, contents
+from typer.testing import CliRunner
+
+from sim.catalog.catalog import Catalog, load_catalog
+from sim.cli import app
+from sim.scenario.reading.load import load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, cases
+from sim.study.cases import cluster
+from sim.study.cases.cluster import Cluster, ClusterError
+from sim.study.cases.cores import Cores
+from sim.study.cases.execute import Call, Job, do_missing, simulated
+from sim.study.cases.points import POINTS, jobs_of
+from sim.yamlio import dump
+
+CATALOG = load_catalog()
+SCENARIO = """\
+name: spread
+workload: {trace: {path: requests.csv, format: csv}}
+warmup_s: 0
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+sweep: {workload.trace.rate_scale: [%s]}
+"""
+SPEEDS = [0.5 + 0.1 * i for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory) -> Scenario:
+    folder = tmp_path_factory.mktemp("spread")
+    rows = [f"{0.3 * i:.1f},{100 + i % 50},{20 + i % 30}" for i in range(400)]
+    (folder / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
+    (folder / "s.yaml").write_text(SCENARIO % ", ".join(f"{speed:g}" for speed in SPEEDS))
+    return load(folder / "s.yaml", (), catalog=CATALOG)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    found = Machines(tmp_path)
+    yield found
+    found.stop()
+
+
+def jobs(scenario: Scenario, out: Path) -> list[Job]:
+    return jobs_of(scenario, cases(scenario), CATALOG, out)
+
+
+def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    workers = [machines.worker(), machines.worker()]
+    work = jobs(scenario, tmp_path / "there")
+    seen = []
+    with Cluster(machines.address) as place:
+        for job in simulated(place, work):
+            seen.append(job.folder)
+            if len(seen) == 4:
+                workers[0].send_signal(signal.SIGKILL)
+    assert sorted(seen) == sorted(job.folder for job in work)
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_the_command_runs_there_and_goes_on_from_what_is_finished(
+    scenario: Scenario, machines: Machines, tmp_path: Path
+) -> None:
+    machines.worker()
+    first = Path(scenario.workload.trace.path)
+    file, second = first.with_name("plain.yaml"), first.with_name("others.csv")
+    file.write_text(dump(as_data(scenario)))
+    second.write_text("".join(first.read_text().splitlines(keepends=True)[:90]))
+    swept = f"sweep={{workload.trace.rate_scale: [1, 2], workload.trace.path: [{first}, {second}]}}"
+    command = ["run", str(file), "--no-report", "--set", swept]
+    there = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert there.exit_code == 0, there.stderr
+    here = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "here"), "--workers", "1"])
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+    for table in ("summary.csv", "requests.csv", "usage.csv"):
+        assert (tmp_path / "there" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
+    machines.stop()
+    again = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == here.stdout.replace(str(tmp_path / "here"), str(tmp_path / "there"))
+
+
+def test_another_program_on_the_worker_is_refused(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.worker()
+    monkeypatch.setattr(cluster, "_program", lambda: "gpufleet of yesterday")
+    with pytest.raises(ClusterError, match=r"yesterday.*install the same on both"):
+        list(simulated(Cluster(machines.address), jobs(scenario, tmp_path)[:1]))
+    assert not (tmp_path / POINTS).exists()
+
+
+def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = jobs(scenario, tmp_path)[:1]
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
+    with pytest.raises(ClusterError, match="no worker has joined"):
+        list(simulated(Cluster(machines.address), work))
+    with pytest.raises(ClusterError, match="no scheduler answers at"):
+        list(simulated(Cluster("tcp://127.0.0.1:9"), work))
+
+
+def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    machines.worker()
+    work, seen = jobs(scenario, tmp_path), []
+
+    def run() -> None:
+        with Cluster(machines.address) as place:
+            for job in simulated(place, work):
+                seen.append(job.folder)
+                machines.stop()
+
+    with pytest.raises(ClusterError, match="is gone; what was finished is kept"):
+        run()
+    assert 0 < len(seen) < len(work)
+    assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
+def test_when_no_worker_is_left_the_run_ends(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, work, seen = machines.worker(), jobs(scenario, tmp_path), []
+    monkeypatch.setattr(cluster, "LOOK_S", 0.1)
+
+    def run() -> None:
+        with Cluster(machines.address) as place:
+            for job in simulated(place, work):
+                seen.append(job.folder)
+                monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
+                worker.kill()
+
+    with pytest.raises(ClusterError, match=r"no worker is left at .*; what was finished is kept"):
+        run()
+    assert 0 < len(seen) < len(work)
+    assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
+def power(scenario: Scenario, catalog: Catalog, base: int, exponent: int) -> float:
+    assert scenario.name == "spread"
+    assert catalog.gpu("rtx-4090").id == "rtx-4090"
+    return base**exponent
+
+
+def test_values_come_back_with_their_places(scenario: Scenario) -> None:
+    items = [(i, 2) for i in range(9)]
+    for cores in (Cores(1), Cores(2)):
+        with cores as place:
+            assert dict(place.map(Call(power, scenario, CATALOG), items)) == {i: i**2 for i in range(9)}
+            with pytest.raises(ZeroDivisionError):
+                list(place.map(Call(power, scenario, CATALOG), [(0, -1)]))
+
+
+def test_this_process_and_another_do_each_job_once(scenario: Scenario, tmp_path: Path) -> None:
+    work = jobs(scenario, tmp_path)
+    with Cores(2) as cores:
+        done = [job.folder for job in simulated(cores, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert len(set(done)) == len(done)
+
+
+def test_a_case_that_is_asked_for_twice_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
+    work = jobs(scenario, tmp_path)[:6]
+    with Cores(2) as cores:
+        done = [job.folder for job in do_missing(cores, [*work, *work])]
+        assert sorted(done) == sorted(job.folder for job in work)
+        assert list(do_missing(cores, work)) == []

@@ -1,0 +1,171 @@
+"""Intervals against theory: how often they hold the true value of an M/M/1 queue, by Lindley's recursion."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+
+from sim.study.metrics.batches import (
+    independent,
+    mean_half_width,
+    percentile_half_width,
+    rate_half_width,
+    share_half_width,
+)
+from sim.study.metrics.overload import Growth, overloaded, queue_growth
+from sim.study.metrics.statistics import half_width, paired_difference, ratio, ratio_difference
+
+LOAD = 0.7
+"""Arrivals per service time; waits are in units of that time."""
+
+
+def waits(rng: np.random.Generator, runs: int, requests: int, load: float = LOAD) -> np.ndarray:
+    """(runs, requests) waiting times of M/M/1: W_i+1 = max(0, W_i + S_i - A_i), begun in the steady state."""
+    steps = rng.exponential(1.0, (runs, requests)) - rng.exponential(1 / load, (runs, requests))
+    wait = np.where(rng.random(runs) < load, rng.exponential(1 / (1 - load), runs), 0.0)
+    found = np.empty((runs, requests))
+    for i in range(requests):
+        found[:, i] = wait
+        wait = np.maximum(0.0, wait + steps[:, i])
+    return found
+
+
+def percentile_of_m_m_1(share: float) -> float:
+    # P(W > t) = load exp(-(1 - load) t)
+    return log(LOAD / (1 - share)) / (1 - LOAD)
+
+
+def covered(centres: np.ndarray, halves: list[float | None], truth: float) -> float:
+    known = [abs(c - truth) <= h for c, h in zip(centres, halves, strict=True) if h is not None]
+    return sum(known) / len(known)
+
+
+@pytest.mark.parametrize("what", ["mean", "p95"])
+def test_intervals_over_five_replications_cover_as_they_say(what: str) -> None:
+    found = waits(np.random.default_rng(1), 200 * 5, 2000)
+    truth = LOAD / (1 - LOAD) if what == "mean" else percentile_of_m_m_1(0.95)
+    values = found.mean(axis=1) if what == "mean" else np.percentile(found, 95, axis=1)
+    sets = values.reshape(200, 5)
+    share = covered(sets.mean(axis=1), [half_width(five.tolist()) for five in sets], truth)
+    # 95 % of 200 give or take three standard errors, and the bias of a short run's percentile
+    assert 0.90 <= share <= 0.99
+
+
+@pytest.mark.parametrize("what", ["mean", "p95"])
+def test_batch_intervals_of_one_run_cover_nearly_as_they_say(what: str) -> None:
+    found = waits(np.random.default_rng(2), 200, 10_000)
+    truth = LOAD / (1 - LOAD) if what == "mean" else percentile_of_m_m_1(0.95)
+    centres = found.mean(axis=1) if what == "mean" else np.percentile(found, 95, axis=1)
+    halves = [mean_half_width(run) if what == "mean" else percentile_half_width(run, 95) for run in found]
+    assert sum(half is not None for half in halves) > 160
+    assert 0.85 <= covered(centres, halves, truth) <= 0.99
+
+
+def test_batch_intervals_of_a_rate_cover_nearly_as_they_say() -> None:
+    # what leaves M/M/1 is a Poisson stream (Burke); with amounts of mean 1 the rate is LOAD per second
+    rng = np.random.default_rng(8)
+    centres, halves = [], []
+    for _ in range(200):
+        left = np.cumsum(rng.exponential(1 / LOAD, 3000))
+        amounts, inside = rng.exponential(1.0, 3000), (left >= 500) & (left < 4000)
+        centres.append(amounts[inside].sum() / 3500)
+        halves.append(rate_half_width(left[inside], amounts[inside], 500, 4000))
+    assert sum(half is not None for half in halves) > 180
+    assert 0.88 <= covered(np.array(centres), halves, LOAD) <= 0.99
+
+
+def test_a_run_whose_batches_depend_on_each_other_often_has_no_interval() -> None:
+    # a queue at 99 % of its limit remembers for longer than a fifth of the run; five batches show it half of the time
+    found = waits(np.random.default_rng(3), 40, 2000, load=0.99)
+    known = [mean_half_width(run) is not None for run in found]
+    assert sum(known) < 28
+    assert mean_half_width(np.arange(1000.0)) is None
+
+
+def test_too_few_observations_have_no_interval() -> None:
+    noise = np.random.default_rng(4).normal(size=2000)
+    assert mean_half_width(noise[:249]) is None
+    assert mean_half_width(noise[:250]) is not None
+    assert percentile_half_width(noise, 99) is None
+    assert mean_half_width(np.append(noise, np.inf)) is None
+    assert rate_half_width(np.arange(199.0), np.ones(199), 0, 199) is None
+    assert rate_half_width(np.arange(200.0), np.ones(200), 0, 200) == 0
+
+
+def test_a_share_of_all_is_not_certain() -> None:
+    # Wilson: of 500 all, the share is above 500 / (500 + 1.96^2)
+    assert share_half_width(np.ones(500)) == pytest.approx(1.96**2 / (500 + 1.96**2), rel=1e-3)
+    assert share_half_width(np.ones(100)) is None
+    rows = np.repeat([1.0, 0.0] * 5, 50)
+    assert share_half_width(rows) == mean_half_width(rows)
+
+
+def test_von_neumanns_ratio_by_hand() -> None:
+    # squared steps 4 + 4 + 4 over 2 x 4: C = 1 - 12 / 8 = -0.5; rising: 3 / (2 x 5) leaves 0.7 x sqrt(15 / 2) = 1.92
+    assert independent(np.array([1.0, -1.0, 1.0, -1.0]))
+    assert not independent(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert independent(np.ones(10))
+
+
+def growth(rng: np.random.Generator, load: float, requests: int) -> Growth:
+    """Of M/M/1 that starts empty, behind a warm-up of a tenth."""
+    arrived = np.cumsum(rng.exponential(1 / load, requests))
+    services = rng.exponential(1.0, requests)
+    started, left = np.empty(requests), np.empty(requests)
+    free = 0.0
+    for i in range(requests):
+        started[i] = max(arrived[i], free)
+        free = left[i] = started[i] + services[i]
+    end_s = float(arrived[-1])
+    return queue_growth(arrived, started, left, 0.1 * end_s, end_s)
+
+
+@pytest.mark.parametrize(("load", "least", "most"), [(0.5, 0.0, 0.0), (0.9, 0.0, 0.01), (1.3, 0.95, 1.0)])
+def test_overload_is_seen_and_not_imagined(load: float, least: float, most: float) -> None:
+    rng = np.random.default_rng(5)
+    verdicts = [growth(rng, load, 1500).certain for _ in range(100)]
+    assert least <= np.mean(verdicts) <= most
+
+
+def test_several_runs_together_see_what_one_cannot() -> None:
+    rng = np.random.default_rng(6)
+    runs = [growth(rng, 1.15, 400) for _ in range(10)]
+    assert 2 * sum(run.certain for run in runs) < len(runs)
+    grown, waiting = [run.requests for run in runs], [run.waiting for run in runs]
+    assert overloaded(grown, waiting, [360] * 10, [run.certain for run in runs])
+    assert not overloaded(grown, [2] * 10, [360] * 10, [run.certain for run in runs]), "it only fills up"
+    assert not overloaded([-3, 4, 1], [20] * 3, [360] * 3, [False] * 3)
+    assert not overloaded([40], [40], [360], [False]), "one run says it for itself"
+
+
+def test_what_grows_evenly_is_certain_and_what_fills_up_is_not() -> None:
+    arrived = np.arange(0.0, 1000.0)
+    late = 1.1 * arrived
+    grown = queue_growth(arrived, late, late + 1, 0.0, 1000.0)
+    assert (grown.requests, grown.certain) == (91, True)
+    assert queue_growth(arrived, 2.7 * arrived, 2.7 * arrived + 1, 500.0, 1000.0).certain
+    assert not queue_growth(arrived, arrived + 40.0, arrived + 50.0, 100.0, 1000.0).certain
+    # answers that take longer than the whole window, each begun at once
+    assert not queue_growth(arrived, arrived, arrived + 2000.0, 0.0, 1000.0).certain
+
+
+def test_pairs_take_out_what_they_share() -> None:
+    shared = np.random.default_rng(7).normal(10.0, 3.0, 8)
+    first, second = (shared + 1.0).tolist(), shared.tolist()
+    assert paired_difference(first, second) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
+    difference, half = paired_difference(first, second[::-1])
+    assert difference == pytest.approx(1.0)
+    assert half is not None
+    assert half > 1.0
+
+
+def test_difference_of_ratios_by_hand() -> None:
+    # ratios 2 and 1; residuals (0, 0) and ((1 - 2) / 2, (3 - 2) / 2) = (-0.5, 0.5)
+    value, half = ratio_difference(([2.0, 4.0], [1.0, 3.0]), ([1.0, 2.0], [2.0, 2.0]))
+    assert value == 1.0
+    assert half == pytest.approx(ratio([1.0, 3.0], [2.0, 2.0])[1])
+    assert ratio_difference(([1.0], [1.0]), ([0.0], [1.0])) == (float("inf"), None)
+
+
+def test_theory_is_quoted_right() -> None:
+    assert LOAD * exp(-(1 - LOAD) * percentile_of_m_m_1(0.95)) == pytest.approx(0.05)

@@ -1,0 +1,37 @@
+from math import inf, sqrt
+
+import pytest
+from scipy import stats
+
+from sim.study.metrics.statistics import differ, half_width, mean, ratio, student_t
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 10, 30, 99, 1000])
+def test_student_t_is_the_published_quantile(degrees: int) -> None:
+    assert student_t(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-9)
+
+
+def test_half_width_by_hand() -> None:
+    # Mean 3, variance (4 + 0 + 4) / 2 = 4, t(2) = 4.302653.
+    assert half_width([1.0, 3.0, 5.0]) == pytest.approx(4.302653 * sqrt(4 / 3), rel=1e-6)
+
+
+def test_one_value_or_an_infinite_one_has_no_interval() -> None:
+    assert half_width([1.0]) is None
+    assert half_width([1.0, inf]) is None
+    assert mean([1.0, inf]) == inf
+    assert mean([inf, inf]) == inf
+
+
+def test_ratio_is_of_sums_and_its_interval_that_of_the_estimator() -> None:
+    value, half = ratio([2.0, 4.0], [1.0, 3.0])
+    assert value == 1.5
+    # Residuals 2 - 1.5 and 4 - 4.5: variance 0.5, over the mean denominator 2; t(1) = 12.7062.
+    assert half == pytest.approx(12.7062 * sqrt(0.5 / 2) / 2, rel=1e-5)
+    assert ratio([1.0], [0.0]) == (inf, None)
+
+
+def test_pairs_differ_though_their_spreads_overlap() -> None:
+    assert differ([1.0, 2.0, 3.0], [1.1, 2.1, 3.12]) is True
+    assert differ([1.0, 2.0, 3.0], [1.2, 1.9, 3.0]) is False
+    assert differ([1.0], [2.0]) is None
