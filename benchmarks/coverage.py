@@ -11,9 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.report.run.summary import summarize
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision

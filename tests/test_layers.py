@@ -1,9 +1,10 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
-cli -> deliver -> report -> study -> run -> fleet -> {engine, scenario}
-scenario -> {workload steptime memory power routing batching cost} -> catalog -> {spec, records} -> {yamlio, units, rng}
+cli -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
+scenario -> {workload steptime memory power routing batching cost} -> catalogue
+catalogue -> {spec, records} -> {yamlio, units, rng}
 engine -> {records, units, rng}
-study -> benchdata -> catalog
+study -> benchdata -> catalogue
 """
 
 import ast
@@ -18,7 +19,7 @@ import pytest
 
 BASE = frozenset({"yamlio", "units", "rng"})
 RECORDS = BASE | {"spec", "records"}
-CATALOG = RECORDS | {"catalog"}
+CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "memory", "power", "routing", "batching", "cost"})
 FLEET = CATALOG | PARTS | {"scenario", "engine"}
 
@@ -28,17 +29,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "rng": frozenset(),
     "spec": BASE,
     "records": BASE,
-    "catalog": RECORDS,
+    "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
     "scenario": CATALOG | PARTS,
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
-    "run": FLEET | {"fleet"},
-    "study": FLEET | {"fleet", "run", "benchdata"},
-    "report": FLEET | {"fleet", "run", "study", "benchdata"},
-    "deliver": FLEET | {"fleet", "run", "study", "report", "benchdata"},
-    "cli": FLEET | {"fleet", "run", "study", "report", "deliver", "benchdata"},
+    "case": FLEET | {"fleet"},
+    "study": FLEET | {"fleet", "case", "benchdata"},
+    "report": FLEET | {"fleet", "case", "study", "benchdata"},
+    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata"},
+    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset(),
 }
@@ -49,8 +50,8 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pandas": frozenset({"report"}),
     "matplotlib": frozenset({"report"}),
     "jinja2": frozenset({"report"}),
-    "pydantic": frozenset({"spec", "catalog", "scenario"}) | PARTS,
-    "pydantic_core": frozenset({"spec", "catalog", "scenario"}) | PARTS,
+    "pydantic": frozenset({"spec", "catalogue", "scenario"}) | PARTS,
+    "pydantic_core": frozenset({"spec", "catalogue", "scenario"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),
     "joblib": frozenset({"study"}),
     "distributed": frozenset({"study"}),
@@ -162,19 +163,19 @@ def test_what_is_imported_is_what_is_declared(root: Path) -> None:
         ("cost/energy.py", "from sim.fleet.fleet import Fleet", "cost may not import fleet"),
         ("cost/energy.py", "from sim.workload import Workload", "cost may not import workload"),
         ("cost/energy.py", "from sim import power", "cost may not import power"),
-        ("cost/energy.py", "import sim.run", "cost may not import run"),
+        ("cost/energy.py", "import sim.case", "cost may not import case"),
         ("cost/energy.py", "import sim", "cost may not import sim"),
         ("engine/vllm.py", "from sim.batching import Vllm", "engine may not import batching"),
         ("engine/vllm.py", "from pydantic import BaseModel", "engine may not import pydantic"),
         ("engine/vllm.py", "import simpy", "engine may not import simpy"),
-        ("catalog/gpu.py", "import yaml", "catalog may not import yaml"),
+        ("catalogue/gpu.py", "import yaml", "catalogue may not import yaml"),
         ("study/store.py", "import pandas as pd", "study may not import pandas"),
-        ("run.py", "from matplotlib.figure import Figure", "run may not import matplotlib"),
-        ("run.py", "from .fleet import Fleet", "imports are absolute"),
-        ("run.py", "def f():\n    from sim.fleet import fleet", "sim.fleet is imported inside a function"),
+        ("case.py", "from matplotlib.figure import Figure", "case may not import matplotlib"),
+        ("case.py", "from .fleet import Fleet", "imports are absolute"),
+        ("case.py", "def f():\n    from sim.fleet import fleet", "sim.fleet is imported inside a function"),
         ("report/html.py", "def f():\n    from sim.study import store", "sim.study is imported inside a function"),
-        ("run.py", "from typing import TYPE_CHECKING", "TYPE_CHECKING hides an import"),
-        ("run.py", "import importlib\nimportlib.import_module('sim.cli')", "import_module hides an import"),
+        ("case.py", "from typing import TYPE_CHECKING", "TYPE_CHECKING hides an import"),
+        ("case.py", "import importlib\nimportlib.import_module('sim.cli')", "import_module hides an import"),
         ("elsewhere.py", "", "elsewhere has no place in the arrow"),
         ("units.py", "\n" * 351, "351 lines, at most 350"),
     ],

@@ -46,7 +46,7 @@ def test_the_wheel_carries_every_file(root: Path, unpacked: Path, folder: str) -
 
 
 def test_the_installed_package_reads_its_own_catalogue(unpacked: Path, installed: Installed) -> None:
-    found = installed("-c", "from sim.catalog.catalog import data_root; print(data_root())")
+    found = installed("-c", "from sim.catalogue.catalog import data_root; print(data_root())")
     assert Path(found.strip()) == unpacked / "sim" / "data"
     assert "rtx-4090" in installed("-m", "sim", "list", "gpus")
 

@@ -16,7 +16,7 @@ from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
 from rows import judged, read_rows, thinned
 from steptime import compared_rows, simulated
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

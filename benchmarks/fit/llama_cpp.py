@@ -19,8 +19,8 @@ from statistics import median
 import numpy as np
 from scipy.optimize import least_squares
 
-from sim.catalog.catalog import Catalog, UnknownId, load_catalog
-from sim.catalog.value import Value
+from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
+from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind, roofline_inputs
 from sim.scenario.schema import Scenario

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from zlib import crc32
 
-from sim.catalog.catalog import Catalog, load_catalog
-from sim.catalog.entries.quantization import native_quantization
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 from sim.units import GIB
 

@@ -12,7 +12,7 @@ from rows import left_out, pair
 from stages import Stages, request_names, stages
 
 from sim.benchdata import BenchRow
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.study.validate.predict import PreparedRow, Run, prepared, with_client_pause
 
 MS_PER_S = 1000.0

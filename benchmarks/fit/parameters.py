@@ -10,7 +10,7 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import RooflineInputs
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from sim.catalog.catalog import Catalog, load_catalog
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.quantization import native_quantization, padded
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.quantization import native_quantization, padded
 from sim.power import GpuPower, LoadLaw, PowerCoefficients, load_power_coefficients
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients

@@ -20,7 +20,7 @@ from parameters import Priors, load_priors
 from rows import judged, pair, read_rows, thinned
 from write import write_data
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 
 Theta = dict[str, float]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.value import Sourced
+from sim.catalogue.value import Sourced
 from sim.spec import Count, Positive, Spec
 from sim.yamlio import read
 

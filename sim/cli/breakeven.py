@@ -44,7 +44,7 @@ def breakeven(
     The scenario's section `breakeven` names other ways to pay for its fleets.
     """
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.breakeven import deliver_breakeven
         from sim.report.breakeven.answer import breakeven_document, left_out, ranking
         from sim.report.breakeven.verdict import sentences, unmoved

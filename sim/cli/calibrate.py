@@ -23,7 +23,7 @@ def calibrate(
         from concurrent.futures.process import BrokenProcessPool
 
         from sim.benchdata import read_benchmarks
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.report.calibrate.answer import calibration_report, calibration_text, why_kept
         from sim.study.calibrate.factors import NothingToFit, calibrate
         from sim.study.cases.durable import write_whole

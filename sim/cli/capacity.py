@@ -47,7 +47,7 @@ def capacity(
 ) -> None:
     """Find the highest load at which each fleet still meets its service level."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.capacity import deliver_capacity
         from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
         from sim.report.capacity.page import findings

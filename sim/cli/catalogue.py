@@ -11,7 +11,7 @@ from sim.cli.shared.common import Format, Kind, app, bad_input_told, show_all
 def list_(kind: Kind, format: Format = "table") -> None:
     """List what the catalogue holds."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.report.check.catalogue import listing
         from sim.report.page.document import as_json, listing_document
 
@@ -25,7 +25,7 @@ def list_(kind: Kind, format: Format = "table") -> None:
 def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")], format: Format = "table") -> None:
     """Show one thing of the catalogue, every value with its source."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.report.check.catalogue import details, entry
         from sim.report.page.document import as_json, entry_document
 

@@ -26,7 +26,7 @@ def check(
 ) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.report.check.resolved import overview, space
         from sim.report.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document

@@ -48,7 +48,7 @@ def plan(
     The scenario's section `plan` tells demand, orders and terms.
     """
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.plan import deliver_plan
         from sim.report.page.document import as_json
         from sim.report.plan.answer import plan_document

@@ -38,7 +38,7 @@ def price(
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.folder import is_finished, owned
         from sim.study.price.reprice import load_repriced
 

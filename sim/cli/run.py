@@ -42,7 +42,7 @@ def run(
 ) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.scenario.reading.load import load
 
         path, catalog = scenario_file(scenario), load_catalog()

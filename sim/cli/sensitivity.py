@@ -44,7 +44,7 @@ def sensitivity(
     The scenario's section `sensitivity` names inputs and ranges; left out: prices, rates, load and lengths, 30 % each.
     """
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.sensitivity import deliver_sensitivity
         from sim.report.page.document import as_json
         from sim.report.page.page import text_table

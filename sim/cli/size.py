@@ -44,7 +44,7 @@ def size(
     The scenario's section `size` says what there is to choose from.
     """
     with bad_input_told():
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
         from sim.deliver.size import deliver_size
         from sim.report.page.document import as_json
         from sim.report.page.page import text_table

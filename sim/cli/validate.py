@@ -36,7 +36,7 @@ def validate(
     """Predict measured benchmarks and show how far the predictions are off."""
     with bad_input_told():
         from sim.benchdata import read_benchmarks
-        from sim.catalog.catalog import load_catalog
+        from sim.catalogue.catalog import load_catalog
 
         rows = read_benchmarks(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")

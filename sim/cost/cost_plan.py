@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalog.entries.price import PriceList
-from sim.catalog.value import Value
+from sim.catalogue.entries.price import PriceList
+from sim.catalogue.value import Value
 from sim.cost.bill.charge import Charge, Paid
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware

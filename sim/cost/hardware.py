@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from sim.catalog.entries.server import Server
+from sim.catalogue.entries.server import Server
 
 
 @dataclass(frozen=True, slots=True)

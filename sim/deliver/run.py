@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import MANIFEST, begin, written_together
 from sim.report.futures.sentences import sentences
 from sim.report.page.exactness import precision_notes, statistics_told

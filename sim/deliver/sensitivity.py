@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin, written_together
 from sim.report.page.money import in_its_currency
 from sim.report.page.progress import Progress

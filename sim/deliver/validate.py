@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin_question, written_together
 from sim.report.page.progress import Progress
 from sim.report.validate.answer import write_validation

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sim.catalog.entries.engine import Engine
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.model import Model
-from sim.catalog.entries.quantization import Quantization
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import Quantization
 from sim.memory.fit import fit
 
 MOST_GPUS = 64

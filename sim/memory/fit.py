@@ -15,10 +15,10 @@ on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 4
 
 from dataclasses import dataclass
 
-from sim.catalog.entries.engine import Engine, EngineMemory
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.model import Model, kv_elements_per_token_layer, matrices
-from sim.catalog.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.catalogue.entries.engine import Engine, EngineMemory
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, matrices
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 from sim.units import GB

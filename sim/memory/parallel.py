@@ -1,7 +1,7 @@
 """Layouts that an engine refuses, said before anything runs."""
 
-from sim.catalog.entries.model import Model
-from sim.catalog.entries.quantization import Quantization, padded
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import Quantization, padded
 from sim.memory.shard import Layout
 
 

@@ -8,8 +8,8 @@ all ranks of all copies.
 
 from dataclasses import dataclass
 
-from sim.catalog.entries.model import Matrix, Model
-from sim.catalog.entries.quantization import Quantization, bits, covers
+from sim.catalogue.entries.model import Matrix, Model
+from sim.catalogue.entries.quantization import Quantization, bits, covers
 
 VOCAB_MULTIPLE = 64
 """vLLM pads the vocabulary to a multiple of this before cutting it (layers/vocab_parallel_embedding.py)."""

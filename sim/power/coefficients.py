@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from pydantic import model_validator
 
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.value import Sourced, Value
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Fraction, Positive, Spec
 from sim.yamlio import read
 

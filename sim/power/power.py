@@ -17,8 +17,8 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.server import Server
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.server import Server
 from sim.power.coefficients import PowerCoefficients
 from sim.spec import Positive, Spec
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sim.batching import Batching, OfEngine
-from sim.catalog.entries.quantization import KvCacheDtype
+from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.cost import Api, Carbon, Cost, Finance, Moment, MultiYear, Operations, Site
 from sim.power import Power
 from sim.routing import LeastOutstanding, Routing

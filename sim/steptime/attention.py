@@ -12,7 +12,7 @@ not).
 
 from dataclasses import dataclass
 
-from sim.catalog.entries.model import Model, kv_elements_per_token_layer
+from sim.catalogue.entries.model import Model, kv_elements_per_token_layer
 from sim.steptime.gemm import FLOP_PER_WEIGHT, together
 from sim.steptime.inputs import Rates, peak_flops
 

@@ -5,10 +5,10 @@ from math import inf
 
 from pydantic import Field
 
-from sim.catalog.entries.engine import Engine
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.link import Link
-from sim.catalog.value import Value
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.link import Link
+from sim.catalogue.value import Value
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.steptime.coefficients import Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs

@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.link import Link
-from sim.catalog.value import Value
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.link import Link
+from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.yamlio import read
 

@@ -6,8 +6,8 @@ from itertools import accumulate
 from math import exp, log
 from typing import TypeVar
 
-from sim.catalog.entries.link import Link
-from sim.catalog.value import Value
+from sim.catalogue.entries.link import Link
+from sim.catalogue.value import Value
 
 Entry = TypeVar("Entry")
 

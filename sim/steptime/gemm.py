@@ -10,8 +10,8 @@ mixture that is touched is read once: with uniform routing E(1 - (1 - k/E)^m) of
 
 from dataclasses import dataclass
 
-from sim.catalog.entries.model import Matrix, Model
-from sim.catalog.entries.quantization import covers
+from sim.catalogue.entries.model import Matrix, Model
+from sim.catalogue.entries.quantization import covers
 from sim.steptime.inputs import Rates
 
 FLOP_PER_WEIGHT = 2

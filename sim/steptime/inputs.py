@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.catalog.entries.engine import Engine, Overheads
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.kernel import Kernel
-from sim.catalog.entries.link import Link
-from sim.catalog.entries.model import Matrix, Model
-from sim.catalog.entries.quantization import ComputeType, Quantization, bits, covers
+from sim.catalogue.entries.engine import Engine, Overheads
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.kernel import Kernel
+from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import Matrix, Model
+from sim.catalogue.entries.quantization import ComputeType, Quantization, bits, covers
 from sim.steptime.coefficients import Coefficients
 
 BITS_PER_BYTE = 8

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import inf, log2
 from typing import Literal
 
-from sim.catalog.entries.engine import Engine
-from sim.catalog.entries.model import Matrix, Model, matrices
-from sim.catalog.value import Value
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.model import Matrix, Model, matrices
+from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention import LayerAttention

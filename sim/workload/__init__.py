@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.records import RequestTable
 from sim.spec import Spec
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from sim.catalog.catalog import UnknownId, data_root
-from sim.catalog.value import Sourced, Value
+from sim.catalogue.catalog import UnknownId, data_root
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Fraction, NonNegative, Positive, Spec
 from sim.yamlio import read
 

@@ -6,7 +6,7 @@ import pytest
 
 from sim.benchdata.campaigns import Campaigns, Fact, load_campaigns
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 
 CATALOG = load_catalog()
 SHIPPED = load_campaigns(CATALOG.root / "benchmarks.yaml")

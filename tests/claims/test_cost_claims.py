@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.cost.bill.charge import FlatCharge
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve

@@ -3,9 +3,9 @@ from datetime import date
 import pytest
 from pydantic import TypeAdapter
 
-from sim.catalog.entries.price import Offer, PriceList
-from sim.catalog.entries.server import Server
-from sim.catalog.value import Value
+from sim.catalogue.entries.price import Offer, PriceList
+from sim.catalogue.entries.server import Server
+from sim.catalogue.value import Value
 from sim.cost import Api, Cost, Finance, Operations, PoolFacts, Site, resolve_costs
 from sim.records import Interval
 

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from pydantic import ValidationError
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cost import MIDNIGHT, Carbon, Clock, CostError
 from sim.records import Interval
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sim.benchdata import read_benchmarks
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.study.validate.score import NOT_COVERED_ERROR, Outcome
 from sim.study.validate.table import validate
 

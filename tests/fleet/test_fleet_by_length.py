@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.records import Request
 from sim.routing import ByLength
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases

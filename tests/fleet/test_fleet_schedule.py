@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.cost import MIDNIGHT
 from sim.cost.bill.window import Stop, stops
 from sim.cost.rent.rented_time import Billing
 from sim.records import Interval
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sections.schedule import Schedule

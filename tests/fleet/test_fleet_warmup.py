@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.fleet.warmup import Truncation, mser5
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.yamlio import dump

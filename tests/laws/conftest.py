@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
-from sim.run import CaseResult, run_case
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.yamlio import dump

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
-from sim.catalog.entries.quantization import native_quantization
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 
 Fit = Callable[..., MemoryFit]

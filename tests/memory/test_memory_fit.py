@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
 
 Fit = Callable[..., MemoryFit]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.entries.model import matrices
-from sim.catalog.entries.quantization import padded
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.model import matrices
+from sim.catalogue.entries.quantization import padded
 from sim.memory import Layout, MemoryFit, stage_weight_bytes
 from sim.units import GIB
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.memory import MemoryFit, fit
 from sim.units import GIB
 

@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
-from sim.catalog.entries.quantization import native_quantization, padded
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.quantization import native_quantization, padded
 from sim.power import GpuPower, LoadLaw, load_power_coefficients
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.server import Server
-from sim.catalog.value import Value
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.server import Server
+from sim.catalogue.value import Value
 from sim.power import GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
 from sim.yamlio import read
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, priced, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.cost.bill.charge import Paid
 from sim.cost.finance.finance import RunningLine
 from sim.cost.finance.horizon import Horizon
-from sim.run import CaseResult, priced, run_case
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.terms import Terms
 from sim.scenario.schema import Scenario

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.study.breakeven.candidates import Ledgers
 from sim.study.capacity.search import Capacity

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sim.catalog.catalog import load_catalog
-from sim.catalog.entries.server import Server
-from sim.catalog.value import Value
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.server import Server
+from sim.catalogue.value import Value
 from sim.cost import CostError, Finance, PoolFacts, Site
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.hardware import group_hardware

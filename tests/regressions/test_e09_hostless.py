@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.reading.load import load

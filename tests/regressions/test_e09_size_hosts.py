@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.schema import Fleet

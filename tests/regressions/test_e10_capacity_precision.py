@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.report.page.exactness import capacity_notes
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.report.charts.panels import panels_of
 from sim.report.run.figures import columns_for
 from sim.report.run.paired import blocks, differences

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
 from sim.study.cases import cores
 from sim.study.cases.cores import Cores

@@ -9,7 +9,7 @@ import pytest
 from dask_machines import Machines
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.study.cases.cluster import _relocated, packed

@@ -44,7 +44,7 @@ def test_no_cell_of_a_run_is_a_formula(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def run(folder: Path) -> None:
-    from sim.catalog.catalog import load_catalog
+    from sim.catalogue.catalog import load_catalog
     from sim.deliver.run import run_scenario
     from sim.scenario.reading.load import load
     from sim.study.cases.cores import Cores

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 

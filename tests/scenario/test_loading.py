@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.layers import place_of, read_layers, value_at
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fleet.pool import SCHEDULES, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load

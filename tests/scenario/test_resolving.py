@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolve import resolve

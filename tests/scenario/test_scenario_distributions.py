@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.distribution import Uncertain
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.report.run.summary import summarize
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.describe import describe

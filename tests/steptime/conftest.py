@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.entries.engine import Engine, Overheads
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.kernel import Kernel
-from sim.catalog.entries.link import Link
-from sim.catalog.entries.model import Model
-from sim.catalog.entries.quantization import Quantization
-from sim.catalog.value import Value
+from sim.catalogue.entries.engine import Engine, Overheads
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.kernel import Kernel
+from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import Quantization
+from sim.catalogue.value import Value
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.yamlio import read
 

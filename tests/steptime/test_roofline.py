@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalog.entries.model import params_active, params_total
+from sim.catalogue.entries.model import params_active, params_total
 from sim.records import Batch
 from sim.steptime import Roofline
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.rng import stream
-from sim.run import CaseResult, run_case
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.workload import HASH_BLOCK_TOKENS, Workload

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.workload import Workload
 from sim.workload.published import HourlyRates, Quantiles, published, published_ids
 

@@ -10,7 +10,7 @@ from enum import Enum
 from math import fsum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
 from sim.cost.bill.window import Window
 from sim.records import Interval

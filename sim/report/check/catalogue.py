@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from sim.catalog.catalog import Catalog, UnknownId
-from sim.catalog.entries.price import Offer, PriceList
-from sim.catalog.value import Sourced, Value
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.entries.price import Offer, PriceList
+from sim.catalogue.value import Sourced, Value
 from sim.report.page.fitted import Entries, Entry, Fitted
 from sim.report.page.text import plain
 from sim.scenario.resolving.describe import unit_of

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.value import WEAK_KINDS
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import WEAK_KINDS
 from sim.report.check.catalogue import origin
 from sim.report.page.fitted import Entries, Entry, Fitted
 from sim.report.page.money import cash

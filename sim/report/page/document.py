@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from math import isinf, isnan
 from typing import Any
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.value import Value
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import Value
 from sim.report.check.catalogue import entry, kind_of
 from sim.report.page.money import twinned
 from sim.report.run.cases import FinishedCase, has_money

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.catalog.value import WEAK_KINDS
+from sim.catalogue.value import WEAK_KINDS
 from sim.report.page.goals import asked_for
 from sim.report.page.routing import routing_told
 from sim.report.page.text import axis_label, number, plain

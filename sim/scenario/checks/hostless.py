@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import Cost
 from sim.cost.purchase.buying import Buy
 from sim.scenario.schema import Fleet, Scenario

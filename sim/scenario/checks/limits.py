@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.records import Batch
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.resolve import resolve_fleet

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostError, MultiYear
 from sim.cost.finance.multi_year import ExistingUnits
 from sim.cost.purchase.buying import Buy

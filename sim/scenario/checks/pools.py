@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sim.batching import Slots, foreign
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place

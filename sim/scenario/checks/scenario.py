@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim.catalog.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.multi_year import bridge_complaints, multi_year_complaints

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostError, resolve_costs
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.layers import value_at

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.entries.hf_config import is_config
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.hf_config import is_config
 from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted

@@ -5,15 +5,15 @@ from functools import cache
 from pathlib import Path
 
 from sim.batching import PrefillFirst, Reserve, Scheduler, Slots, scheduler
-from sim.catalog.catalog import Catalog
-from sim.catalog.entries.engine import Engine, default_limit
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.kernel import Kernel
-from sim.catalog.entries.link import Link
-from sim.catalog.entries.model import Model
-from sim.catalog.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
-from sim.catalog.entries.server import Server
-from sim.catalog.value import Value
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.engine import Engine, default_limit
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.kernel import Kernel
+from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
+from sim.catalogue.entries.server import Server
+from sim.catalogue.value import Value
 from sim.memory import Layout
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.reading.calibration import load_calibration

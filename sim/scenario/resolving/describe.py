@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan
 from sim.cost.bill.charge import UnitPrice
 from sim.memory import MemoryFit

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.entries.engine import default_limit
-from sim.catalog.entries.link import Link
-from sim.catalog.entries.model import Model, params_total
-from sim.catalog.value import Value
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.engine import default_limit
+from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import Model, params_total
+from sim.catalogue.value import Value
 from sim.cost import CostPlan
 from sim.scenario.resolving.bind import OPEN_LIMITS, BoundPool, power_coefficients, roofline_inputs
 from sim.scenario.resolving.resolved import Fact

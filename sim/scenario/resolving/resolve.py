@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sim.batching import Scheduler, Slots
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits

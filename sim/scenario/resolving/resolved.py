@@ -5,7 +5,7 @@ from math import floor
 from typing import Any, Protocol
 
 from sim.batching import Scheduler
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.finance.flows import Flows, mean_flows, with_peak

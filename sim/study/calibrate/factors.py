@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.steptime import Calibration, Factor
 from sim.study.calibrate.fit import METRICS, Fit, Problem, load_priors
 from sim.study.calibrate.runs import Simulator, calibration_of

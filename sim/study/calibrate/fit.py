@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.steptime.calibration import Errors
 from sim.study.calibrate.runs import Simulator, Theta

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.steptime import Calibration, Factor, RooflineStepTime
 from sim.study.validate.case import case_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf, sqrt
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import MOST_OF_CAPACITY, Precision
 from sim.scenario.sections.slo import Slo

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from distributed import Client, Future, KilledWorker, as_completed
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.cases.durable import whole_folder

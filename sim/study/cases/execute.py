@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from sim.catalog.catalog import Catalog, load_catalog
-from sim.run import CaseResult, run_case
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.cases.store import StoredCase, load_case, read_case, save_case

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.schema import Scenario

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sim.case import CaseResult
 from sim.records import Interval, LedgerRow, Request
-from sim.run import CaseResult
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, check_folder, warn_of, whole_folder

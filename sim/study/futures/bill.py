@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from math import fsum
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.bill.charge import amount_usd
 from sim.cost.bill.window import ONE_HOUR, Window, together

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.run import CaseResult
+from sim.case import CaseResult
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
 from sim.study.metrics.limits import limited_by, step_share

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.case import priced
+from sim.catalogue.catalog import Catalog
 from sim.cost.bill.window import Window
 from sim.fleet import Fleet
-from sim.run import priced
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario

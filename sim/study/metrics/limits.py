@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from sim.case import CaseResult
 from sim.records import Batch, Meters
-from sim.run import CaseResult
 
 SHORTAGE_SHARE = 0.05
 """A shortage that kept requests waiting in less of the busy time than this is not what limits."""

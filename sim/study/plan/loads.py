@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost.bill.window import together
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan

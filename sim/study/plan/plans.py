@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, fsum, inf
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan, MultiYear
 from sim.cost.finance.cash_flow import discount_factor
 from sim.cost.rent.rental import Rent

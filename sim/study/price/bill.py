@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from sim.case import CaseResult
 from sim.cost.bill.charge import amount_usd
 from sim.cost.bill.window import Window
-from sim.run import CaseResult
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 PERCENTILES = (50, 95, 99)

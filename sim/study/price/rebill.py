@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import Clock, CostPlan
 from sim.cost.bill.window import Window
 from sim.cost.finance.flows import Flows, flows_of

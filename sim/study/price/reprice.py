@@ -6,9 +6,9 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.case import CaseResult, priced
+from sim.catalogue.catalog import Catalog
 from sim.records import FleetLog, Interval, Meters, Request
-from sim.run import CaseResult, priced
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.fleet.warmup import with_warmup
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan

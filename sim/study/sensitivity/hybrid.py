@@ -19,13 +19,13 @@ from math import fsum
 from typing import Any
 
 from sim.batching import Slots
-from sim.catalog.entries.gpu import Gpu
+from sim.case import CaseResult
+from sim.catalogue.entries.gpu import Gpu
 from sim.cost import CostPlan
 from sim.cost.bill.charge import amount_usd
 from sim.cost.bill.window import Window
 from sim.fleet import Fleet
 from sim.power import LoadLaw, PoolPower
-from sim.run import CaseResult
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.steptime import RooflineStepTime
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.checks.sensitivity import around, number_at
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from sim.catalog.catalog import Catalog
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.server import Server
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.server import Server
 
 
 @dataclass(frozen=True, slots=True)

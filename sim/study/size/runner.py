@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Job, Workplace, do_missing

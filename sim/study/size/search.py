@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Size

@@ -6,7 +6,7 @@ from itertools import product
 from math import ceil
 from typing import Any
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import CostError, Problem
 from sim.scenario.checks.pools import pool_complaints
 from sim.scenario.resolving.bind import bind

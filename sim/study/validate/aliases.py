@@ -2,8 +2,8 @@
 
 import re
 
-from sim.catalog.catalog import Catalog, UnknownId
-from sim.catalog.entries.model import Model
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.entries.model import Model
 
 FORMATS = re.compile(r"(nv|mx)?fp(4|8|16)|bf16|int[48]|[48]bit|w\d+a16|w8a8|awq|gptq|gguf|dynamic|static|quantized")
 TUNINGS = re.compile(r"instruct|it|chat|hf|base|thinking|meta|coder|preview")

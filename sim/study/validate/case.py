@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.benchdata.campaigns import Campaigns, Setup
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.study.validate.names import Names, match

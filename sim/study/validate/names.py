@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sim.benchdata.campaigns import Campaigns
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog, UnknownId
-from sim.catalog.entries.engine import Engine
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.model import Model
-from sim.catalog.entries.quantization import KvCacheDtype
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.study.validate.aliases import model_of
 
 Version = tuple[int, ...]

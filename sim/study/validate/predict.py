@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sim.benchdata.campaigns import Campaigns, load_campaigns
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.fleet import Fleet
 from sim.records import FleetLog
 from sim.scenario.resolving.resolve import resolve

@@ -8,7 +8,7 @@ from pathlib import Path
 from joblib import Parallel, delayed
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.study.validate.predict import Prediction, predict
 from sim.study.validate.score import Outcome
 

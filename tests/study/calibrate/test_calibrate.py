@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.report.calibrate.answer import calibration_text, factors
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load

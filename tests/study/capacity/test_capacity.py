@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy.optimize import brentq
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.study.capacity import search as capacity_module
 from sim.study.capacity.search import Capacity, LoadAxis, capacities, why_no_capacity

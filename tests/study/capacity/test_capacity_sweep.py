@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.search import capacities

@@ -8,7 +8,7 @@ import pytest
 from dask_machines import Machines, contents
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

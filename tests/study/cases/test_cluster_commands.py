@@ -10,7 +10,7 @@ from dask_machines import START_S, Machines, contents
 from distributed import Client
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.study.capacity.search import capacities

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.catalog.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.report.run.summary import summarize
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

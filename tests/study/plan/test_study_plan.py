@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import load_catalog
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.cost.bill.window import Window
 from sim.records import Interval
-from sim.run import CaseResult, run_case
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
 from sim.study.capacity.search import Capacity

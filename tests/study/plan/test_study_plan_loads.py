@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.study.capacity.search import Capacity, LoadAxis, capacities
 from sim.study.cases.cores import Cores

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.catalog.catalog import load_catalog
-from sim.run import CaseResult, run_case
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.batching import Vllm
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.report.size.answer import front, sentences, size_rows
 from sim.scenario.reading.load import load

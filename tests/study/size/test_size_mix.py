@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from typer.testing import CliRunner
 
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.routing import ByLength
 from sim.scenario.reading.errors import ScenarioErrors

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.catalog.catalog import UnknownId, load_catalog
+from sim.catalogue.catalog import UnknownId, load_catalog
 from sim.study.validate.aliases import model_of
 
 CATALOG = load_catalog()

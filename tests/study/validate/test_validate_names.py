@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.study.validate.names import NotCovered, engine_of, link_of, match
 from sim.study.validate.predict import campaigns_of, why_not_covered
 

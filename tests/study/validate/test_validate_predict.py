@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sim.benchdata.row import METRICS, BenchRow
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import Affine
 from sim.study.validate.case import MOST_REQUESTS, case_of, layout

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sim.benchdata import read_benchmarks
-from sim.catalog.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog
 from sim.study.validate.table import validate
 
 TABLE = """\

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.value import Value
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.catalog.catalog import Catalog
+from sim.catalogue.catalog import Catalog
 from sim.cost import Ledger, RequestUse, request_costs
 from sim.fleet import Fleet
 from sim.fleet.warmup import with_warmup

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Literal
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 

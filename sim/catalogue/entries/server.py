@@ -1,6 +1,6 @@
 """A server chassis: data/servers/<id>.yaml."""
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sim import yamlio
-from sim.catalog.catalog import KINDS, Catalog, load_catalog
-from sim.catalog.entries.model import OtherModel
-from sim.catalog.value import WEAK_KINDS, Sourced, Value
+from sim.catalogue.catalog import KINDS, Catalog, load_catalog
+from sim.catalogue.entries.model import OtherModel
+from sim.catalogue.value import WEAK_KINDS, Sourced, Value
 from sim.spec import Spec
 
 CATALOG = load_catalog()

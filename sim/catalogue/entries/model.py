@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.catalog.value import Sourced, Value
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Count, Spec, WholeNumber
 
 Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sim import yamlio
-from sim.catalog.catalog import Catalog, CatalogError, UnknownId, data_root, load_catalog
+from sim.catalogue.catalog import Catalog, CatalogError, UnknownId, data_root, load_catalog
 
 SOURCES = "sheet: {title: A sheet, accessed: 2026-11, trust: good}\n"
 KERNEL = """id: plain

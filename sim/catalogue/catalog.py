@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
-from sim.catalog.entries.engine import Engine
-from sim.catalog.entries.gpu import Gpu
-from sim.catalog.entries.grid import Grid
-from sim.catalog.entries.hf_config import is_config, model_from_config
-from sim.catalog.entries.kernel import Kernel
-from sim.catalog.entries.link import Link
-from sim.catalog.entries.model import AnyModel, Model, OtherModel
-from sim.catalog.entries.price import Offer, PriceList
-from sim.catalog.entries.quantization import Quantization
-from sim.catalog.entries.server import Server
-from sim.catalog.source import Source
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.grid import Grid
+from sim.catalogue.entries.hf_config import is_config, model_from_config
+from sim.catalogue.entries.kernel import Kernel
+from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import AnyModel, Model, OtherModel
+from sim.catalogue.entries.price import Offer, PriceList
+from sim.catalogue.entries.quantization import Quantization
+from sim.catalogue.entries.server import Server
+from sim.catalogue.source import Source
 
 Entry = TypeVar("Entry")
 

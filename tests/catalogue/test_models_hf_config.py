@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
-from sim.catalog.entries.hf_config import ConfigError, model_from_config
-from sim.catalog.entries.model import params_total
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.hf_config import ConfigError, model_from_config
+from sim.catalogue.entries.model import params_total
 
 LLAMA = {
     "model_type": "llama",

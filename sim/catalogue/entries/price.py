@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 Unit = Literal[

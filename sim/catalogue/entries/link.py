@@ -1,6 +1,6 @@
 """The link between the GPUs of one server (or between servers): data/links/<id>.yaml."""
 
-from sim.catalog.value import Sourced, Value
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
 
 

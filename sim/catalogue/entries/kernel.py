@@ -1,6 +1,6 @@
 """A quantised (or plain) matrix kernel: data/kernels/<id>.yaml."""
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.catalog.catalog import load_catalog
-from sim.catalog.value import Value
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.value import Value
 
 CATALOG = load_catalog()
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.catalog.entries.model import Matrix, Model
-from sim.catalog.value import Value
+from sim.catalogue.entries.model import Matrix, Model
+from sim.catalogue.value import Value
 from sim.spec import Count, Spec
 
 ComputeType = Literal["fp16", "fp8", "int8", "fp4"]

@@ -1,6 +1,6 @@
 """An electricity grid."""
 
-from sim.catalog.value import Value
+from sim.catalogue.value import Value
 from sim.spec import Spec
 
 

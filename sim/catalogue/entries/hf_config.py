@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from sim.catalog.entries.model import Model
+from sim.catalogue.entries.model import Model
 
 Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
