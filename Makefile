@@ -1,12 +1,13 @@
 # make demo   run the main scenario and say where its report is
 # make test   run the tests
 # make lint   style and types
+# make docs   build the pages of docs/ as a site
 # make bench  time whole runs (minutes; see benchmarks/README.md)
 # make clean  take the environment and the caches away
 #
 # Each target makes its own .venv with the first Python >= 3.11 that it finds; `make PYTHON=/path/to/python3` chooses another.
 .POSIX:
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -28,6 +29,10 @@ lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: $(VENV)/.stamp-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "The pages: outputs/site/index.html"
 
 bench: $(VENV)/.stamp-run
 	$(BIN)/python benchmarks/speed.py $(BENCH)

@@ -1,4 +1,4 @@
-"""The README does what it says: every block of commands runs, and every file that it names is there."""
+"""README and docs do what they say: every command runs, every file that they name is there, every link leads to it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-DESIGN = (ROOT / "docs" / "design.md").read_text()
+PAGES = {"README.md": README} | {f"docs/{page.name}": page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
 
 NOT_HERE = ("git clone", "cd gpufleet", "make test")
 """Lines that a test does not run: it stands in the clone already, and it is part of the tests."""
@@ -55,7 +55,11 @@ def test_frames_of_the_demo(clone: Path) -> None:
     assert "2x A100 80GB" in printed.stdout
 
 
-@pytest.mark.parametrize("block", [pytest.param(b, id=b.splitlines()[0]) for b in blocks(README)])
+BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.items() for block in blocks(text)}
+"""What stands on two pages runs once."""
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=name) for block, name in BLOCKS.items()])
 def test_every_command_runs(clone: Path, block: str) -> None:
     path = f"{clone / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -70,11 +74,23 @@ def test_every_command_runs(clone: Path, block: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("text", [README, DESIGN], ids=["README.md", "docs/design.md"])
-def test_every_named_file_is_there(text: str) -> None:
-    named = re.findall(r"`((?:sim|tests|data|scenarios|docs|benchmarks)/[\w./-]*)`|\]\(((?!http)[\w./-]+)\)", text)
-    missing = [path for path in {code or link for code, link in named} if not (ROOT / path).exists()]
+@pytest.mark.parametrize("page", PAGES)
+def test_every_named_file_is_there(page: str) -> None:
+    named = re.findall(r"`((?:sim|tests|data|scenarios|docs|benchmarks)/[\w./-]*)`", PAGES[page])
+    links = re.findall(r"\]\(((?!http)[\w./-]+)[)#]", PAGES[page])
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
     assert missing == []
+
+
+def test_the_site_is_built(tmp_path: Path) -> None:
+    """Strictly: a link or an anchor that leads nowhere is an error."""
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rtx-4090" in (tmp_path / "reference" / "catalogue" / "index.html").read_text()
 
 
 def test_every_dependency_has_its_line(root: Path) -> None:

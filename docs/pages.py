@@ -1,0 +1,139 @@
+"""Pages that are made from the program when the site is built: the start page, the catalogue, the scenario's keys.
+
+MkDocs calls the functions whose names begin with `on_`.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from sim.catalog.catalog import load_catalog
+from sim.report.check.catalogue import COLUMNS, listing
+from sim.scenario.reading.template import schema_text
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")
+"""Pages of the site that do not lie in docs/."""
+HEADINGS = {"gpus": "GPUs"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the generated pages."""
+    pages = {"index.md": _start(), "reference/catalogue.md": _catalogue(), "reference/scenario.md": _scenario()}
+    pages |= {name: _outside(ROOT / name) for name in OUTSIDE}
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links that leave docs/ for a page of the site."""
+    return markdown.replace("](../benchmarks/", "](benchmarks/")
+
+
+def _start() -> str:
+    """README.md, seen from docs/."""
+    return (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+
+
+def _outside(path: Path) -> str:
+    """A page of another folder; its links to docs/ lead to the site's pages, those to files become text."""
+    text = path.read_text(encoding="utf-8")
+    up = "../" * len(path.relative_to(ROOT).parents[:-1])
+    text = re.sub(rf"\]\({re.escape(up)}docs/", f"]({up}", text)
+    return re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*(?<!\.md)\)", r"\1", text)
+
+
+def _catalogue() -> str:
+    """Every kind as a table, as `gpufleet list` prints it."""
+    catalog = load_catalog()
+    return "\n".join(
+        [
+            "# Catalogue",
+            "",
+            "What `gpufleet list` prints. `gpufleet show gpu rtx-4090` prints every value with source and kind.",
+            *(line for kind in COLUMNS for line in _table(kind, listing(catalog, kind))),
+        ]
+    )
+
+
+def _table(kind: str, found: Any) -> Iterator[str]:
+    yield from ("", f"## {HEADINGS.get(kind, kind.capitalize())}", "")
+    yield _row(found.heads)
+    yield _row("---" for _ in found.heads)
+    yield from (_row(row) for row in found.rows)
+
+
+def _row(cells: Any) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _scenario() -> str:
+    """Every key that a scenario may have, from the schema that `gpufleet init` writes."""
+    schema = json.loads(schema_text())
+    lines = [
+        "# Scenario",
+        "",
+        "Every key of a scenario file. `gpufleet init` writes a commented example and this schema for editors.",
+        "",
+    ]
+    parts = {"The file": schema, **dict(sorted(schema["$defs"].items()))}
+    for name, part in parts.items():
+        if "properties" in part:
+            lines += ["", f"## {name}", "", _inline(part.get("description", "")) if part is not schema else "", ""]
+            lines += [_row(("Key", "What may stand there", "Default", "Meaning")), _row(["---"] * 4)]
+            required = part.get("required", [])
+            lines += [_key(key, field, key in required) for key, field in part["properties"].items()]
+    return "\n".join(lines)
+
+
+def _key(key: str, field: dict[str, Any], required: bool) -> str:
+    default = (
+        "required" if required else f"`{json.dumps(field['default'])}`" if field.get("default") is not None else ""
+    )
+    return _row((f"`{key}`", _type(field), default, _inline(field.get("description", ""))))
+
+
+def _inline(text: str) -> str:
+    """A docstring as one line of a table."""
+    return " ".join(text.split())
+
+
+def _type(field: dict[str, Any]) -> str:
+    """What a JSON schema allows, in words; sections are links."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{one}`" for one in field["enum"])
+    if options := field.get("anyOf") or field.get("oneOf"):
+        return " or ".join(dict.fromkeys(_type(one) for one in options if one.get("type") != "null"))
+    if field.get("type") == "array":
+        items = field.get("items") or {}
+        return f"list of {_type(items)}" if items else "list"
+    if field.get("type") == "object":
+        value = field.get("additionalProperties")
+        return f"mapping to {_type(value)}" if isinstance(value, dict) and value else "mapping"
+    return f"{field.get('type', 'any')}{_bounds(field)}"
+
+
+def _bounds(field: dict[str, Any]) -> str:
+    signs = {
+        "exclusiveMinimum": ">",
+        "minimum": ">=",
+        "gt": ">",
+        "ge": ">=",
+        "exclusiveMaximum": "<",
+        "maximum": "<=",
+        "lt": "<",
+        "le": "<=",
+    }
+    found = [f"{sign} {field[name]:g}" for name, sign in signs.items() if isinstance(field.get(name), int | float)]
+    return f" {' and '.join(found)}" if found else ""
