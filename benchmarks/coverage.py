@@ -13,7 +13,6 @@ from typing import Any
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.report.run.summary import summarize
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
@@ -22,6 +21,7 @@ from sim.study.capacity.search import capacities
 from sim.study.cases.cores import Cores
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.statistics import half_width, mean, wilson
+from sim.study.run.summary import summarize
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000

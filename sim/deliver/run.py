@@ -11,7 +11,6 @@ from sim.report.futures.sentences import sentences
 from sim.report.page.exactness import precision_notes, statistics_told
 from sim.report.page.money import in_its_currency
 from sim.report.page.progress import Progress
-from sim.report.run.summary import summarize
 from sim.report.run.write import write_report
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
@@ -23,6 +22,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.futures.draws import futures_of
 from sim.study.metrics.idle import idle_hours
 from sim.study.price.reprice import keep_scenario, reprice
+from sim.study.run.summary import summarize
 
 
 @in_its_currency

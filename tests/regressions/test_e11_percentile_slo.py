@@ -12,8 +12,7 @@ from rich.console import Console
 from sim.catalogue.catalog import load_catalog
 from sim.report.charts.panels import panels_of
 from sim.report.run.figures import columns_for
-from sim.report.run.paired import blocks, differences
-from sim.report.run.summary import summarize
+from sim.report.run.paired import blocks
 from sim.report.run.terminal import terminal_differences
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
@@ -22,6 +21,8 @@ from sim.study.capacity.search import capacities
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
 from sim.study.metrics.service_level import slack, standing
+from sim.study.run.paired import differences
+from sim.study.run.summary import summarize
 from sim.study.size.bounds import Floor
 
 CATALOG = load_catalog()

@@ -107,11 +107,11 @@ def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
 @pytest.mark.parametrize("sweep", ["", "sweep: {workload.trace.rate_scale: [1, 2]}\n"])
 def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catalog, sweep: str) -> None:
     from sim.report.charts.panels import panels_of
-    from sim.report.run.cases import FinishedCase
-    from sim.report.run.summary import summarize
     from sim.scenario.sweep import axes
     from sim.study.cases.cores import Cores
     from sim.study.cases.points import limits, run_points
+    from sim.study.run.point import FinishedCase
+    from sim.study.run.summary import summarize
 
     (tmp_path / "t.csv").write_text(TRACE)
     (tmp_path / "s.yaml").write_text(f"requests: none\n{REFEREE}{sweep}")

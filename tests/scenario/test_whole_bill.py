@@ -7,13 +7,13 @@ import pytest
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.report.run.summary import summarize
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.case_metrics import measure
+from sim.study.run.summary import summarize
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 100}

@@ -8,11 +8,11 @@ import numpy as np
 
 from sim.report.page.goals import exactly, percentiles_shown
 from sim.report.page.money import in_code, money_mark, shown
-from sim.report.page.text import axis_label, percent, plain, short
-from sim.report.run.cases import Point, has_money
-from sim.report.run.sweep import Line, Sweep, sweep_of
+from sim.report.page.text import axis_label, percent, places, plain, short
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.latencies import latencies_s
+from sim.study.run.point import Point, has_money
+from sim.study.run.sweep import Line, Sweep, sweep_of
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
@@ -92,7 +92,7 @@ def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 def dashes(sweep: Sweep) -> dict[str, str]:
     """Name of the line style of every setting."""
     names = list(DASHES)
-    return {setting: names[i % len(names)] for i, setting in enumerate(sweep.settings)}
+    return {places(setting): names[i % len(names)] for i, setting in enumerate(sweep.settings)}
 
 
 def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
@@ -116,12 +116,12 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
 def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
     color, marker = style(sweep.fleets)[line.fleet]
     return Curve(
-        f"{line.fleet}, {line.setting}" if line.setting else line.fleet,
+        f"{line.fleet}, {places(line.setting)}" if line.setting else line.fleet,
         color,
         tuple(map(x, line.points)),
         tuple(map(y, line.points)),
         marker,
-        DASHES[dashes(sweep)[line.setting]],
+        DASHES[dashes(sweep)[places(line.setting)]],
         good=tuple(point.good for point in line.points),
         steady=tuple(not point.row["overloaded"] for point in line.points),
         **more,

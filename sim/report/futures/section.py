@@ -7,8 +7,8 @@ from typing import Any
 from sim.report.futures.picture import charts, write_picture
 from sim.report.futures.sentences import sentences, shown_settings
 from sim.report.futures.tables import futures_table, inputs_table
-from sim.report.run.cases import Point, fleets_of
 from sim.study.futures.draws import FutureStudy
+from sim.study.run.point import Point, fleets_of
 
 NOTE = (
     "Monte Carlo on the bills of the simulated points: every future draws each uncertain input once for all fleets, "

@@ -9,14 +9,13 @@ import numpy as np
 from sim.report.charts.tornado import Bar
 from sim.report.page.money import cash, shown
 from sim.report.page.text import AXIS_UNITS, listing, percent, place, plain
-from sim.report.run.cases import Point
-from sim.report.run.sections import reference
-from sim.report.run.sweep import sweep_of
 from sim.scenario.year import RATE
 from sim.study.breakeven.tipping import INPUTS
 from sim.study.futures.draws import API, MILLION, FutureStudy, Outcome, cheapest
 from sim.study.futures.inputs import HIGH, LOW, Input
 from sim.study.metrics.statistics import wilson
+from sim.study.run.point import Point
+from sim.study.run.sweep import sweep_of
 
 PREFIXES = ("site.", "finance.", "operations.", "workload.arrivals.")
 LEAST_SWING = 1e-9
@@ -54,7 +53,7 @@ def _where(axes: dict[str, Any]) -> str:
 def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[Setting]:
     """Those that the report speaks of: at its place of reference on the main axis."""
     sweep = sweep_of(points, axes)
-    at = reference(sweep)
+    at = sweep.reference
     found = settings_of(study)
     return [one for one in found if one.axes.get(sweep.axis, at) == at] or found
 

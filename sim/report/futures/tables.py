@@ -10,13 +10,13 @@ import numpy as np
 from sim.report.futures.sentences import Setting, exact, label, settings_of, shown_settings
 from sim.report.page.money import cash, in_code, twinned
 from sim.report.page.text import plain
-from sim.report.run.cases import Point
 from sim.report.run.tables import cell
 from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FutureStudy, Outcome, cheapest
 from sim.study.futures.inputs import HIGH, LOW, Input, inputs_of
 from sim.study.metrics.statistics import wilson
+from sim.study.run.point import Point
 
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 MEASURES = (MONTH, MILLION, API, CARBON)

@@ -9,12 +9,12 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Value
 from sim.report.check.catalogue import entry, kind_of
 from sim.report.page.money import twinned
-from sim.report.run.cases import FinishedCase, has_money
-from sim.report.run.paired import differences
-from sim.report.run.summary import asked_columns, summarize, summary_columns
 from sim.report.run.verdict import verdict
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
+from sim.study.run.paired import differences
+from sim.study.run.point import FinishedCase, has_money
+from sim.study.run.summary import asked_columns, summarize, summary_columns
 
 
 def as_json(document: Mapping[str, Any]) -> str:

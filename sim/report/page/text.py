@@ -85,6 +85,11 @@ def place(axis: str, value: Any) -> str:
     return _with_unit(axis, short(value))
 
 
+def places(setting: Sequence[tuple[str, Any]]) -> str:
+    """Values of several axes: `2 req/s, cv 4`; empty for none."""
+    return ", ".join(place(axis, value) for axis, value in setting)
+
+
 def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
     """The *chosen* among *everything* (both in order), neighbours joined: `0.25 to 2 req/s`, `1 and 4 to 8 req/s`."""
     runs: list[list[Any]] = []

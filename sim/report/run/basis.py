@@ -7,9 +7,9 @@ from sim.catalogue.value import WEAK_KINDS
 from sim.report.page.goals import asked_for
 from sim.report.page.routing import routing_told
 from sim.report.page.text import axis_label, number, plain
-from sim.report.run.cases import Point
 from sim.report.run.figures import axis_cells
 from sim.scenario.sections.slo import Slo
+from sim.study.run.point import Point
 
 Plans = Sequence[Mapping[str, Any]]
 """As sim.scenario.resolving.describe makes them, one per fleet or more."""

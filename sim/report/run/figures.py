@@ -7,8 +7,8 @@ from typing import Any
 from sim.report.page.goals import number_beside, percentiles_shown, share_beside
 from sim.report.page.money import cash, shown
 from sim.report.page.text import LIMITS, axis_label, percent, short, spread, steady
-from sim.report.run.cases import Point
 from sim.scenario.sections.slo import Slo
+from sim.study.run.point import Point
 
 THIN, OVER = "†", "▲"
 NOTES = {

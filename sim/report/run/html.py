@@ -9,7 +9,6 @@ from sim.report.page.money import code
 from sim.report.page.template import render as filled
 from sim.report.page.text import first_sentence, place
 from sim.report.run.basis import assumptions, build, one_per_fleet, sources, weak_values
-from sim.report.run.cases import Point
 from sim.report.run.figures import (
     axis_cells,
     axis_heads,
@@ -21,10 +20,11 @@ from sim.report.run.figures import (
     standing,
 )
 from sim.report.run.paired import NOTE, Block
-from sim.report.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, reference, swatches
-from sim.report.run.sweep import sweep_of
+from sim.report.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches
 from sim.report.run.verdict import Verdict
 from sim.scenario.sections.slo import Slo
+from sim.study.run.point import Point
+from sim.study.run.sweep import sweep_of
 
 TEMPLATE = "run/report.html.j2"
 
@@ -59,7 +59,7 @@ def render(
         glance=glance(sweep, Slo.model_validate(slo)),
         charts=[(panel.title, svg(panel)) for panel in _in_pairs(panels)],
         table=_table(points, axes, slo),
-        reference=place(sweep.axis, reference(sweep)) if not sweep.single else "",
+        reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),

@@ -7,12 +7,12 @@ from typing import Any
 from sim.report.charts.panels import style
 from sim.report.page.goals import percentiles_shown
 from sim.report.page.money import cash, in_code, shown
-from sim.report.page.text import percent, place, plain, span, spread, steady
-from sim.report.run.cases import Point
-from sim.report.run.compare import COST
+from sim.report.page.text import percent, place, places, plain, span, spread, steady
 from sim.report.run.figures import limited_by
-from sim.report.run.sweep import Sweep
 from sim.scenario.sections.slo import Slo
+from sim.study.run.compare import COST
+from sim.study.run.point import Point
+from sim.study.run.sweep import Sweep
 
 CAUSES = {
     "compute": "#2f4b7c",
@@ -58,22 +58,10 @@ class Bar:
     after: str
 
 
-def reference(sweep: Sweep) -> Any:
-    """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
-    fit = dict.fromkeys(sweep.values, 0)
-    for line in sweep.lines:
-        for point in line.points:
-            fit[sweep.value(point)] += point.good
-    most = max(fit.values(), default=0)
-    return next(
-        (value for value in reversed(sweep.values) if fit[value] == most and most), next(iter(sweep.values), None)
-    )
-
-
 def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     """The main figures, one column a fleet: (name of the row, cells)."""
     lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
-    at = reference(sweep)
+    at = sweep.reference
     there = "" if sweep.single else f" at {place(sweep.axis, at)}"
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.good] for line in lines]
@@ -96,10 +84,10 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     if sweep.single:
         rows.insert(0, (goal, ["yes" if points else "no" for points in fit]))
     else:
-        places = [
+        where = [
             span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else "nowhere" for points in fit
         ]
-        rows.insert(0, (goal + " at", places))
+        rows.insert(0, (goal + " at", where))
         rows.append(("Cheapest per million output tokens within that", [_cheapest(sweep, points) for points in fit]))
         rows.append(("Limited by, at the last point", [limited_by(line.points[-1]) for line in lines]))
     return [(name, cells) for name, cells in rows if any(cells)]
@@ -160,7 +148,7 @@ def _with_interval(point: Point, column: str, show: Callable[[float], str], scal
 
 def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
     """USD per hour by component at the reference point, bars to one scale; and the colour of every component."""
-    at = reference(sweep)
+    at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     parts = [(line, point, point.mean_shares("component_usd_per_h")) for line, point in chosen]
     parts = [entry for entry in parts if entry[2]]
@@ -178,7 +166,7 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
         bars.append(
             Bar(
                 line.fleet,
-                line.setting,
+                places(line.setting),
                 segments,
                 f"{cash(sum(shares.values()))}/h; {cost} per million output tokens",
             )
@@ -188,14 +176,14 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
 
 def cost_table(sweep: Sweep) -> dict[str, Any]:
     """The amounts behind the cost bars [USD/h]: components down, fleets across, their sum last."""
-    at = reference(sweep)
+    at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
     columns = [(line, shares) for line, shares in columns if shares]
     names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
     rows = [(_words(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
     total = ("in all", [cash(sum(shares.values())) for _, shares in columns])
-    return {"heads": [(line.fleet, line.setting) for line, _ in columns], "rows": rows, "total": total}
+    return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
 
 
 PHASES = {
@@ -209,7 +197,7 @@ PHASES = {
 
 def phase_table(sweep: Sweep) -> dict[str, Any]:
     """The same money by what the GPUs did, and the cost of a request where it was asked for [USD/h, USD]."""
-    at = reference(sweep)
+    at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
     columns = [entry for entry in columns if entry[2]]
@@ -220,7 +208,7 @@ def phase_table(sweep: Sweep) -> dict[str, Any]:
         if any(cost is not None for cost in costs):
             cells = ["" if cost is None else cash(cost) for cost in costs]
             rows.append((in_code(f"USD per request, {percentile}"), cells))
-    return {"heads": [(line.fleet, line.setting) for line, *_ in columns], "rows": rows}
+    return {"heads": [(line.fleet, places(line.setting)) for line, *_ in columns], "rows": rows}
 
 
 def _part(shares: Mapping[str, float], name: str) -> str:
@@ -241,7 +229,7 @@ def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
                 used |= colors
                 segments = tuple(Segment(n, percent(shares[n]), 100 * shares[n], color) for n, color in colors.items())
                 where = "" if sweep.single else place(sweep.axis, sweep.value(point))
-                before = ", ".join(text for text in (line.setting, where) if text)
+                before = ", ".join(text for text in (places(line.setting), where) if text)
                 bars.append(Bar(line.fleet, before, segments, _state(point)))
     return bars, {name: color for name, color in CAUSES.items() if name in used}
 

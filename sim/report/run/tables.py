@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sim.report.page.money import shown, twin, twinned, with_twins
-from sim.report.run.cases import FinishedCase, Point, has_money
-from sim.report.run.summary import asked_columns, summary_columns
+from sim.study.run.point import FinishedCase, Point, has_money
+from sim.study.run.summary import asked_columns, summary_columns
 
 REQUEST_COLUMNS = [
     *["request", "service", "pool", "replica", "priority", "measured"],

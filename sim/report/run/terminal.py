@@ -8,10 +8,11 @@ from rich.text import Text
 
 from sim.report.page.fitted import Fitted
 from sim.report.page.money import in_code, without_symbol
-from sim.report.run.cases import FinishedCase, Point
 from sim.report.run.figures import Column, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
-from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks, differences
-from sim.report.run.summary import summarize
+from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
+from sim.study.run.paired import differences
+from sim.study.run.point import FinishedCase, Point
+from sim.study.run.summary import summarize
 
 
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:

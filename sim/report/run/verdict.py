@@ -6,12 +6,12 @@ from typing import Any
 
 from sim.report.page.goals import readings, unsure
 from sim.report.page.money import cash
-from sim.report.page.text import listing, percent, place, seconds, span
-from sim.report.run.cases import Point, fleets_of, has_money
-from sim.report.run.compare import COST, Comparison, Contest, comparisons_of
-from sim.report.run.sweep import Sweep
+from sim.report.page.text import listing, percent, place, places, seconds, span
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.service_level import slack
+from sim.study.run.compare import COST, Comparison, Contest, comparisons_of
+from sim.study.run.point import Point, fleets_of, has_money
+from sim.study.run.sweep import Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Verdict:
 def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str] = ()) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
     comparisons, level = comparisons_of(points, axes, slo), Slo.model_validate(slo)
-    heads = [(f"At {part.setting}: " if part.setting else "") + _headline(part, level) for part in comparisons]
+    heads = [(f"At {places(part.setting)}: " if part.setting else "") + _headline(part, level) for part in comparisons]
     headline = " ".join(heads) if heads else "No fleet can run this."
     findings = [line for part in comparisons for line in _findings(part, level)]
     findings += _infeasible(points)
@@ -39,7 +39,7 @@ def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
         return _alone(part, part.fleets[0], slo)
     if not any(part.fit(fleet) for fleet in part.fleets):
-        return f"{_none(part.fleets)} {part.goal}{_anywhere(part)}.{_nearest(part, slo)}"
+        return f"{_none(part.fleets)} {_goal(part)}{_anywhere(part)}.{_nearest(part, slo)}"
     contests = part.contests
     if not contests:
         return _by_reach(part)
@@ -49,15 +49,15 @@ def _headline(part: Comparison, slo: Slo) -> str:
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
     fit = part.fit(fleet)
     if not fit:
-        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}.{_nearest(part, slo)}"
+        return f"{fleet} {_negated(_goal(part))}{_anywhere(part)}.{_nearest(part, slo)}"
     best = next(point for point in reversed(part.points) if point.good)
     cost = _cost(best)
     if part.sweep.single:
-        return f"{fleet} {part.goal}{f' at {cost} per million output tokens' if cost else ''}."
+        return f"{fleet} {_goal(part)}{f' at {cost} per million output tokens' if cost else ''}."
     missed = [value for value in part.sweep.values if value not in fit]
     price = f"; a million output tokens costs {cost} at {place(part.sweep.axis, fit[-1])}" if cost else ""
-    rest = f" It does not at {part.where(missed)}." if missed else ""
-    return f"{fleet} {part.goal} at {part.where(fit)}{price}.{rest}"
+    rest = f" It does not at {_where(part, missed)}." if missed else ""
+    return f"{fleet} {_goal(part)} at {_where(part, fit)}{price}.{rest}"
 
 
 def _by_reach(part: Comparison) -> str:
@@ -65,10 +65,12 @@ def _by_reach(part: Comparison) -> str:
     texts = []
     for fleet in part.fleets:
         fit = part.fit(fleet)
-        where = "" if part.sweep.single else f" at {part.where(fit)}" if fit else ""
+        where = "" if part.sweep.single else f" at {_where(part, fit)}" if fit else ""
         last = next((point for point in reversed(part.points) if point.fleet == fleet and point.good), None)
         cost = f" ({_cost(last)} per million output tokens)" if last and _cost(last) else ""
-        texts.append(f"{fleet} {part.goal}{where}{cost}" if fit else f"{fleet} {_negated(part.goal)}{_anywhere(part)}")
+        texts.append(
+            f"{fleet} {_goal(part)}{where}{cost}" if fit else f"{fleet} {_negated(_goal(part))}{_anywhere(part)}"
+        )
     shared = [value for value in part.sweep.values if len(part.at(value)) > 1]
     if not shared:
         return f"{'; '.join(texts)}."
@@ -88,12 +90,12 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
         )
     won = {winner: [contest for contest in decided if contest.winner.fleet == winner] for winner in winners}
     if len(winners) > 2:
-        places = [f"{winner} at {part.where([one.value for one in ones])}" for winner, ones in won.items()]
-        return f"Cheapest per million output tokens among those that {_verb(part)}: {'; '.join(places)}."
+        won_at = [f"{winner} at {_where(part, [one.value for one in ones])}" for winner, ones in won.items()]
+        return f"Cheapest per million output tokens among those that {_verb(part)}: {'; '.join(won_at)}."
     clauses = []
     for winner, ones in won.items():
         whole = len(ones) == len(contests)
-        where = _shared(part, contests) if whole else f" at {part.where([contest.value for contest in ones])}"
+        where = _shared(part, contests) if whole else f" at {_where(part, [contest.value for contest in ones])}"
         clauses.append(f"{winner} is {_comparative(part)} per million output tokens{where}: {_quote(part, ones[-1])}")
     return "; ".join(clauses) + "."
 
@@ -109,7 +111,7 @@ def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
     several = "both" if len(part.fleets) == 2 else "two or more"
     if part.sweep.single:
         return f", and {several} {_verb(part)}"
-    return f" wherever {several} {_verb(part)} ({part.where([contest.value for contest in contests])})"
+    return f" wherever {several} {_verb(part)} ({_where(part, [contest.value for contest in contests])})"
 
 
 def _nearest(part: Comparison, slo: Slo) -> str:
@@ -123,7 +125,7 @@ def _nearest(part: Comparison, slo: Slo) -> str:
 
 
 def _verb(part: Comparison) -> str:
-    return "meet the SLO" if "SLO" in part.goal else "keep up"
+    return "meet the SLO" if part.has_slo else "keep up"
 
 
 def _beyond(part: Comparison) -> str:
@@ -132,15 +134,15 @@ def _beyond(part: Comparison) -> str:
     for fleet in part.fleets:
         alone = [value for value in part.sweep.values if [point.fleet for point in part.at(value)] == [fleet]]
         if alone:
-            texts.append(f"At {part.where(alone)} only {fleet} {part.goal}.")
+            texts.append(f"At {_where(part, alone)} only {fleet} {_goal(part)}.")
     nowhere = [value for value in part.sweep.values if not part.at(value)]
     if nowhere:
-        texts.append(f"At {part.where(nowhere)} {_none(part.fleets).lower()} does.")
+        texts.append(f"At {_where(part, nowhere)} {_none(part.fleets).lower()} does.")
     return " ".join(texts)
 
 
 def _findings(part: Comparison, slo: Slo) -> list[str]:
-    lead = f"At {part.setting}: " if part.setting else ""
+    lead = f"At {places(part.setting)}: " if part.setting else ""
     found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
     found.append(_significance(part))
@@ -163,14 +165,14 @@ def _reach(part: Comparison, fleet: str) -> str:
     fit = [point for point in points if point.good]
     missed = [point for point in points if not point.good]
     if not fit:
-        return f"{fleet} {_negated(part.goal)}{_anywhere(part)}."
+        return f"{fleet} {_negated(_goal(part))}{_anywhere(part)}."
     last = fit[-1]
     cost = f", {_cost(last)} per million output tokens there" if _cost(last) else ""
     numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
     edge = (
         f" (the limit lies between that and {place(part.sweep.axis, part.sweep.value(missed[0]))})" if numeric else ""
     )
-    return f"{fleet} {part.goal}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
+    return f"{fleet} {_goal(part)}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
 
 
 def _unsure(part: Comparison, slo: Slo) -> str:
@@ -183,7 +185,7 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     if not told:
         return ""
     doubt = "what is asked for lies within the 95 % interval; more replications narrow it"
-    return f"Inconclusive is whether {listing(told)} {part.goal}: {doubt}."
+    return f"Inconclusive is whether {listing(told)} {_goal(part)}: {doubt}."
 
 
 def _significance(part: Comparison) -> str:
@@ -242,12 +244,21 @@ def _runs(points: Sequence[Point], fleet: str) -> bool:
     return any(point.ok for point in points if point.fleet == fleet)
 
 
+def _goal(part: Comparison) -> str:
+    return "meets the SLO" if part.has_slo else "keeps up with the load"
+
+
+def _where(part: Comparison, values: Sequence[Any]) -> str:
+    """The *values* of the axis."""
+    return span(part.sweep.axis, values, part.sweep.values)
+
+
 def _at(part: Comparison, values: Sequence[Any]) -> str:
-    return "" if part.sweep.single else f" at {part.where(values)}"
+    return "" if part.sweep.single else f" at {_where(part, values)}"
 
 
 def _anywhere(part: Comparison) -> str:
-    return "" if part.sweep.single else f" at any simulated point ({part.where(part.sweep.values)})"
+    return "" if part.sweep.single else f" at any simulated point ({_where(part, part.sweep.values)})"
 
 
 def _names(part: Comparison) -> str:

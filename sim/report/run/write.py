@@ -9,18 +9,20 @@ from sim.report.charts.panels import panels_of
 from sim.report.futures.section import futures_section
 from sim.report.futures.tables import write_futures
 from sim.report.page.text import first_sentence
-from sim.report.run.cases import FinishedCase, has_money
 from sim.report.run.html import render
-from sim.report.run.paired import blocks, differences, write_paired
-from sim.report.run.summary import summarize
-from sim.report.run.sweep import sweep_of
+from sim.report.run.paired import blocks, write_paired
 from sim.report.run.tables import write_costs, write_requests, write_summary, write_usage
 from sim.report.run.verdict import verdict
-from sim.report.run.year import hourly_prices, write_year, year_rows, year_table
+from sim.report.run.year import write_year, year_table
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.futures.draws import FutureStudy
 from sim.study.metrics.idle import IdleHour
+from sim.study.run.paired import differences
+from sim.study.run.point import FinishedCase, has_money
+from sim.study.run.summary import summarize
+from sim.study.run.sweep import sweep_of
+from sim.study.run.year import hourly_prices, year_rows
 from sim.yamlio import dump
 
 

@@ -13,14 +13,14 @@ from sim.report.page.routing import routing_told
 from sim.report.page.text import first_sentence, percent, place, plain, seconds
 from sim.report.run.tables import write_rows
 from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
-from sim.report.size.picture import front, key, panels
+from sim.report.size.picture import key, panels
 from sim.routing import ByLength
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.capacity.search import LoadAxis
 from sim.study.size.trials import SCREEN_MARGIN
-from sim.study.size.tried import Sizing, Tried
+from sim.study.size.tried import Sizing, Tried, front
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 

@@ -1,6 +1,6 @@
 """The charts of a sizing: cost of what was simulated against what it attains, and every candidate by its cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sim.report.charts.draw import SOFT
 from sim.report.charts.panels import Curve, Limit, Panel, style
@@ -9,7 +9,7 @@ from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.page import Mark
 from sim.report.page.text import percent, plain
 from sim.scenario.schema import Scenario
-from sim.study.size.tried import Sizing, Tried
+from sim.study.size.tried import Sizing, Tried, front
 from sim.units import HOURS_PER_MONTH
 
 NO_LINE = "None"
@@ -29,21 +29,6 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
 def key(found: Sizing) -> list[Mark]:
     """Colour and marker of every GPU, and of every mix."""
     return [Mark(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
-
-
-def front(found: Sizing, names: Sequence[str]) -> list[Tried]:
-    """By cost: fleets that meet and that no other beats in cost and all the metrics *names* at once."""
-    met = [(one, _criteria(one, names)) for one in found.tried if one.status == "meets"]
-    return [
-        one
-        for one, mine in met
-        if not any(all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in met)
-    ]
-
-
-def _criteria(one: Tried, names: Sequence[str]) -> tuple[float, ...]:
-    values = ((one.metrics or {}).get(name) for name in names)
-    return one.usd_per_h or 0.0, *(0.0 if value is None else value for value in values)
 
 
 def _looks(found: Sizing) -> dict[str, tuple[str, str]]:

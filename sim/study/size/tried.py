@@ -110,3 +110,20 @@ def rank(one: Tried) -> tuple[int, float, str]:
     """Those that meet, then the others, each by cost."""
     order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
+
+
+def front(found: Sizing, names: Sequence[str]) -> list[Tried]:
+    """The Pareto front, by cost: fleets that meet and that no other beats in cost and all the metrics *names* at
+    once.
+    """
+    met = [(one, _criteria(one, names)) for one in found.tried if one.status == "meets"]
+    return [
+        one
+        for one, mine in met
+        if not any(all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in met)
+    ]
+
+
+def _criteria(one: Tried, names: Sequence[str]) -> tuple[float, ...]:
+    values = ((one.metrics or {}).get(name) for name in names)
+    return one.usd_per_h or 0.0, *(0.0 if value is None else value for value in values)

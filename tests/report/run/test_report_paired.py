@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.run.paired import blocks, differences, write_paired
-from sim.report.run.summary import summarize
+from sim.report.run.paired import blocks, write_paired
 from sim.report.run.terminal import terminal_differences
 from sim.study.metrics.statistics import student_t
+from sim.study.run.paired import differences
+from sim.study.run.summary import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.report.run.summary import summarize, summary_columns
 from sim.report.run.tables import write_summary
 from sim.study.metrics.statistics import student_t
+from sim.study.run.summary import summarize, summary_columns
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """

@@ -1,8 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from sim.report.run.summary import summarize
 from sim.report.run.verdict import Verdict, verdict
+from sim.study.run.summary import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.report.run.cases import Point
-from sim.report.run.year import write_year, year_rows, year_table
+from sim.report.run.year import write_year, year_table
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
+from sim.study.run.point import Point
+from sim.study.run.year import year_rows
 
 WINDOW_H = 0.5
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.report.run.summary import summarize
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point, cases
@@ -16,6 +15,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FutureStudy, cheapest, futures_of
 from sim.study.metrics.statistics import wilson
 from sim.study.price.rebill import Rebilling
+from sim.study.run.summary import summarize
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.page.text import place
-from sim.report.run.cases import Point, fleets_of
+from sim.study.run.point import Point, fleets_of
+
+Setting = tuple[tuple[str, Any], ...]
+"""The values of the axes beside the main one: (axis, value)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +15,8 @@ class Line:
     """One fleet along the axis, everything else held."""
 
     fleet: str
-    setting: str
-    """The other axes, such as `cv 4`; empty where there is none."""
+    setting: Setting
+    """Empty where there is no other axis."""
     points: tuple[Point, ...]
     """Those that could run, in the order of the axis."""
 
@@ -45,7 +47,7 @@ class Sweep:
         return len(self.values) < 2
 
     @property
-    def settings(self) -> list[str]:
+    def settings(self) -> list[Setting]:
         """The other axes' combinations, in order."""
         return list(dict.fromkeys(line.setting for line in self.lines))
 
@@ -53,6 +55,17 @@ class Sweep:
     def fleets(self) -> list[str]:
         """Fleets that could run, in order."""
         return list(dict.fromkeys(line.fleet for line in self.lines))
+
+    @property
+    def reference(self) -> Any:
+        """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
+        fit = dict.fromkeys(self.values, 0)
+        for line in self.lines:
+            for point in line.points:
+                fit[self.value(point)] += point.good
+        most = max(fit.values(), default=0)
+        chosen = (value for value in reversed(self.values) if fit[value] == most and most)
+        return next(chosen, next(iter(self.values), None))
 
 
 def sweep_of(points: Sequence[Point], axes: Sequence[str]) -> Sweep:
@@ -63,10 +76,10 @@ def sweep_of(points: Sequence[Point], axes: Sequence[str]) -> Sweep:
     if numeric:
         values.sort()
     others = _other_axes(placed, axis, axes)
-    members: dict[tuple[str, str], list[Point]] = {}
+    members: dict[tuple[str, Setting], list[Point]] = {}
     for point in placed:
         if point.ok:
-            setting = ", ".join(place(name, point.axes[name]) for name in others if point.axes.get(name) is not None)
+            setting = tuple((name, point.axes[name]) for name in others if point.axes.get(name) is not None)
             members.setdefault((point.fleet, setting), []).append(point)
     rank = {value: index for index, value in enumerate(values)}
     lines = (

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.page.text import span
-from sim.report.run.cases import Point, fleets_of
-from sim.report.run.summary import replication_costs
-from sim.report.run.sweep import Sweep, sweep_of
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.statistics import differ
+from sim.study.run.point import Point, fleets_of
+from sim.study.run.summary import replication_costs
+from sim.study.run.sweep import Setting, Sweep, sweep_of
 
 COST = "usd_per_million_output_tokens"
 
@@ -30,10 +29,10 @@ class Comparison:
     """All fleets at one setting of the other axes."""
 
     sweep: Sweep
-    setting: str
+    setting: Setting
     points: tuple[Point, ...]
-    goal: str
-    """`meets the SLO`, or `keeps up` without one."""
+    has_slo: bool
+    """Without one a fleet is fit where it keeps up with the load."""
 
     def fit(self, fleet: str) -> list[Any]:
         """Where the fleet meets the SLO, in the order of the axis."""
@@ -47,10 +46,6 @@ class Comparison:
     def fleets(self) -> list[str]:
         """Those that could run."""
         return fleets_of(self.points)
-
-    def where(self, values: Sequence[Any]) -> str:
-        """The *values* of the axis in words."""
-        return span(self.sweep.axis, values, self.sweep.values)
 
     @property
     def contests(self) -> list[Contest]:
@@ -68,9 +63,9 @@ class Comparison:
 def comparisons_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Comparison]:
     """One comparison per setting of the axes beside the main one."""
     sweep = sweep_of(points, axes)
-    goal = "meets the SLO" if Slo.model_validate(slo).goals else "keeps up with the load"
+    has_slo = bool(Slo.model_validate(slo).goals)
     members = {
         setting: tuple(point for line in sweep.lines if line.setting == setting for point in line.points)
         for setting in sweep.settings
     }
-    return [Comparison(sweep, setting, chosen, goal) for setting, chosen in members.items()]
+    return [Comparison(sweep, setting, chosen, has_slo) for setting, chosen in members.items()]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isnan
 from typing import Any
 
-from sim.report.run.cases import FinishedCase, Point, group
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean, ratio
+from sim.study.run.point import FinishedCase, Point, group
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 COUNTS = ["requests", "completed", "rejected", "unfinished"]
