@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import Ledger, RequestUse, request_costs
-from sim.fleet import Fleet
+from sim.fleet import RunningFleet
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.resolve import resolve
@@ -38,7 +38,7 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
         return plan
     if plan.warmup_auto:
         plan = with_warmup(plan)  # a run of its own shows when the start is over
-    log = Fleet(plan).run()  # requests and intervals: quantities, no money
+    log = RunningFleet(plan).run()  # requests and intervals: quantities, no money
     return priced(plan, log)  # money: quantity x sourced price
 
 

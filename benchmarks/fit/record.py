@@ -11,9 +11,9 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.engine.protocol import Engine
+from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.rank import Rank
-from sim.fleet import Fleet
+from sim.fleet import RunningFleet
 from sim.records import Batch, FleetLog, Meters, Request
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -46,7 +46,7 @@ class Steps:
 class Recorder:
     """An engine that notes the steps which another one takes."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ReplicaEngine) -> None:
         self._engine = engine
         self._groups: dict[tuple[int, int], list[float]] = {}
 
@@ -85,7 +85,7 @@ class Recorder:
         return self._groups.values()
 
 
-def _stepping(engine: Engine) -> list[tuple[Rank, int]]:
+def _stepping(engine: ReplicaEngine) -> list[tuple[Rank, int]]:
     """The ranks that the engine is about to advance, with the steps they take."""
     lanes = getattr(engine, "_lanes", None)
     if lanes is not None:
@@ -98,7 +98,7 @@ def _stepping(engine: Engine) -> list[tuple[Rank, int]]:
 
 def simulate(plan: CasePlan) -> tuple[FleetLog, Steps]:
     """Runs *plan* once; what happened, and the steps of all replicas together."""
-    fleet = Fleet(plan)
+    fleet = RunningFleet(plan)
     recorders = [Recorder(replica.engine) for replica in fleet._replicas]
     for replica, recorder in zip(fleet._replicas, recorders, strict=True):
         replica.engine = recorder

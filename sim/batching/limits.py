@@ -7,7 +7,7 @@ from pydantic import model_validator
 from sim.spec import Count, Fraction, Spec
 
 
-class Limits(Spec):
+class BatchingLimits(Spec):
     """Scheduler options under vLLM's names. What is left out takes the engine's default."""
 
     max_num_seqs: Count | None = None
@@ -34,7 +34,7 @@ class Limits(Spec):
         return self
 
 
-class PagedLimits(Limits):
+class PagedLimits(BatchingLimits):
     """The same for an engine whose KV cache is cut into blocks that any request may take."""
 
     block_size: Count = 16

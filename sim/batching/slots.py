@@ -2,10 +2,10 @@
 
 from typing import Literal, Self
 
-from sim.batching.limits import Limits
+from sim.batching.limits import BatchingLimits
 
 
-class Slots(Limits):
+class Slots(BatchingLimits):
     """`max_num_seqs` slots (`--parallel`, OLLAMA_NUM_PARALLEL) of `max_model_len` tokens (num_ctx), all of it reserved.
 
     A step holds one token of each slot that answers, and prompts up to `max_num_batched_tokens` (n_batch) in all; a

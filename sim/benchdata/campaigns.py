@@ -53,7 +53,7 @@ class Match(Spec):
         )
 
 
-class Fact(Sourced):
+class CampaignFact(Sourced):
     """How a campaign was run. Later facts about the same row win."""
 
     match: Match
@@ -118,7 +118,7 @@ class Setup:
 class Campaigns(Spec):
     """All facts, the year of engine versions that are given as a date, and bridges."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[CampaignFact, ...]
     version_by_year: dict[str, dict[int, str]]
     """By family of engines: the version in use where a source names only a year."""
     nvlink_bridges: dict[str, str]
@@ -149,14 +149,14 @@ class Campaigns(Spec):
             osl=row.osl or _last(fact.osl for fact in facts),
         )
 
-    def _num_requests(self, row: BenchRow, facts: list[Fact]) -> int | None:
+    def _num_requests(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
         return _last(
             (fact.num_requests_by_lengths or {}).get(shape) or _noted("num_requests", row, [fact]) or fact.num_requests
             for fact in facts
         )
 
-    def _seats(self, row: BenchRow, facts: list[Fact]) -> int | None:
+    def _seats(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         if any(fact.concurrency_is_seats for fact in facts):
             return row.concurrency
         return _noted("max_num_seqs", row, facts) or _last(fact.max_num_seqs for fact in facts)
@@ -178,7 +178,7 @@ def _last(values: Iterable[T | None]) -> T | None:
     return found
 
 
-def _noted(name: str, row: BenchRow, facts: list[Fact]) -> int | None:
+def _noted(name: str, row: BenchRow, facts: list[CampaignFact]) -> int | None:
     for fact in facts:
         pattern = (fact.note_patterns or {}).get(name)
         found = re.search(pattern, row.note) if pattern else None

@@ -86,7 +86,7 @@ def _one_by_one(value: Any) -> Any:
     return value
 
 
-class PriceList(Spec):
+class PricesPerHour(Spec):
     """Prices in one currency."""
 
     price: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
@@ -96,7 +96,7 @@ class PriceList(Spec):
 HourlyPrices = Annotated[
     tuple[Price, ...],
     Field(min_length=24, max_length=24),
-    BeforeValidator(_one_by_one, json_schema_input_type=tuple[NonNegative | StatedPrice, ...] | PriceList),
+    BeforeValidator(_one_by_one, json_schema_input_type=tuple[NonNegative | StatedPrice, ...] | PricesPerHour),
 ]
 """24 prices, from midnight on."""
 

@@ -69,7 +69,7 @@ QuotedPrice = Annotated[Quote, BeforeValidator(_dollars, json_schema_input_type=
 Quotes = dict[str, QuotedPrice]
 
 
-class Priced(NamedTuple):
+class OfferedPrice(NamedTuple):
     """A price, and the GPUs that come with one unit (None where nothing is said)."""
 
     price: UnitPrice
@@ -86,7 +86,7 @@ class PriceBook:
     lists: Callable[[str], PriceList | None]
     """The catalogue's price list of an item, None without one."""
 
-    def purchase(self, item: str) -> Priced:
+    def purchase(self, item: str) -> OfferedPrice:
         """What buying one *item* costs. Raises CostError naming the file and the key that can hold a missing price."""
         priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
         if priced.price.unit != "each":
@@ -94,7 +94,7 @@ class PriceBook:
             raise CostError(Problem("cost.quotes", text))
         return priced
 
-    def _default_purchase(self, item: str) -> Priced:
+    def _default_purchase(self, item: str) -> OfferedPrice:
         offers = self.lists(item)
         if offers is None or offers.default_purchase is None:
             what = "an offer that default_purchase names"
@@ -120,7 +120,7 @@ class PriceBook:
             return 0
         return offers.offers[offers.default_purchase].includes_gpus or 0
 
-    def rental(self, gpu: str, offer: str | None) -> Priced:
+    def rental(self, gpu: str, offer: str | None) -> OfferedPrice:
         """What renting *gpu* costs: its quote, else the catalogue's *offer* (`item/offer`). Raises CostError."""
         if gpu in self.quotes:
             return self._quoted(gpu, "gpu_hour")
@@ -129,7 +129,7 @@ class PriceBook:
             raise CostError(Problem("cost.price", f"{text}, or quote dollars per GPU-hour (cost.quotes.{gpu})"))
         return self.offered(offer, "cost.price")
 
-    def offered(self, offer: str, key: str) -> Priced:
+    def offered(self, offer: str, key: str) -> OfferedPrice:
         """The catalogue's *offer* (`item/offer`), which the scenario names under *key*. Raises CostError."""
         item, _, name = offer.partition("/")
         offers = self.lists(item)
@@ -147,14 +147,14 @@ class PriceBook:
         price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
         return replace(price, stated=(Stated(key, quote.price, f"{quote.currency}/{unit}"),))
 
-    def _quoted(self, item: str, usual_unit: Unit) -> Priced:
+    def _quoted(self, item: str, usual_unit: Unit) -> OfferedPrice:
         quote = self.quotes[item]
-        return Priced(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
+        return OfferedPrice(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
 
-    def _offered(self, name: str, offer: Offer, key: str) -> Priced:
+    def _offered(self, name: str, offer: Offer, key: str) -> OfferedPrice:
         what = f"data/prices: {name}"
         price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source, key, what)
-        return Priced(replace(price, offer=name, value=offer.price), offer.includes_gpus)
+        return OfferedPrice(replace(price, offer=name, value=offer.price), offer.includes_gpus)
 
     def _in_usd(self, amount: float, currency: str, unit: str, source: str, key: str, what: str = "") -> UnitPrice:
         fx_rate = 1.0 if currency == USD else self.fx.get(currency)

@@ -11,7 +11,7 @@ from sim.report.page.progress import Progress
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.breakeven.candidates import Ledgers
-from sim.study.breakeven.decision import Answer, decide
+from sim.study.breakeven.decision import BreakevenAnswer, decide
 from sim.study.capacity.search import capacities
 from sim.study.cases.execute import Workplace
 
@@ -28,7 +28,7 @@ def deliver_breakeven(
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "breakeven"),
     force: bool = False,
-) -> Answer:
+) -> BreakevenAnswer:
     """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
     told = begin(out, scenario, command, "breakeven", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})

@@ -8,7 +8,7 @@ from sim.deliver.folder import begin, written_together
 from sim.report.page.money import in_its_currency
 from sim.report.page.progress import Progress
 from sim.report.sensitivity.answer import write_sensitivity
-from sim.report.sensitivity.verdict import Answer
+from sim.report.sensitivity.verdict import SensitivityAnswer
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import Sensitivity
@@ -26,7 +26,7 @@ def deliver_sensitivity(
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "sensitivity"),
     force: bool = False,
-) -> Answer:
+) -> SensitivityAnswer:
     """Simulates what is missing, and leaves tables, pictures and page in *out*."""
     told = begin(out, scenario, command, "sensitivity", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
@@ -39,7 +39,7 @@ def deliver_sensitivity(
     if between is not None and asked.metric == USD:
         with Progress(quiet, "taking the gap apart", "hybrids") as progress:
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
-    answer = Answer(found, explained, between, scenario.replications)
+    answer = SensitivityAnswer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:
         write_sensitivity(folder, answer, scenario, hostless_notes(scenario, catalog))
     return answer

@@ -8,7 +8,7 @@ from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin_question, written_together
 from sim.report.page.progress import Progress
 from sim.report.validate.answer import write_validation
-from sim.study.validate.score import Outcome
+from sim.study.validate.score import PredictedRow
 from sim.study.validate.table import validate
 
 
@@ -21,7 +21,7 @@ def run_validation(
     quiet: bool,
     command: Sequence[str],
     force: bool = False,
-) -> list[Outcome]:
+) -> list[PredictedRow]:
     """Predicts all *rows* and leaves tables and a picture in the folder *out*, in the place of an earlier answer."""
     question = {"command": "validate", "values": {"table": "/".join(Path(table).absolute().parts[-2:])}}
     told = begin_question(out, question, command, force, validation=table)

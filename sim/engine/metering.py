@@ -1,10 +1,10 @@
 """Running totals of what an engine's steps did."""
 
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.records import Leap, Meters
 
 
-def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps: int) -> None:
+def book(meters: Meters, rank: RankSchedule, duration_s: float, load_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
 
     The time and the load of a step that serves prompts and decodes together are split by new tokens. A step under way
@@ -35,7 +35,7 @@ def book(meters: Meters, rank: Schedule, duration_s: float, load_s: float, steps
         meters.budget_blocked_s += duration_s
 
 
-def switch_shares(rank: Schedule, on: bool, elapsed_s: float) -> None:
+def switch_shares(rank: RankSchedule, on: bool, elapsed_s: float) -> None:
     """Begins to share the time of the rank's steps among requests, *elapsed_s* into a step, or ends it."""
     if on:
         rank.shares.shared_s = elapsed_s

@@ -13,7 +13,7 @@ class StepTime(Protocol):
         ...
 
 
-class Engine(Protocol):
+class ReplicaEngine(Protocol):
     """One replica. It keeps its own clock; the fleet calls `plan` after every change and `advance` when the planned
     end has come.
 

@@ -7,7 +7,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Request
 
@@ -20,7 +20,7 @@ class VllmEngine:
         "_steptime", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Schedule] = Rank) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
         self._steptime = steptime
         self._limits = limits
         self._pool = limits.new_pool()

@@ -1,5 +1,5 @@
 """The cluster on SimPy's clock: the only place that knows simpy."""
 
-from sim.fleet.fleet import Fleet
+from sim.fleet.fleet import RunningFleet
 
-__all__ = ["Fleet"]
+__all__ = ["RunningFleet"]

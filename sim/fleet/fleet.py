@@ -19,7 +19,7 @@ from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
 
 
-class Fleet:
+class RunningFleet:
     """One fleet at one sweep point, one replication. `run` simulates it once."""
 
     def __init__(self, plan: CasePlan) -> None:

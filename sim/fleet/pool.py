@@ -6,16 +6,16 @@ from sim.batching import PrefillFirst, QueueLimits, Reserve, Slots
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.protocol import Engine
+from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
-from sim.engine.schedulers.schedule import Schedule
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.scenario.resolving.resolved import PoolPlan
 
-SCHEDULES: dict[str, type[Schedule]] = {
+SCHEDULES: dict[str, type[RankSchedule]] = {
     "vllm": Rank,
     "prefill_first": PrefillFirstRank,
     "reserve": ReserveRank,
@@ -24,7 +24,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-def replica_engines(pool: PoolPlan) -> list[Engine]:
+def replica_engines(pool: PoolPlan) -> list[ReplicaEngine]:
     """The engines of *pool*. Data-parallel ranks that need not step together are replicas of their own."""
     return [_engine(pool) for _ in range(pool.replicas * engines_per_replica(pool))]
 
@@ -39,7 +39,7 @@ def gpus_per_engine(pool: PoolPlan) -> float:
     return pool.gpus_per_replica / engines_per_replica(pool)
 
 
-def _engine(pool: PoolPlan) -> Engine:
+def _engine(pool: PoolPlan) -> ReplicaEngine:
     limits, schedule = rank_limits(pool), SCHEDULES[pool.batching.policy]
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None

@@ -5,7 +5,7 @@ from math import inf
 
 import simpy
 
-from sim.engine.protocol import Engine
+from sim.engine.protocol import ReplicaEngine
 from sim.records import Request
 
 Finished = Callable[["Replica", list[Request]], None]
@@ -23,7 +23,13 @@ class Replica:
     __slots__ = ("_due", "_env", "_finished", "_release", "end_s", "engine", "index", "pool")
 
     def __init__(
-        self, env: simpy.Environment, engine: Engine, index: int, pool: int, release: Released, finished: Finished
+        self,
+        env: simpy.Environment,
+        engine: ReplicaEngine,
+        index: int,
+        pool: int,
+        release: Released,
+        finished: Finished,
     ) -> None:
         self.engine = engine
         self.index = index

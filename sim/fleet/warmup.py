@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.fleet.fleet import Fleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -62,7 +62,7 @@ def mser5(series: Floats) -> Truncation:
 
 def with_warmup(plan: CasePlan) -> CasePlan:
     """*plan* with the warm-up that a run of it without any shows [s]."""
-    log = Fleet(replace(plan, warmup_s=0.0, requests_cost=False)).run()
+    log = RunningFleet(replace(plan, warmup_s=0.0, requests_cost=False)).run()
     warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
     return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
 

@@ -11,7 +11,7 @@ from sim.records import RequestTable
 from sim.spec import Spec
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
-from sim.workload.published import Table, hourly_table, length_table
+from sim.workload.published import PublishedTable, hourly_table, length_table
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
 from sim.workload.streams import Streams, uniforms
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
@@ -67,7 +67,7 @@ class Workload(Spec):
 
     def facts(self) -> list[tuple[str, Value]]:
         """The published statistics that it draws from, with their places in the workload. Raises UnknownId."""
-        tables: list[tuple[str, Table]] = []
+        tables: list[tuple[str, PublishedTable]] = []
         if isinstance(self.arrivals, Profile) and self.arrivals.shape is not None:
             tables.append(("arrivals.shape", hourly_table(self.arrivals.shape)))
         if self.lengths is not None:

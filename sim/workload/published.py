@@ -14,7 +14,7 @@ from sim.spec import Fraction, NonNegative, Positive, Spec
 from sim.yamlio import read
 
 
-class Table(Sourced):
+class PublishedTable(Sourced):
     """Something published as more than one number, with its mean."""
 
     mean: Positive
@@ -24,7 +24,7 @@ class Table(Sourced):
         return Value(value=self.mean, **{name: getattr(self, name) for name in Sourced.model_fields})
 
 
-class Quantiles(Table):
+class Quantiles(PublishedTable):
     """A length's distribution; between the points of the table it is a straight line.
 
     The mean [tokens] is that of the requests themselves, not of the table.
@@ -49,7 +49,7 @@ class Quantiles(Table):
         return tokens
 
 
-class HourlyRates(Table):
+class HourlyRates(PublishedTable):
     """Requests per second in each hour of a day or a week."""
 
     rates: Annotated[tuple[NonNegative, ...], Field(min_length=1)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.benchdata.campaigns import Campaigns, Fact, load_campaigns
+from sim.benchdata.campaigns import CampaignFact, Campaigns, load_campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 
@@ -15,7 +15,7 @@ SOURCE = {"source": "gpufleet-study", "kind": "quoted"}
 
 
 def campaigns(*facts: dict[str, object]) -> Campaigns:
-    read = [Fact.model_validate({"match": {"source_key": "campaign"}} | SOURCE | fact) for fact in facts]
+    read = [CampaignFact.model_validate({"match": {"source_key": "campaign"}} | SOURCE | fact) for fact in facts]
     return Campaigns(facts=tuple(read), version_by_year={}, nvlink_bridges={})
 
 

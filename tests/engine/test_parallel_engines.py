@@ -14,8 +14,8 @@ from sim.engine.parallel.lockstep import LockstepEngine, slowest
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
-from sim.engine.schedulers.schedule import Schedule
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
@@ -102,7 +102,7 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
 @pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
 @given(requests)
 @settings(max_examples=60, deadline=None)
-def test_requests_share_the_busy_time_to_the_last(schedule: type[Schedule], rows: list[Request]) -> None:
+def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], rows: list[Request]) -> None:
     # dyadic step times, but a step's time over its tokens is not: sums agree to rounding
     engines = [
         VllmEngine(Affine(), LIMITS, schedule),
@@ -125,7 +125,7 @@ def test_requests_share_the_busy_time_to_the_last(schedule: type[Schedule], rows
 @pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
 @given(requests)
 @settings(max_examples=20, deadline=None)
-def test_load_is_split_like_the_time_of_its_steps(schedule: type[Schedule], rows: list[Request]) -> None:
+def test_load_is_split_like_the_time_of_its_steps(schedule: type[RankSchedule], rows: list[Request]) -> None:
     # the load is the same in all steps: one half
     for engine in (VllmEngine(Affine(), LIMITS, schedule), PipelineEngine(Affine(), LIMITS, 2, schedule)):
         dates(engine, rows)

@@ -7,8 +7,8 @@ from sim.engine.limits import RankLimits
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
-from sim.engine.schedulers.schedule import Schedule
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
@@ -28,7 +28,7 @@ class Second:
         return Leap(1.0)
 
 
-def dates(schedule: type[Schedule], rows: list[tuple[float, int, int]], **limits) -> list[tuple[float, float]]:
+def dates(schedule: type[RankSchedule], rows: list[tuple[float, int, int]], **limits) -> list[tuple[float, float]]:
     """(first token, finish) of requests given as (arrival, prompt, output)."""
     requests = [Request(index, *row) for index, row in enumerate(rows)]
     drain(VllmEngine(Second(), RankLimits(**LIMITS | limits), schedule), requests)

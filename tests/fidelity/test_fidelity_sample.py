@@ -17,7 +17,7 @@ import pytest
 
 from sim.benchdata import read_benchmarks
 from sim.catalogue.catalog import load_catalog
-from sim.study.validate.score import NOT_COVERED_ERROR, Outcome
+from sim.study.validate.score import NOT_COVERED_ERROR, PredictedRow
 from sim.study.validate.table import validate
 
 HERE = Path(__file__).resolve().parent
@@ -27,11 +27,11 @@ LEAST = 0.01
 
 
 @cache
-def outcomes() -> tuple[Outcome, ...]:
+def outcomes() -> tuple[PredictedRow, ...]:
     return tuple(validate(read_benchmarks(HERE / "sample.csv"), load_catalog(), 1, lambda *_: None))
 
 
-def classes_of(outcome: Outcome) -> list[tuple[str, str]]:
+def classes_of(outcome: PredictedRow) -> list[tuple[str, str]]:
     """(class, column) of a row: what was measured, and for throughput on what kind of link."""
     found = []
     for quantity, metric in outcome.quantities().items():

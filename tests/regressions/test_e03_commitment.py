@@ -6,7 +6,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.resolving.terms import Terms
+from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Scenario
 
 CATALOG = load_catalog()
@@ -35,7 +35,7 @@ def usd_per_h(cost: dict[str, Any], units: int, **site: Any) -> dict[str, float]
     scenario = Scenario.model_validate(BASIS | {"fleets": [{"name": "a", "pools": [pool], "cost": cost}]} | site)
     fleet = scenario.fleets[0]
     machines = resolve_fleet(scenario, fleet, CATALOG).machines
-    costs = Terms.of(scenario, fleet).costs(machines, CATALOG, units)
+    costs = FleetTerms.of(scenario, fleet).costs(machines, CATALOG, units)
     assert costs is not None
     return {one.component: one.least_usd_per_h(0.0) for one in costs.charges}
 

@@ -15,7 +15,7 @@ from sim.cost import CostError, Finance, PoolFacts, Site
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.hardware import group_hardware
 from sim.cost.pools import costs_by_pool
-from sim.cost.site.packing import Kind, racks_needed
+from sim.cost.site.packing import ServerKind, racks_needed
 
 RACK = {"per": "rack", "usd_per_month": 1000, "power_limit_kw": 20, "count": "whole"}
 
@@ -76,7 +76,7 @@ def test_servers_per_rack_stands_in_place_of_heights():
 def test_first_fit_decreasing_is_not_the_last_word():
     # One of each kind takes 9/10 of a rack's height and of its power, so two racks hold two of each. First fit puts
     # both of the first kind into one rack (all of its power), both of the second into the next, and opens a third.
-    assert racks_needed((Kind(2, 0.3, 0.5), Kind(2, 0.4, 0.3), Kind(2, 0.2, 0.1))) == 2
+    assert racks_needed((ServerKind(2, 0.3, 0.5), ServerKind(2, 0.4, 0.3), ServerKind(2, 0.2, 0.1))) == 2
 
 
 @cache
@@ -107,12 +107,12 @@ def by_trying(left, space, power, kinds):
 def test_no_other_packing_needs_fewer(servers):
     counts, kinds = tuple(n for n, *_ in servers), tuple((units, kw) for _, units, kw in servers)
     fewest = 1 + by_trying(counts, 20, 20, kinds)
-    assert racks_needed(tuple(Kind(n, units / 20, kw / 20) for n, units, kw in servers)) == fewest
+    assert racks_needed(tuple(ServerKind(n, units / 20, kw / 20) for n, units, kw in servers)) == fewest
 
 
 def test_thousands_of_servers_are_packed_at_once():
     # 100,000 servers of 8U and 50,000 of 2U are 900,000 units, in racks of 42 that five of 8U and one of 2U fill
-    assert racks_needed((Kind(100_000, 8 / 42, 0.1), Kind(50_000, 2 / 42, 0.1))) == ceil(900_000 / 42)
+    assert racks_needed((ServerKind(100_000, 8 / 42, 0.1), ServerKind(50_000, 2 / 42, 0.1))) == ceil(900_000 / 42)
 
 
 def test_pools_that_are_paid_for_differently_share_the_same_racks():

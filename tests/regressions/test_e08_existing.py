@@ -15,7 +15,7 @@ from sim.records import Interval
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import Capacity
 from sim.study.plan import plans as planning
-from sim.study.plan.existing import Held
+from sim.study.plan.existing import HeldUnits
 from sim.study.plan.plans import Outlook, api_outlook, existing_units, outlook
 from sim.study.plan.sale import MOST_TOGETHER, RowsOf, Sales, best_sales
 from sim.study.plan.unit import Quantities
@@ -74,12 +74,12 @@ def measured(cached: float = 0.0) -> dict[str, Quantities]:
     }
 
 
-def held_in(wanted: Scenario, capacities: dict[str, float] | None = None) -> tuple[Held, ...]:
+def held_in(wanted: Scenario, capacities: dict[str, float] | None = None) -> tuple[HeldUnits, ...]:
     found = {name: Capacity(name, most, None, ()) for name, most in (CAPACITY | (capacities or {})).items()}
     return existing_units(wanted, CATALOG, found, measured())
 
 
-def planned(wanted: Scenario, fleet: str, held: tuple[Held, ...] | None = None) -> Outlook:
+def planned(wanted: Scenario, fleet: str, held: tuple[HeldUnits, ...] | None = None) -> Outlook:
     asked, position = wanted.plan, list(CAPACITY).index(fleet)
     assert asked is not None
     capacity = Capacity(fleet, CAPACITY[fleet], None, ())
@@ -213,7 +213,7 @@ def test_capacity_covers_the_peak_and_rows_sum_to_totals(
 def plan_selling(months: Sequence[int]) -> Any:
     """In the place of `best_sales`: the plan with these months of sale."""
 
-    def sales(held: Sequence[Held], plan_months: int, rows_of: RowsOf) -> Sales:
+    def sales(held: Sequence[HeldUnits], plan_months: int, rows_of: RowsOf) -> Sales:
         chosen = tuple(replace(one, sold=month) for one, month in zip(held, months, strict=True))
         return Sales(chosen, rows_of(chosen))
 
@@ -245,7 +245,7 @@ def test_of_many_groups_none_has_a_better_month() -> None:
     assert MOST_TOGETHER < 5 * 7 * 7 * 7
     tried: dict[tuple[int, ...], float] = {}
 
-    def rows_of(chosen: tuple[Held, ...]) -> Any:
+    def rows_of(chosen: tuple[HeldUnits, ...]) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning, "best_sales", plan_selling([one.sold for one in chosen]))
             one = planned(wanted, "rented", held)

@@ -138,10 +138,10 @@ def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) 
 def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     from sim.scenario.resolving.resolve import resolve
     from sim.scenario.sweep import cases
-    from sim.study.size.bounds import Demand
+    from sim.study.size.bounds import OfferedLoad
 
     asked = scenario(tmp_path, "{tpot_s: {p50: 0.001}}")
-    floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], Demand.of(asked))
+    floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], OfferedLoad.of(asked))
     assert "per output token" in floor.refusal(asked.slo)
     assert floor.refusal(Slo.model_validate({"tpot_s": {"p50": 1.0}})) == ""
     # nearly all of the prompts take 34 ms alone: so does the median, whatever few requests do

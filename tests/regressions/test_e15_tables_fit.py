@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 
 BOUGHT = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, bought"
 RENTED = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, rented"
@@ -103,7 +103,7 @@ def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("width", [32, 40, 79, 80, 120, 400])
 def test_every_figure_stands_whole_in_one_of_the_tables(width: int) -> None:
     figures = [f"{10.0**power:,.2f}" for power in range(12)]
-    table = Fitted(["fleet", *(f"money of kind {power}" for power in range(12))], [["a long name", *figures]])
+    table = FittedTable(["fleet", *(f"money of kind {power}" for power in range(12))], [["a long name", *figures]])
     console = Console(width=width, record=True)
     with console.capture() as capture:
         console.print(table)

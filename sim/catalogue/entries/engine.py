@@ -66,7 +66,7 @@ class EngineMemory(Spec):
     """Whether the graphs come out of the share or out of the rest of the device."""
 
 
-class Limits(Spec):
+class EngineLimits(Spec):
     """Default scheduler limits, and the larger ones on GPUs with much memory."""
 
     max_num_seqs: Value
@@ -100,7 +100,7 @@ class Engine(Spec):
     """chunked: prompts share steps with decodes; whole: a prompt runs by itself and decodes wait."""
     overheads: Overheads | None = None
     memory: EngineMemory | None = None
-    limits: Limits | None = None
+    limits: EngineLimits | None = None
 
 
 def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
@@ -113,6 +113,6 @@ def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
     return large if large is not None and gpu is not None and _is_large(limits, gpu) else small
 
 
-def _is_large(limits: Limits, gpu: Gpu) -> bool:
+def _is_large(limits: EngineLimits, gpu: Gpu) -> bool:
     start = limits.large_gpu_from_bytes
     return start is not None and gpu.memory_bytes.value >= start.value and gpu.id not in limits.large_gpu_except

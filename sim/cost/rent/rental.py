@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sim.cost.bill.charge import Charge, FlatCharge, Follows, Stated, UnitPrice
 from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
-from sim.cost.prices import CostError, PriceBook, Priced, Problem, Quotes
+from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
 from sim.cost.rent.rental_terms import Commitment, Spot
 from sim.cost.rent.rented_time import Billing, RentedTime
 from sim.spec import Spec
@@ -115,11 +115,11 @@ class Rent(Spec):
     def _committed_gpus(self) -> float:
         return float(self.commitment.gpus) if self.commitment is not None else 0.0
 
-    def _committed(self, hardware: Hardware, priced: Priced) -> float:
+    def _committed(self, hardware: Hardware, priced: OfferedPrice) -> float:
         """Committed instances."""
         return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
 
-    def _instances(self, hardware: Hardware, priced: Priced) -> float:
+    def _instances(self, hardware: Hardware, priced: OfferedPrice) -> float:
         gpus = priced.gpus or hardware.slots
         if not gpus:
             text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"

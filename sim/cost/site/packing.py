@@ -21,7 +21,7 @@ EMPTY = (1.0, 1.0)
 _ROUNDING = 1e-9  # 30.6 kW hold three servers of 10.2 kW, whatever floats make of the quotient
 
 
-class Kind(NamedTuple):
+class ServerKind(NamedTuple):
     """Servers of one kind."""
 
     number: int
@@ -41,7 +41,7 @@ def whole(number: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def racks_needed(kinds: tuple[Kind, ...]) -> int:
+def racks_needed(kinds: tuple[ServerKind, ...]) -> int:
     """Fewest racks for *kinds*, each of which fits into an empty one.
 
     >>> racks_needed((Kind(2, 0.6, 0.2), Kind(2, 0.3, 0.7)))
@@ -56,7 +56,7 @@ def racks_needed(kinds: tuple[Kind, ...]) -> int:
     return found if len(fillings) > MOST_FILLINGS else _fewest(kinds, fillings)
 
 
-def _first_fit(kinds: Sequence[Kind]) -> int:
+def _first_fit(kinds: Sequence[ServerKind]) -> int:
     """Racks of first-fit decreasing; those that are filled alike are kept together, so thousands cost nothing."""
     racks: Counter[tuple[float, float]] = Counter()
     for servers, space, power in sorted(kinds, key=lambda kind: -max(kind.space, kind.power)):
@@ -74,7 +74,7 @@ def _first_fit(kinds: Sequence[Kind]) -> int:
     return racks.total()
 
 
-def _fillings(kinds: Sequence[Kind], space: float, power: float) -> Iterator[tuple[int, ...]]:
+def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterator[tuple[int, ...]]:
     """Ways to fill one rack to which no server of the last kind can be added."""
     first, *others = kinds
     most = int(
@@ -88,7 +88,7 @@ def _fillings(kinds: Sequence[Kind], space: float, power: float) -> Iterator[tup
             yield (taken, *rest)
 
 
-def _fewest(kinds: Sequence[Kind], fillings: Sequence[tuple[int, ...]]) -> int:
+def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) -> int:
     table = np.array(fillings, dtype=np.float64).T
     needed = LinearConstraint(table, lb=np.array([float(kind.number) for kind in kinds]))
     costs, whole_numbers = np.ones(len(fillings)), np.ones(len(fillings), dtype=np.int64)

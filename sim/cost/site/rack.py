@@ -10,12 +10,12 @@ from sim.cost.bill.charge import FlatCharge
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
 from sim.cost.prices import CostError, Problem
-from sim.cost.site.packing import Kind, racks_needed, whole
+from sim.cost.site.packing import ServerKind, racks_needed, whole
 from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import HOURS_PER_MONTH
 
 
-class Fit(NamedTuple):
+class RackFit(NamedTuple):
     """How many servers of one kind one rack holds, with parts of a server."""
 
     by_space: float
@@ -60,7 +60,7 @@ class PerRack(Spec):
         """
         every = (*fleet, *beside)
         problems: list[Problem] = []
-        fits: list[Fit] = []
+        fits: list[RackFit] = []
         for hardware in every:
             try:
                 fits.append(self._fit(hardware))
@@ -76,7 +76,7 @@ class PerRack(Spec):
             for pool, months_per_h in hardware.shared(part / HOURS_PER_MONTH)
         ]
 
-    def _racks(self, servers: Sequence[float], fits: Sequence[Fit]) -> list[float]:
+    def _racks(self, servers: Sequence[float], fits: Sequence[RackFit]) -> list[float]:
         """Racks that each kind of server pays for."""
         if self.count == "fraction" and not self.by_height:  # so many of the kind fit into a rack, whole ones
             return [n / min(fit.by_space, whole(fit.by_power)) for n, fit in zip(servers, fits, strict=True)]
@@ -86,7 +86,7 @@ class PerRack(Spec):
         if self.count == "fraction":
             return parts
         kinds = [
-            Kind(number, size / fit.by_space, size / fit.by_power)
+            ServerKind(number, size / fit.by_space, size / fit.by_power)
             for count, fit in zip(servers, fits, strict=True)
             for number, size in ((floor(count), 1.0), (1, count % 1))  # the last one may belong to others in part
             if number and size
@@ -94,7 +94,7 @@ class PerRack(Spec):
         racks = racks_needed(tuple(kinds))
         return [racks * part / sum(parts) for part in parts]
 
-    def _fit(self, hardware: Hardware) -> Fit:
+    def _fit(self, hardware: Hardware) -> RackFit:
         """How many servers like those of *hardware* a rack holds. Raises CostError if not even one."""
         server = hardware.server
         if server is None or hardware.server_w is None:
@@ -117,4 +117,4 @@ class PerRack(Spec):
                 problems.append(Problem("site.hosting.units", text))
         if problems:
             raise CostError(*problems)
-        return Fit(places, by_power)
+        return RackFit(places, by_power)

@@ -7,7 +7,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Request
 
@@ -15,11 +15,11 @@ from sim.records import Leap, Meters, Request
 class LockstepEngine:
     """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int, schedule: type[Schedule] = Rank) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int, schedule: type[RankSchedule] = Rank) -> None:
         self._steptime = steptime
         self._limits = limits
         self._ranks = [schedule(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
-        self._stepping: list[tuple[Schedule, Leap]] = []
+        self._stepping: list[tuple[RankSchedule, Leap]] = []
         self._meters = Meters()
         self._leap = Leap(0.0)
         self._start_s = 0.0
@@ -50,7 +50,7 @@ class LockstepEngine:
         if self._steps:
             return self._end_s
         self._stepping = []
-        forming: list[Schedule] = []
+        forming: list[RankSchedule] = []
         steps = 0
         for rank in self._ranks:
             possible = rank.form(now)

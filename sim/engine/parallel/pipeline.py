@@ -15,7 +15,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, switch_shares
 from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
 from sim.records import Meters, Request
 
@@ -25,7 +25,7 @@ class Lane:
 
     __slots__ = ("end_s", "entered_s", "load", "rank", "stage_s")
 
-    def __init__(self, rank: Schedule) -> None:
+    def __init__(self, rank: RankSchedule) -> None:
         self.rank = rank
         self.entered_s = self.stage_s = self.load = 0.0
         self.end_s = inf
@@ -47,7 +47,7 @@ class PipelineEngine:
         steptime: StepTime,
         limits: RankLimits,
         stages: int,
-        schedule: type[Schedule] = Rank,
+        schedule: type[RankSchedule] = Rank,
         lanes: int | None = None,
     ) -> None:
         self._steptime = steptime

@@ -11,12 +11,12 @@ from heapq import heapify
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_blocks import BlockPhases
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
-class Rank(Schedule):
+class Rank(RankSchedule):
     """One rank under vLLM's V1 rules."""
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:

@@ -6,11 +6,11 @@ chunks. Nobody ever gives way. llama.cpp's slots are the same with one block eac
 `update_slots` puts one token of each generating slot into the batch and fills it up to n_batch with prompts.
 """
 
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
 
 
-class ReserveRank(Schedule):
+class ReserveRank(RankSchedule):
     """One rank whose requests reserve all their KV blocks at admission."""
 
     def may_admit(self, sequence: Sequence) -> bool:

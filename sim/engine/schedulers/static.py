@@ -10,12 +10,12 @@ from collections import deque
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.schedule import Schedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
-class StaticRank(Schedule):
+class StaticRank(RankSchedule):
     """One rank that serves batch after batch."""
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:

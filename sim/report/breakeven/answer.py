@@ -14,12 +14,12 @@ from sim.report.page.text import first_sentence, percent, plain
 from sim.report.page.text import place as place_text
 from sim.report.run.tables import write_rows
 from sim.scenario.schema import Scenario
-from sim.study.breakeven.decision import Answer
+from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
 
 
-def ranking_rows(answer: Answer) -> list[dict[str, Any]]:
+def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """ranking.csv: who costs how much at the load, the cheapest first."""
     rows = []
     for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
@@ -40,7 +40,7 @@ def ranking_rows(answer: Answer) -> list[dict[str, Any]]:
     return rows
 
 
-def utilisation_rows(answer: Answer) -> list[dict[str, Any]]:
+def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """breakeven.csv: what a million tokens cost with one unit of each candidate at each utilisation."""
     return [
         {
@@ -59,7 +59,7 @@ def utilisation_rows(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def month_rows(answer: Answer) -> list[dict[str, Any]]:
+def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """months.csv."""
     return [
         {"candidate": name, "month": at.months, "cash_usd": at.cash_usd, "net_present_cost_usd": at.net_present_usd}
@@ -68,7 +68,7 @@ def month_rows(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def tipping_rows(answer: Answer) -> list[dict[str, Any]]:
+def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """tipping.csv."""
     groups = ((answer.winner, "all", answer.tipping), (answer.best_machine, "machines", answer.tipping_of_machines))
     return [
@@ -90,7 +90,7 @@ def tipping_rows(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def write_breakeven(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
+def write_breakeven(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     """All tables, picture and page in the folder *out*."""
     for name, rows in (
         ("ranking", ranking_rows(answer)),
@@ -115,7 +115,7 @@ def write_breakeven(out: Path, answer: Answer, scenario: Scenario, remarks: Sequ
     (out / "breakeven.html").write_text(page, encoding="utf-8")
 
 
-def breakeven_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
+def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of all its CSV files."""
     told = [line for line in (*sentences(answer), unmoved(answer)) if line]
     return {
@@ -130,7 +130,7 @@ def breakeven_document(scenario: Scenario, answer: Answer, out: str) -> dict[str
     }
 
 
-def ranking(answer: Answer) -> Table:
+def ranking(answer: BreakevenAnswer) -> Table:
     """Who costs how much at the load."""
     rows = [
         [
@@ -161,13 +161,13 @@ def ranking(answer: Answer) -> Table:
     )
 
 
-def _per_million(answer: Answer, name: str) -> float:
+def _per_million(answer: BreakevenAnswer, name: str) -> float:
     if name == API:
         return answer.api_usd_per_million or float("nan")
     return answer.at_load[name].usd_per_million_output_tokens
 
 
-def _tables(answer: Answer) -> list[Table]:
+def _tables(answer: BreakevenAnswer) -> list[Table]:
     if not answer.usd_per_h:
         return []
     found = [ranking(answer)]
@@ -207,14 +207,14 @@ def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
     return Table(title, note, ["input", "now", "another is the cheapest below", "above"], rows)
 
 
-def left_out(answer: Answer) -> list[str]:
+def left_out(answer: BreakevenAnswer) -> list[str]:
     """Fleets that are not compared, and why."""
     told = [f"{one.fleet} is left out: {one.reason}." for one in answer.capacities if one.reason]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
     return told + [f"{name} is left out: it does not meet the service level at any load tried." for name in missed]
 
 
-def notes(answer: Answer, scenario: Scenario) -> list[str]:
+def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     """Capacities, who is left out and why, and conventions."""
     told = [
         f"Capacity of {one.fleet}: {place_text(answer.axis, float(f'{one.mean:.3g}'))}"

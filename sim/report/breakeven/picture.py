@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from sim.report.charts.panels import DASHES, Curve, Limit, Panel, style
+from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.page.money import in_code, money_mark, money_thousands, shown
 from sim.report.page.page import Mark
 from sim.report.page.text import axis_label, percent
 from sim.study.breakeven.cash import Month
-from sim.study.breakeven.decision import Answer
+from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API
 from sim.units import HOURS_PER_MONTH
 
 LINES = list(DASHES.values())
 
 
-def panels(answer: Answer) -> list[Panel]:
+def panels(answer: BreakevenAnswer) -> list[Panel]:
     """None where no fleet meets its service level."""
     if not answer.candidates:
         return []
@@ -22,13 +22,13 @@ def panels(answer: Answer) -> list[Panel]:
     return [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
 
 
-def key(answer: Answer) -> list[Mark]:
+def key(answer: BreakevenAnswer) -> list[Mark]:
     """Colour and dash of every line."""
     looks = _looks(answer)
     return [Mark(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
 
 
-def _looks(answer: Answer) -> dict[str, tuple[str, str, object]]:
+def _looks(answer: BreakevenAnswer) -> dict[str, tuple[str, str, object]]:
     """Colour and marker by fleet, the line by the way to pay; the API is black."""
     styles = style(list(dict.fromkeys(one.fleet for one in answer.candidates)))
     seen: dict[str, int] = {}
@@ -39,13 +39,13 @@ def _looks(answer: Answer) -> dict[str, tuple[str, str, object]]:
     return looks | {API: ("#444444", "X", LINES[-1])}
 
 
-def _by_utilisation(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     curves = []
     for name, path in answer.curves.items():
         color, marker, dash = looks[name]
         x = tuple(u for u, _ in path)
         y = tuple(shown(cost.usd_per_million_output_tokens) for _, cost in path)
-        curves.append(Curve(name, color, x, y, marker, dash, good=(True,) * len(x)))
+        curves.append(ChartCurve(name, color, x, y, marker, dash, good=(True,) * len(x)))
     limit = None
     if answer.api_usd_per_million is not None:
         limit = Limit(shown(answer.api_usd_per_million), API)
@@ -61,12 +61,12 @@ def _by_utilisation(answer: Answer, looks: Mapping[str, tuple[str, str, object]]
     )
 
 
-def _by_load(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     curves = []
     for name, path in answer.by_load.items():
         color, _, dash = looks[name]
         x, y = tuple(load for load, _ in path), tuple(shown(usd_per_h * HOURS_PER_MONTH) for _, usd_per_h in path)
-        curves.append(Curve(name, color, x, y, "", dash, good=(True,) * len(x)))
+        curves.append(ChartCurve(name, color, x, y, "", dash, good=(True,) * len(x)))
     return Panel(
         "Cost of a load",
         in_code("USD a month, as many whole units as it takes"),
@@ -77,7 +77,7 @@ def _by_load(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Pa
     )
 
 
-def _cash(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         "Money paid so far",
         in_code("USD, nothing discounted, nothing sold"),
@@ -87,7 +87,7 @@ def _cash(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel
     )
 
 
-def _present(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         "Net present cost of stopping then",
         in_code("USD of today, resale taken off"),
@@ -101,6 +101,8 @@ def _present(answer: Answer, looks: Mapping[str, tuple[str, str, object]]) -> Pa
 
 def _path(
     name: str, values: Sequence[float], path: Sequence[Month], looks: Mapping[str, tuple[str, str, object]]
-) -> Curve:
+) -> ChartCurve:
     color, _, dash = looks[name]
-    return Curve(name, color, tuple(float(at.months) for at in path), tuple(values), "", dash, good=(True,) * len(path))
+    return ChartCurve(
+        name, color, tuple(float(at.months) for at in path), tuple(values), "", dash, good=(True,) * len(path)
+    )

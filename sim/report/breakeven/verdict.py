@@ -9,12 +9,12 @@ from sim.report.page.text import listing, percent, plain
 from sim.report.page.text import place as place_text
 from sim.study.breakeven.candidates import Candidate, below
 from sim.study.breakeven.cash import payback_months
-from sim.study.breakeven.decision import Answer
+from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
 
 
-def sentences(answer: Answer, with_tips: bool = True) -> list[str]:
+def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     """The verdict first, then what it depends on."""
     if not answer.usd_per_h:
         return ["No fleet meets the service level at any load."]
@@ -33,7 +33,7 @@ def sentences(answer: Answer, with_tips: bool = True) -> list[str]:
     return [line[:1].upper() + line[1:] for line in told]
 
 
-def _crossings(answer: Answer) -> list[str]:
+def _crossings(answer: BreakevenAnswer) -> list[str]:
     """From which utilisation on a purchase beats the other ways to get the same tokens."""
     told = []
     for one in answer.candidates:
@@ -59,7 +59,7 @@ def _crossings(answer: Answer) -> list[str]:
 
 
 def _where_cheaper(
-    answer: Answer, one: Candidate, xs: Sequence[float], ranges: Sequence[tuple[float, float]], other: str
+    answer: BreakevenAnswer, one: Candidate, xs: Sequence[float], ranges: Sequence[tuple[float, float]], other: str
 ) -> str:
     """Between which utilisations *one* is cheaper than the *other*."""
     if not ranges:
@@ -81,7 +81,7 @@ def _where_cheaper(
     return f"is cheaper than {other} {listing(parts)}"
 
 
-def _paybacks(answer: Answer) -> list[str]:
+def _paybacks(answer: BreakevenAnswer) -> list[str]:
     told = []
     for one in answer.candidates:
         cost = answer.at_load[one.name]
@@ -101,7 +101,7 @@ def _paybacks(answer: Answer) -> list[str]:
     return told
 
 
-def _paid_by_month(answer: Answer, name: str) -> bool:
+def _paid_by_month(answer: BreakevenAnswer, name: str) -> bool:
     return name == API or not answer.at_load[name].flows.capex_usd
 
 
@@ -124,7 +124,7 @@ def amount(one: Tipping, value: float) -> str:
     return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
 
 
-def unmoved(answer: Answer) -> str:
+def unmoved(answer: BreakevenAnswer) -> str:
     """Inputs that never change who is the cheapest."""
     every = [*answer.tipping, *answer.tipping_of_machines]
     moving = {one.name for one in every if one.below is not None or one.above is not None}

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.report.page.fitted import Fitted as Table
+from sim.report.page.fitted import FittedTable
 from sim.steptime import Calibration, Factor
-from sim.study.calibrate.factors import Fitted, told
+from sim.study.calibrate.factors import FittedFactors, told
 from sim.yamlio import YamlError, dump, read_text
 
 HEADER = """\
@@ -42,7 +42,7 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
     return f"holds factors of {known[0]}, fitted to {known[1]}; --force replaces them, another file keeps both"
 
 
-def calibration_report(fitted: Fitted) -> list[Table | str]:
+def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
     """For the terminal: factors, errors before and after, and what the runs cannot tell."""
     calibration = fitted.calibration
     rows = []
@@ -54,9 +54,9 @@ def calibration_report(fitted: Fitted) -> list[Table | str]:
         for metric, error in calibration.errors.items()
     ]
     return [
-        Table(("factor on", "now", "95 % between", ""), rows, frozenset({0, 3})),
+        FittedTable(("factor on", "now", "95 % between", ""), rows, frozenset({0, 3})),
         "",
-        Table(("median error of", "runs", "before", "after"), errors),
+        FittedTable(("median error of", "runs", "before", "after"), errors),
         *_remarks(fitted),
     ]
 
@@ -71,7 +71,7 @@ def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
                 yield f"{kind}.{holder}.{name}", getattr(own, name)
 
 
-def _remarks(fitted: Fitted) -> Iterator[str]:
+def _remarks(fitted: FittedFactors) -> Iterator[str]:
     calibration = fitted.calibration
     if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
         yield f"These runs cannot determine {', '.join(unknown)}: the figures in data/ stay."

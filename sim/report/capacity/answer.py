@@ -9,7 +9,7 @@ from typing import Any
 from sim.report.capacity.page import findings, headline, render_capacity
 from sim.report.capacity.picture import picture_svg, write_picture
 from sim.report.page.document import heading
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 from sim.report.page.goals import latency_columns
 from sim.report.page.money import in_code, shown
 from sim.report.page.text import axis_label, first_sentence, plain
@@ -148,7 +148,7 @@ def capacity_document(
     }
 
 
-def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> Fitted:
+def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> FittedTable:
     """The rows for a terminal."""
     latencies = latency_columns(slo)
     heads = [
@@ -180,7 +180,7 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
                 _short(_in_currency(per_million)) + around,
             ]
         )
-    return Fitted(heads, lines, frozenset({0, 3}))
+    return FittedTable(heads, lines, frozenset({0, 3}))
 
 
 def _unit(column: str) -> str:

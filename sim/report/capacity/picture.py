@@ -16,7 +16,7 @@ from sim.report.page.goals import exactly, name_of
 from sim.report.page.money import cash, in_code, money_mark, shown
 from sim.report.page.text import axis_label, percent, plain
 from sim.scenario.sections.slo import Slo
-from sim.study.capacity.search import Capacity, LoadAxis, Tried
+from sim.study.capacity.search import Capacity, LoadAxis, TriedLoad
 
 WIDTH_IN, SEARCH_IN, ROW_IN = 11.6, 3.0, 0.34
 LEFT_IN, RIGHT_IN, GAP_IN = 0.75, 0.3, 0.9
@@ -100,7 +100,7 @@ class _Reading:
     """What is read at every load, and the line that it is held to."""
 
     title: str
-    value: Callable[[Tried], float]
+    value: Callable[[TriedLoad], float]
     at: float
     text: str
     share: bool = False
@@ -118,7 +118,7 @@ def _readings(slo: Slo) -> list[_Reading]:
     return found
 
 
-def _percentile(column: str, tried: Tried) -> float:
+def _percentile(column: str, tried: TriedLoad) -> float:
     """nan, which is not drawn, without a value."""
     value = tried.percentiles[column]
     return float("nan") if value is None else value

@@ -23,7 +23,7 @@ GLYPH = 0.6 / 72
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LegendEntry:
     """One mark of the key, its text and its place."""
 
     text: str
@@ -104,7 +104,7 @@ def plot(figure: Any, panel: Panel, x: float, y: float) -> None:
     draw(figure.add_axes(((x + LEFT) / width, (y + BOTTOM) / height, size[0] / width, size[1] / height)), panel)
 
 
-def draw_key(figure: Any, entries: Sequence[Entry], y: float) -> None:
+def draw_key(figure: Any, entries: Sequence[LegendEntry], y: float) -> None:
     """Draw the lines of the key below *y* [inches]."""
     from matplotlib.lines import Line2D
 
@@ -120,7 +120,7 @@ def draw_key(figure: Any, entries: Sequence[Entry], y: float) -> None:
         figure.text(right + 0.1 / width, level, entry.text, color=entry.color, va="center", **look)
 
 
-def _entries(sweep: Sweep, width: float) -> list[Entry]:
+def _entries(sweep: Sweep, width: float) -> list[LegendEntry]:
     """The fleets, the line styles of further axes, what hollow points and arrowheads mean; wrapped at *width*."""
     wanted = [(name, marker, "", color, True) for name, (color, marker) in style(sweep.fleets).items()]
     wanted += [("misses the SLO or is overloaded", "o", "", SOFT, False), ("off the chart", "^", "", SOFT, False)]
@@ -129,14 +129,14 @@ def _entries(sweep: Sweep, width: float) -> list[Entry]:
     return laid_out(wanted, width)
 
 
-def laid_out(wanted: Sequence[tuple[str, str, Any, str, bool]], width: float) -> list[Entry]:
+def laid_out(wanted: Sequence[tuple[str, str, Any, str, bool]], width: float) -> list[LegendEntry]:
     """(text, marker, dash, colour, bold) of every mark, placed in lines of *width* inches."""
-    entries: list[Entry] = []
+    entries: list[LegendEntry] = []
     x, line = MARGIN + 0.05, 0
     for text, marker, dash, color, bold in wanted:
         size = GLYPH * (1.12 * NORMAL if bold else 0.95 * SMALL) * glyphs(text) + (0.7 if dash else 0.35)
         if x + size > width and x > MARGIN + 0.05:
             x, line = MARGIN + 0.05, line + 1
-        entries.append(Entry(text, marker, dash, color, bold, x, line))
+        entries.append(LegendEntry(text, marker, dash, color, bold, x, line))
         x += size
     return entries

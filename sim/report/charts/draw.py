@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.report.charts.labels import Room
-from sim.report.charts.panels import Curve, Limit, Panel
+from sim.report.charts.panels import ChartCurve, Limit, Panel
 
 INK, SOFT, FAINT = "#222222", "#666666", "#e3e3e3"
 SMALL, NORMAL, HEAD = 8.0, 9.0, 10.5
@@ -144,7 +144,7 @@ def _limit(axes: Any, limit: Limit, upright: bool, x: Scale, y: Scale, room: Roo
         _write(axes, limit.text, place.x, place.y, SMALL, INK)
 
 
-def _line(axes: Any, curve: Curve, x: Scale, y: Scale, room: Room, project: Any) -> NDArray[np.float64]:
+def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale, room: Room, project: Any) -> NDArray[np.float64]:
     """Draw one curve and return where its points lie [points]; those off the chart lie on its edge."""
     inside = np.array([[min(a, x.high), min(b, y.high)] for a, b in zip(curve.x, curve.y, strict=True)])
     known = ~np.isnan(inside).any(axis=1)
@@ -176,7 +176,7 @@ def _unsteady_part(path: NDArray[np.float64], steady: NDArray[np.bool_]) -> NDAr
     return np.array(stretches).reshape(-1, 2).T
 
 
-def _band(axes: Any, curve: Curve, steady: NDArray[np.bool_], y: Scale) -> None:
+def _band(axes: Any, curve: ChartCurve, steady: NDArray[np.bool_], y: Scale) -> None:
     middle = np.array(curve.y)
     half = np.array([np.nan if value is None else value for value in curve.half])
     shown = steady & np.isfinite(middle) & np.isfinite(half)
@@ -184,7 +184,7 @@ def _band(axes: Any, curve: Curve, steady: NDArray[np.bool_], y: Scale) -> None:
     axes.fill_between(np.array(curve.x)[shown], low, high, color=curve.color, alpha=0.18, linewidth=0)
 
 
-def _markers(axes: Any, curve: Curve, inside: NDArray[np.float64], x: Scale, y: Scale) -> None:
+def _markers(axes: Any, curve: ChartCurve, inside: NDArray[np.float64], x: Scale, y: Scale) -> None:
     """Filled where the SLO is met, hollow where not, an arrowhead at the edge where off the chart."""
     kinds: dict[tuple[str, bool], list[int]] = {}
     for index, (a, b) in enumerate(zip(curve.x, curve.y, strict=True)):
@@ -196,7 +196,7 @@ def _markers(axes: Any, curve: Curve, inside: NDArray[np.float64], x: Scale, y: 
         axes.plot(*inside[members].T, linestyle="", marker=kind, markersize=6.0, zorder=4, **look)
 
 
-def _name(axes: Any, curve: Curve, places: NDArray[np.float64], room: Room) -> None:
+def _name(axes: Any, curve: ChartCurve, places: NDArray[np.float64], room: Room) -> None:
     known = [(float(x), float(y)) for x, y in places if np.isfinite(x)]
     if not curve.marker:
         known = known[len(known) // 2 :: 8] + known[: len(known) // 2 : 8]
@@ -207,7 +207,7 @@ def _name(axes: Any, curve: Curve, places: NDArray[np.float64], room: Room) -> N
 
 def _tags(
     axes: Any,
-    curve: Curve,
+    curve: ChartCurve,
     places: NDArray[np.float64],
     panel: Panel,
     edge: tuple[float, float],

@@ -33,7 +33,7 @@ LATENCIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ChartCurve:
     """One line of a chart; an infinite place is off the chart and shown at its edge."""
 
     name: str
@@ -68,7 +68,7 @@ class Panel:
     title: str
     subtitle: str
     x_label: str
-    curves: tuple[Curve, ...]
+    curves: tuple[ChartCurve, ...]
     x_format: Callable[[float], str] = plain
     y_format: Callable[[float], str] = plain
     x_limit: Limit | None = None
@@ -113,9 +113,11 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else [])]
 
 
-def _curve(sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any) -> Curve:
+def _curve(
+    sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any
+) -> ChartCurve:
     color, marker = style(sweep.fleets)[line.fleet]
-    return Curve(
+    return ChartCurve(
         f"{line.fleet}, {places(line.setting)}" if line.setting else line.fleet,
         color,
         tuple(map(x, line.points)),
@@ -236,7 +238,7 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
             ends = np.isfinite(times).mean()
             values = scale * np.quantile(times, shares[shares <= ends], method="inverted_cdf")
             curves.append(
-                Curve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
+                ChartCurve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
             )
     named = [one for one in slo.percentiles if one.latency == name]
     strictest = max(named, key=lambda one: one.percent, default=None)

@@ -22,7 +22,7 @@ LINE_IN, EDGES_IN = 0.34, 0.62
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TornadoBar:
     """One input: the result where it alone is at its low and at its high value, all others as they are."""
 
     label: str
@@ -38,12 +38,12 @@ class Bar:
         return max(self.low, self.high, base) - min(self.low, self.high, base)
 
 
-def tornado_height_in(bars: Sequence[Bar]) -> float:
+def tornado_height_in(bars: Sequence[TornadoBar]) -> float:
     """Height of a figure for *bars* [inches]."""
     return EDGES_IN + LINE_IN * max(1, len(bars))
 
 
-def draw_tornado(ax: Any, base: float, bars: Sequence[Bar], unit_label: str) -> None:
+def draw_tornado(ax: Any, base: float, bars: Sequence[TornadoBar], unit_label: str) -> None:
     """Draw *bars* into the matplotlib axes *ax* around the result *base*, the widest on top.
 
     Each end of a bar carries the input's value that leads there. *unit_label* says what the horizontal axis shows, with
@@ -71,7 +71,7 @@ def draw_tornado(ax: Any, base: float, bars: Sequence[Bar], unit_label: str) -> 
     ax.spines["bottom"].set(color=SOFT, linewidth=0.6)
 
 
-def _share_beside(ax: Any, bars: Sequence[Bar]) -> float:
+def _share_beside(ax: Any, bars: Sequence[TornadoBar]) -> float:
     """Space on either side that the longest text needs, over the width that is left for the bars."""
     longest = max((len(text) for bar in bars for text in (bar.low_text, bar.high_text)), default=0)
     text_points = 2 * GAP + GLYPH * (SMALL - 1) * longest
@@ -85,7 +85,7 @@ def _few_ticks() -> Any:
     return MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10])
 
 
-def _draw_bar(ax: Any, base: float, bar: Bar, y: float) -> None:
+def _draw_bar(ax: Any, base: float, bar: TornadoBar, y: float) -> None:
     parts = [(bar.low, AT_LOW, bar.low_text), (bar.high, AT_HIGH, bar.high_text)]
     parts.sort(key=lambda part: -abs(part[0] - base))  # of two on one side the shorter is drawn over the longer
     one_sided = (bar.low - base) * (bar.high - base) > 0

@@ -7,7 +7,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.price import Offer, PriceList
 from sim.catalogue.value import Sourced, Value
-from sim.report.page.fitted import Entries, Entry, Fitted
+from sim.report.page.fitted import Entries, Entry, FittedTable
 from sim.report.page.text import plain
 from sim.scenario.resolving.describe import unit_of
 from sim.spec import Spec
@@ -109,13 +109,13 @@ def _price_list(catalog: Catalog, item: str) -> PriceList:
     return prices
 
 
-def listing(catalog: Catalog, kind: str) -> Fitted:
+def listing(catalog: Catalog, kind: str) -> FittedTable:
     """One row a thing. Raises UnknownId for a *kind* that there is not."""
     kind = kind_of(kind)
     found = {name: entry(catalog, kind, name) for name in catalog.ids(kind)}
     rows = [[name, *(column(one) for column in COLUMNS[kind].values())] for name, one in found.items()]
     worded = frozenset(place for place in range(len(rows[0])) if not all(_is_figure(row[place]) for row in rows))
-    return Fitted(["id", *COLUMNS[kind]], rows, worded)
+    return FittedTable(["id", *COLUMNS[kind]], rows, worded)
 
 
 def _is_figure(text: str) -> bool:

@@ -9,7 +9,7 @@ from rich.text import Text
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import WEAK_KINDS
 from sim.report.check.catalogue import origin
-from sim.report.page.fitted import Entries, Entry, Fitted
+from sim.report.page.fitted import Entries, Entry, FittedTable
 from sim.report.page.money import cash
 from sim.report.page.text import percent, plain
 from sim.report.run.basis import notes
@@ -81,7 +81,7 @@ def _point(axes: dict[str, Any]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
-def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
+def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
     front = ["fleet", *(["from point"] if several else []), "pool"]
     heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *LIMITS, "KV tokens per rank"]
@@ -100,17 +100,17 @@ def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
         for pool in plan["pools"]
     ]
     words = frozenset(range(len(front) + 3))
-    return Fitted(heads, rows, words, len(front), title="\nPools")
+    return FittedTable(heads, rows, words, len(front), title="\nPools")
 
 
-def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitted:
+def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     rows = [
         [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
         for _, plan in _distinct(plans, "pools")
         for pool in plan["pools"]
         if (memory := pool["memory_gb_per_gpu"])
     ]
-    return Fitted(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
+    return FittedTable(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
 
 
 def _values(plan: dict[str, Any]) -> Entries:

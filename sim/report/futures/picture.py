@@ -10,8 +10,8 @@ import numpy as np
 from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, svg, svg_of, wrapped
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, settings
-from sim.report.charts.panels import Curve, Panel, style
-from sim.report.charts.tornado import Bar, draw_tornado, tornado_height_in
+from sim.report.charts.panels import ChartCurve, Panel, style
+from sim.report.charts.tornado import TornadoBar, draw_tornado, tornado_height_in
 from sim.report.futures.sentences import Setting, bars
 from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.text import percent
@@ -32,7 +32,7 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
         if len(values):
             x = np.quantile(values, SHARES)
             color = style(fleets)[one.fleet][0]
-            curves.append(Curve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
+            curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
     return Panel(
         f"Cost per token{setting.where}",
         "share of futures that cost less than this",
@@ -48,7 +48,7 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
 class Tornado:
     """One tornado chart with its titles."""
 
-    def __init__(self, title: str, subtitle: str, base: float, found: Sequence[Bar], zero: bool) -> None:
+    def __init__(self, title: str, subtitle: str, base: float, found: Sequence[TornadoBar], zero: bool) -> None:
         """*zero*: mark where the sign changes."""
         self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
         self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]

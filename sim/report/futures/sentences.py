@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.charts.tornado import Bar
+from sim.report.charts.tornado import TornadoBar
 from sim.report.page.money import cash, shown
 from sim.report.page.text import AXIS_UNITS, listing, percent, place, plain
 from sim.scenario.year import RATE
 from sim.study.breakeven.tipping import INPUTS
-from sim.study.futures.draws import API, MILLION, FutureStudy, Outcome, cheapest
-from sim.study.futures.inputs import HIGH, LOW, Input
+from sim.study.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest
+from sim.study.futures.inputs import HIGH, LOW, UncertainInput
 from sim.study.metrics.statistics import wilson
 from sim.study.run.point import Point
 from sim.study.run.sweep import sweep_of
@@ -29,10 +29,10 @@ class Setting:
     axes: dict[str, Any]
     where: str
     """` at 1 req/s`, empty where nothing is swept."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FleetDraws, ...]
 
     @property
-    def first_two(self) -> tuple[Outcome, Outcome] | None:
+    def first_two(self) -> tuple[FleetDraws, FleetDraws] | None:
         """The cheapest and the second with all inputs central; None of fewer than two fleets."""
         ranked = sorted(self.outcomes, key=lambda one: one.central[MILLION])
         return (ranked[0], ranked[1]) if len(ranked) > 1 else None
@@ -40,7 +40,7 @@ class Setting:
 
 def settings_of(study: FutureStudy) -> list[Setting]:
     """All of them, in the order of the sweep."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[FleetDraws]] = {}
     for one in study.outcomes:
         groups.setdefault(repr(one.axes), []).append(one)
     return [Setting(found[0].axes, _where(found[0].axes), tuple(found)) for found in groups.values()]
@@ -144,7 +144,7 @@ def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
         yield "No input alone, between its 10 % and its 90 % quantile, turns the order around."
 
 
-def label(one: Input) -> str:
+def label(one: UncertainInput) -> str:
     """An input's name as people read it."""
     if one.places[0] == RATE:
         return "load [requests/s]"
@@ -158,19 +158,19 @@ def label(one: Input) -> str:
     return name if name.startswith(("price of ", "rent of ")) else name.replace("_", " ").replace(".", " ")
 
 
-def bars(study: FutureStudy, first: Outcome, less: Outcome | None = None) -> list[Bar]:
+def bars(study: FutureStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
     """How each input moves the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
     found = []
     for index, one in enumerate(study.inputs):
         low, high = (float(table[MILLION][index]) for table in (first.low, first.high))
         if less is not None:
             low, high = low - float(less.low[MILLION][index]), high - float(less.high[MILLION][index])
-        found.append(Bar(label(one), shown(low), shown(high), *(_value(one, share) for share in (LOW, HIGH))))
+        found.append(TornadoBar(label(one), shown(low), shown(high), *(_value(one, share) for share in (LOW, HIGH))))
     size = max((abs(end) for bar in found for end in (bar.low, bar.high)), default=0.0)
     return [bar for bar in found if abs(bar.high - bar.low) > LEAST_SWING * size]
 
 
-def _value(one: Input, share: float) -> str:
+def _value(one: UncertainInput, share: float) -> str:
     """The input's quantile; where its places differ, which quantile it is."""
     values = dict.fromkeys(plain(value) for world in one.at(share) for value in world.values())
     return next(iter(values)) if len(values) == 1 else percent(share)

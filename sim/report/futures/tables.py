@@ -13,8 +13,8 @@ from sim.report.page.text import plain
 from sim.report.run.tables import cell
 from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
-from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FutureStudy, Outcome, cheapest
-from sim.study.futures.inputs import HIGH, LOW, Input, inputs_of
+from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FleetDraws, FutureStudy, cheapest
+from sim.study.futures.inputs import HIGH, LOW, UncertainInput, inputs_of
 from sim.study.metrics.statistics import wilson
 from sim.study.run.point import Point
 
@@ -33,7 +33,7 @@ def write_futures(out: Path, study: FutureStudy, axes: Sequence[str]) -> None:
     _write(out / "tornado.csv", (row for setting in settings for row in _tornado(study, setting)), shown)
 
 
-def _each(settings: Sequence[Setting]) -> Iterator[tuple[Setting, Outcome]]:
+def _each(settings: Sequence[Setting]) -> Iterator[tuple[Setting, FleetDraws]]:
     return ((setting, one) for setting in settings for one in setting.outcomes)
 
 
@@ -49,7 +49,7 @@ def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
             writer.writerow([cell(row[names[0]]), *places, *(cell(row.get(name)) for name in names[1:])])
 
 
-def _quantiles(study: FutureStudy, setting: Setting, one: Outcome) -> dict[str, Any]:
+def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> dict[str, Any]:
     wins = cheapest(setting.outcomes)[one.fleet]
     low, high = wilson(wins, study.draws)
     row: dict[str, Any] = {"fleet": one.fleet, "axes": setting.axes, "draws": study.draws}
@@ -82,7 +82,7 @@ def _draws(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
 
 
 def _tornado(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
-    pairs: list[tuple[str, Outcome, Outcome | None]] = [(one.fleet, one, None) for one in setting.outcomes]
+    pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [(one.fleet, one, None) for one in setting.outcomes]
     if setting.first_two is not None:
         first, second = setting.first_two
         pairs.insert(0, (f"{second.fleet} less {first.fleet}", second, first))
@@ -91,14 +91,14 @@ def _tornado(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
             yield {"of": name, "axes": setting.axes, **_ends(each), **_moved(index, one, less)}
 
 
-def _ends(each: Input) -> dict[str, Any]:
+def _ends(each: UncertainInput) -> dict[str, Any]:
     """The values that the input is moved between; of the first of its places."""
     low, high = (next(iter(world.values())) for world in each.at(LOW, HIGH))
     central = each.members[0].distribution.central
     return {"input": each.name, "input_low": low, "input_central": central, "input_high": high}
 
 
-def _moved(index: int, one: Outcome, less: Outcome | None) -> dict[str, Any]:
+def _moved(index: int, one: FleetDraws, less: FleetDraws | None) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name in (MILLION, MONTH):
         for part, table in (("at_low", one.low), ("at_high", one.high)):
@@ -138,7 +138,7 @@ def inputs_told(scenario: Scenario) -> Iterator[str]:
         yield f"  {path}: {central}, {family}, 10 % below {low}, 10 % above {high}{f'; {why}' if why else ''}"
 
 
-def inputs_table(inputs: Sequence[Input]) -> list[tuple[str, list[str], str]]:
+def inputs_table(inputs: Sequence[UncertainInput]) -> list[tuple[str, list[str], str]]:
     """What is drawn: (path, [family, 10 %, central, 90 %], why, and where it stands)."""
     rows = []
     for each in inputs:

@@ -19,7 +19,7 @@ WRAPPED_FROM = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedTable:
     """Rows of text under headings. No figure is ever cut: columns that find no room come in a further table below,
     where the first columns stand again.
     """

@@ -10,7 +10,7 @@ from sim.report.charts.curves import (
     KEY_STEP,
     MARGIN,
     PANEL_IN,
-    Entry,
+    LegendEntry,
     draw_key,
     figure_of,
     laid_out,
@@ -22,7 +22,7 @@ from sim.report.charts.curves import (
 from sim.report.charts.draw import HEAD, INK, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import Panel
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 from sim.report.page.template import render as filled
 
 TEMPLATE = "page/page.html.j2"
@@ -49,9 +49,9 @@ class Table:
     """Columns of words, which stand left."""
 
 
-def text_table(table: Table) -> Fitted:
+def text_table(table: Table) -> FittedTable:
     """*table* for a terminal."""
-    return Fitted(table.heads, table.rows, frozenset({0, *table.worded}))
+    return FittedTable(table.heads, table.rows, frozenset({0, *table.worded}))
 
 
 def render_page(
@@ -91,7 +91,7 @@ def _key(marks: Sequence[Mark]) -> str:
         return svg_of(figure)
 
 
-def _entries(marks: Sequence[Mark], width: float) -> list[Entry]:
+def _entries(marks: Sequence[Mark], width: float) -> list[LegendEntry]:
     return laid_out([(mark.name, mark.marker, mark.dash, mark.color, True) for mark in marks], width)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost import MultiYear
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 from sim.report.page.money import bare, code, shown
 from sim.report.page.text import plain
 from sim.report.run.tables import write_rows
@@ -145,7 +145,7 @@ def write_summary(path: Path, found: Sequence[Outlook]) -> None:
     write_rows(path, rows, list(dict.fromkeys(name for row in rows for name in row)))
 
 
-def plan_table(found: Sequence[Outlook]) -> Fitted:
+def plan_table(found: Sequence[Outlook]) -> FittedTable:
     """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
     money = ("capital cost", "resale", "operating cost", "rent", "total", "present value", "per million output tokens")
     counts = ("capacity of a unit", "units, first month", "units, last month", "units bought", "months short")
@@ -165,7 +165,7 @@ def plan_table(found: Sequence[Outlook]) -> Fitted:
             ]
         )
     rows += [[one.fleet, "none", *[""] * (len(heads) - 2)] for one in found if one.reason]
-    return Fitted(heads, rows)
+    return FittedTable(heads, rows)
 
 
 def _whole(value: float) -> str:

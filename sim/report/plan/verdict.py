@@ -11,7 +11,7 @@ from sim.report.page.text import listing, percent, plain
 from sim.report.plan.tables import date
 from sim.scenario.sections.precision import Precision
 from sim.study.plan.api import LINE
-from sim.study.plan.existing import Held
+from sim.study.plan.existing import HeldUnits
 from sim.study.plan.plans import Outlook, ranked
 
 
@@ -88,7 +88,7 @@ def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
     return f"{one.fleet}: {served}; its service level is not simulated."
 
 
-def _sale(one: Outlook, held: Held, plan: MultiYear) -> str:
+def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
     """When a plan sells existing units, and what that brings."""
     when = f"in {date(plan, held.sold)}"
     if not held.kind.capacity:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 from sim.report.page.money import in_code, without_symbol
 from sim.report.run.figures import Column, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
 from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
@@ -33,7 +33,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
             rows.append([*front, "none", *[""] * len(columns), "cannot run"])
             styles.append("red")
     words = frozenset({0, 1 + len(axes), len(heads) - 1})
-    table = Fitted(heads, rows, words, 1 + len(axes), styles)
+    table = FittedTable(heads, rows, words, 1 + len(axes), styles)
     return Group(table, *(Text(note) for note in (*notes_for(points), *reasons)))
 
 
@@ -48,7 +48,7 @@ def terminal_differences(
         left_out = len(block.rows) - MOST_IN_TERMINAL
         notes = NOTE if left_out <= 0 else f"{NOTE}; {left_out} more points in paired.csv"
         rows = block.rows[:MOST_IN_TERMINAL]
-        table = Fitted(block.heads, rows, frozenset(), len(axes), title=f"{block.title}, paired by seed")
+        table = FittedTable(block.heads, rows, frozenset(), len(axes), title=f"{block.title}, paired by seed")
         tables.append(Group("", table, Text(notes)))
     return tables
 

@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.report.charts.tornado import Bar
+from sim.report.charts.tornado import TornadoBar
 from sim.report.page.document import heading
 from sim.report.page.money import amount, cash, in_code, shown, twin
 from sim.report.page.page import Table, render_page
@@ -13,7 +13,7 @@ from sim.report.page.text import first_sentence, percent, seconds
 from sim.report.run.tables import write_rows
 from sim.report.sensitivity.picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
 from sim.report.sensitivity.verdict import (
-    Answer,
+    SensitivityAnswer,
     gap_sentences,
     less,
     load_of,
@@ -34,7 +34,7 @@ LABELS = {
 }
 
 
-def swing_rows(answer: Answer) -> list[dict[str, Any]]:
+def swing_rows(answer: SensitivityAnswer) -> list[dict[str, Any]]:
     """sensitivity.csv: one row per input and fleet, and one for the difference."""
     return [
         {
@@ -87,7 +87,7 @@ def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
     ]
 
 
-def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[str, Any]:
+def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
     told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
     return {
@@ -102,7 +102,7 @@ def sensitivity_document(scenario: Scenario, answer: Answer, out: str) -> dict[s
     }
 
 
-def write_sensitivity(out: Path, answer: Answer, scenario: Scenario, remarks: Sequence[str]) -> None:
+def write_sensitivity(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     """Tables, pictures and page in the folder *out*."""
     asked, _ = first_sentence(scenario.question or scenario.name)
     told, of_gaps = sentences(answer), gap_sentences(answer)
@@ -124,9 +124,9 @@ def write_sensitivity(out: Path, answer: Answer, scenario: Scenario, remarks: Se
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 
 
-def _tornados(answer: Answer) -> Iterator[Chart]:
+def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
     """One for each fleet, and one for the difference."""
-    bars: dict[str, list[Bar]] = {}
+    bars: dict[str, list[TornadoBar]] = {}
     bases: dict[str, float] = {}
     for one in answer.found.swings:
         for name, now, low, high in results(answer, one):
@@ -135,7 +135,7 @@ def _tornados(answer: Answer) -> Iterator[Chart]:
             if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 scale = shown(1.0) if answer.found.metric == USD else 1.0
-                mine.append(Bar(one.input.name, scale * low.value, scale * high.value, *ends))
+                mine.append(TornadoBar(one.input.name, scale * low.value, scale * high.value, *ends))
     label = in_code(LABELS[answer.found.metric])
     for name, held in bars.items():
         if held and isfinite(bases[name]):
@@ -143,7 +143,7 @@ def _tornados(answer: Answer) -> Iterator[Chart]:
             yield tornado_chart(name, scale * bases[name], held, label)
 
 
-def tables(answer: Answer) -> list[Table]:
+def tables(answer: SensitivityAnswer) -> list[Table]:
     """The swings, and the gap by group."""
     names = list(answer.found.base)
     heads = ["input", "from", "to", *names]
@@ -170,7 +170,7 @@ def tables(answer: Answer) -> list[Table]:
     return found
 
 
-def _now(answer: Answer) -> list[str]:
+def _now(answer: SensitivityAnswer) -> list[str]:
     """The results as the scenario stands, with their intervals."""
     if not answer.found.swings:
         return []
@@ -190,13 +190,13 @@ def _part(gap: Gap, group: str) -> str:
     return f"{cash(gap.parts[group])}{spread}{share}"
 
 
-def _widest(answer: Answer, one: Swing) -> float:
+def _widest(answer: SensitivityAnswer, one: Swing) -> float:
     """The last result's swing: the difference's where there is one."""
     read = list(results(answer, one))
     return swing(read[-1][1:]) if read else 0.0  # where no fleet runs there is none
 
 
-def _notes(answer: Answer) -> list[str]:
+def _notes(answer: SensitivityAnswer) -> list[str]:
     notes = [*answer.found.reasons]
     if answer.explained.reason:
         notes.append(answer.explained.reason)

@@ -9,7 +9,7 @@ from typing import Any
 from sim.report.charts.curves import MARGIN, figure_of, svg_of, wrapped
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
-from sim.report.charts.tornado import AT_HIGH, AT_LOW, Bar, draw_tornado, tornado_height_in
+from sim.report.charts.tornado import AT_HIGH, AT_LOW, TornadoBar, draw_tornado, tornado_height_in
 from sim.report.page.money import converted_text, in_code, money_mark, shown
 from sim.study.sensitivity.gap import Gap
 
@@ -31,7 +31,7 @@ class Chart:
     draw: Callable[[Any], None]
 
 
-def tornado_chart(title: str, base: float, bars: Sequence[Bar], unit_label: str) -> Chart:
+def tornado_chart(title: str, base: float, bars: Sequence[TornadoBar], unit_label: str) -> Chart:
     """How far each input moves one result."""
     return Chart(
         title,

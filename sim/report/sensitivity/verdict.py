@@ -17,7 +17,7 @@ OVER, CANNOT = "overloaded", "cannot run"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SensitivityAnswer:
     """Everything that is told."""
 
     found: Swings
@@ -38,7 +38,7 @@ class Reading:
     """OVER, CANNOT or empty."""
 
 
-def results(answer: Answer, one: Swing) -> Iterator[tuple[str, Reading, Reading, Reading]]:
+def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Reading, Reading, Reading]]:
     """(whose, now, low, high) of every fleet and of the difference."""
     held = (answer.found.base, one.low, one.high)
     for name in answer.found.base:
@@ -64,7 +64,7 @@ def less(between: tuple[str, str]) -> str:
     return f"{between[0]} less {between[1]}"
 
 
-def sentences(answer: Answer) -> list[str]:
+def sentences(answer: SensitivityAnswer) -> list[str]:
     """The difference and what moves it."""
     found, told = answer.found, list[str]()
     if not found.base:
@@ -79,7 +79,7 @@ def sentences(answer: Answer) -> list[str]:
     return told
 
 
-def gap_sentences(answer: Answer) -> list[str]:
+def gap_sentences(answer: SensitivityAnswer) -> list[str]:
     """What the gap is made of, at each load, and what the load itself does to it."""
     gaps = answer.explained.gaps
     told = [_gap_told(gap) for gap in gaps]
@@ -93,7 +93,7 @@ def _begun(name: str) -> str:
     return name if "_" in name.split(" ", 1)[0] else name[:1].upper() + name[1:]
 
 
-def _strongest(answer: Answer, name: str) -> Iterator[str]:
+def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
     """Which input moves the result of fleet *name* most."""
     read = [
         (one.input, now, low, high)
@@ -116,7 +116,7 @@ def swing(readings: Sequence[Reading]) -> float:
     return max(values) - min(values) if all(map(isfinite, values)) else inf
 
 
-def _flips(answer: Answer, between: tuple[str, str]) -> Iterator[str]:
+def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]:
     """Who is better, and which inputs change that within their ranges, or may."""
     now = _less(answer.found.base, between)
     if isnan(now.value):
@@ -152,7 +152,7 @@ def _within(reading: Reading) -> bool:
     return reading.half_width is not None and abs(reading.value) < reading.half_width
 
 
-def astray(answer: Answer) -> list[str]:
+def astray(answer: SensitivityAnswer) -> list[str]:
     """Where a fleet has no finite result or is overloaded."""
     told = []
     for one in answer.found.swings:
@@ -213,7 +213,7 @@ def load_of(gap: Gap) -> str:
     return f"At full load ({gap.clients} clients)" if gap.load == FULL else "At the scenario's load"
 
 
-def said(answer: Answer, reading: Reading) -> str:
+def said(answer: SensitivityAnswer, reading: Reading) -> str:
     """A result as people read it, marked where it is overloaded."""
     if reading.state == CANNOT:
         return CANNOT
@@ -222,5 +222,5 @@ def said(answer: Answer, reading: Reading) -> str:
     return _plainly(answer, reading.value) + (" ▲" if reading.state == OVER and answer.found.metric != USD else "")
 
 
-def _plainly(answer: Answer, value: float) -> str:
+def _plainly(answer: SensitivityAnswer, value: float) -> str:
     return cash(value) if answer.found.metric == USD else seconds(value)

@@ -20,7 +20,7 @@ from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.capacity.search import LoadAxis
 from sim.study.size.trials import SCREEN_MARGIN
-from sim.study.size.tried import Sizing, Tried, front
+from sim.study.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
@@ -87,7 +87,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
 
 
-def _how_sure(best: Tried, scenario: Scenario) -> Iterator[str]:
+def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
     if scenario.replications == 1 and not scenario.workload.deterministic:
         yield "One replication each, so no interval: set replications to 5 or more."
@@ -115,7 +115,7 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
         yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
 
 
-def _least(one: Tried) -> float:
+def _least(one: TriedFleet) -> float:
     """What it costs, or at least costs [USD/h]."""
     cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
     return inf if cost is None else cost
@@ -129,7 +129,7 @@ def _load(scenario: Scenario) -> str:
     return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
 
 
-def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
+def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
     """Why *one* lost, in a few words."""
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
@@ -145,7 +145,7 @@ def why(one: Tried, found: Sizing, scenario: Scenario) -> str:
     return _compared(one, best)
 
 
-def _compared(one: Tried, best_usd_per_h: float) -> str:
+def _compared(one: TriedFleet, best_usd_per_h: float) -> str:
     """Its cost, or the least that it costs, over the best."""
     ratio = _least(one) / best_usd_per_h
     told = f"{percent(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
@@ -153,7 +153,7 @@ def _compared(one: Tried, best_usd_per_h: float) -> str:
     return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
 
 
-def _miss(one: Tried, scenario: Scenario) -> str:
+def _miss(one: TriedFleet, scenario: Scenario) -> str:
     metrics, told = one.metrics or {}, []
     if metrics.get("requests") == 0:
         return "no request arrives in the window"
@@ -242,7 +242,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
     return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
 
 
-def _shown(one: Tried, name: str) -> str:
+def _shown(one: TriedFleet, name: str) -> str:
     value = (one.metrics or {}).get(name)
     return "" if value is None else seconds(value)
 

@@ -9,7 +9,7 @@ from sim.report.page.money import cash
 from sim.report.page.text import plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Budget
-from sim.study.size.tried import Sizing, Tried
+from sim.study.size.tried import Sizing, TriedFleet
 
 
 def budget_told(budget: Budget) -> str:
@@ -41,7 +41,7 @@ def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
     )
 
 
-def asked(one: Tried) -> str:
+def asked(one: TriedFleet) -> str:
     """What a fleet asks of a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
     needs, operating = one.needs, one.operating_usd_per_month
     if needs is None or operating is None:
@@ -50,7 +50,7 @@ def asked(one: Tried) -> str:
     return f"{paid} and {plain(needs.kw)} kW" if needs.kw is not None else f"{paid} and an unknown power"
 
 
-def money(one: Tried) -> dict[str, Any]:
+def money(one: TriedFleet) -> dict[str, Any]:
     """Of size.csv."""
     needs = one.needs
     return {
@@ -69,7 +69,7 @@ def heads(scenario: Scenario) -> list[str]:
     return ["capital USD", *named]
 
 
-def cells(one: Tried, scenario: Scenario) -> list[str]:
+def cells(one: TriedFleet, scenario: Scenario) -> list[str]:
     """The row of `heads`."""
     operating = one.operating_usd_per_month
     known = {
@@ -80,5 +80,5 @@ def cells(one: Tried, scenario: Scenario) -> list[str]:
     return [known[head] for head in heads(scenario)]
 
 
-def _least(one: Tried) -> str:
+def _least(one: TriedFleet) -> str:
     return "≥ " if one.usd_per_h is None else ""

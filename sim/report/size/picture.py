@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from sim.report.charts.draw import SOFT
-from sim.report.charts.panels import Curve, Limit, Panel, style
+from sim.report.charts.panels import ChartCurve, Limit, Panel, style
 from sim.report.page.goals import exactly, percentiles_shown
 from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.page import Mark
 from sim.report.page.text import percent, plain
 from sim.scenario.schema import Scenario
-from sim.study.size.tried import Sizing, Tried, front
+from sim.study.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH
 
 NO_LINE = "None"
@@ -35,18 +35,18 @@ def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
     return style(sorted({one.gpu for one in _priced(found)}))
 
 
-def _priced(found: Sizing) -> list[Tried]:
+def _priced(found: Sizing) -> list[TriedFleet]:
     return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
 
 
-def _per_month(one: Tried) -> float:
+def _per_month(one: TriedFleet) -> float:
     cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
     return shown((cost or 0.0) * HOURS_PER_MONTH)
 
 
 def _curves(
-    found: Sizing, chosen: list[Tried], x: Callable[[Tried], float], tag: Callable[[Tried], str]
-) -> tuple[Curve, ...]:
+    found: Sizing, chosen: list[TriedFleet], x: Callable[[TriedFleet], float], tag: Callable[[TriedFleet], str]
+) -> tuple[ChartCurve, ...]:
     """One set of points per GPU; filled where the service level is met."""
     curves = []
     for gpu, (color, marker) in _looks(found).items():
@@ -54,7 +54,7 @@ def _curves(
         if members:
             good = tuple(one.status == "meets" for one in members)
             xs, ys = tuple(map(x, members)), tuple(map(_per_month, members))
-            curves.append(Curve("", color, xs, ys, marker, NO_LINE, good=good, tags=tuple(map(tag, members))))
+            curves.append(ChartCurve("", color, xs, ys, marker, NO_LINE, good=good, tags=tuple(map(tag, members))))
     return tuple(curves)
 
 
@@ -62,14 +62,14 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     words, scale, unit = LATENCIES[name]
     column = f"{name}_{part}"
 
-    def latency(one: Tried) -> float:
+    def latency(one: TriedFleet) -> float:
         value = (one.metrics or {}).get(column)
         return float("inf") if value is None else scale * value
 
     far = FAR * scale * limit if limit is not None else float("inf")
     chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
     members = front(found, [column])
-    line = Curve("", SOFT, tuple(map(latency, members)), tuple(map(_per_month, members)))
+    line = ChartCurve("", SOFT, tuple(map(latency, members)), tuple(map(_per_month, members)))
     return Panel(
         f"Cost against {words}",
         in_code("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front"),
@@ -83,7 +83,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
 def _late(found: Sizing, scenario: Scenario) -> Panel:
     """Also shows what is too slow for the other charts."""
 
-    def late(one: Tried) -> float:
+    def late(one: TriedFleet) -> float:
         return 1.0 - ((one.metrics or {}).get("slo_attainment") or 0.0)
 
     allowed = round(1.0 - scenario.slo.attainment, 9)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.row import METRICS
-from sim.report.page.fitted import Fitted
+from sim.report.page.fitted import FittedTable
 from sim.report.run.tables import cell
 from sim.report.validate.picture import write_picture
-from sim.study.validate.score import SCORED, Coverage, Outcome, Score, coverage, reasons, scores
+from sim.study.validate.score import SCORED, Coverage, PredictedRow, Score, coverage, reasons, scores
 
-GROUPS: dict[str, tuple[tuple[str, ...], Callable[[Outcome], tuple[str, ...]]]] = {
+GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedRow], tuple[str, ...]]]] = {
     "class": (("class",), lambda one: (one.category,)),
     "pair": (("class", "gpu", "family"), lambda one: (one.category, *one.pair)),
     "engine": (("class", "engine"), lambda one: (one.category, one.prediction.engine or one.row.engine or "vLLM")),
@@ -32,7 +32,7 @@ SCORE_COLUMNS = (
 MOST_REASONS = 12
 
 
-def write_validation(folder: Path, outcomes: Sequence[Outcome]) -> None:
+def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     """validation.csv, summary_by_*.csv, coverage.csv and validation.png in *folder*."""
     columns = row_columns()
     _write(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
@@ -53,7 +53,7 @@ def row_columns() -> list[str]:
     return [*told, "load", "use", "trust", "saturated", "requests", *measured]
 
 
-def _row(one: Outcome) -> dict[str, Any]:
+def _row(one: PredictedRow) -> dict[str, Any]:
     row, told = one.row, one.prediction
     cells: dict[str, Any] = {name: getattr(told, name) for name in ("model", "quantization", "link", "requests")}
     cells |= {name: getattr(row, name) for name in ("id", "n_gpus", "load", "use", "trust")}
@@ -74,18 +74,18 @@ def _write(path: Path, header: Sequence[str], lines: Any) -> None:
         writer.writerows([cell(value) for value in line] for line in lines)
 
 
-def _link(one: Outcome) -> tuple[str, str]:
+def _link(one: PredictedRow) -> tuple[str, str]:
     """(link, GPUs), GPUs as the simulation took them."""
     gpus = one.prediction.gpus or one.row.n_gpus
     return one.prediction.link or ("not covered" if gpus > 1 else "one GPU"), str(gpus)
 
 
-def terminal_tables(outcomes: Sequence[Outcome]) -> list[Fitted | str]:
+def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]:
     """Coverage and errors by class, and the errors of the scored class by engine, within 80 columns."""
     category, engine = GROUPS["class"][1], GROUPS["engine"][1]
     scored = [one for one in outcomes if one.category == SCORED]
     by_engine = [score for score in scores(scored, engine) if score.quantity in ("throughput", "tpot", "ttft loaded")]
-    parts: list[Fitted | str] = [_coverage_table(coverage(outcomes))]
+    parts: list[FittedTable | str] = [_coverage_table(coverage(outcomes))]
     missing = reasons(scored)
     if missing:
         told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
@@ -102,17 +102,17 @@ def _without_class(score: Score) -> Score:
     return Score(score.group[1:], *(getattr(score, name) for name in SCORE_COLUMNS))
 
 
-def _coverage_table(found: Sequence[Coverage]) -> Fitted:
+def _coverage_table(found: Sequence[Coverage]) -> FittedTable:
     heads = ("class", "rows", "covered", "infeasible", "pairs covered")
     rows = [
         [one.category, str(one.rows), f"{one.covered} ({one.share:.0%})", str(one.infeasible), pairs]
         for one in found
         for pairs in [f"{one.pairs_covered} of {one.pairs}"]
     ]
-    return Fitted(heads, rows)
+    return FittedTable(heads, rows)
 
 
-def _score_table(found: Sequence[Score], group: str) -> Fitted:
+def _score_table(found: Sequence[Score], group: str) -> FittedTable:
     heads = (group, "quantity", "rows", "pairs", "median |error|", "90 % of pairs", "covered alone", "bias")
     rows, before = [], ""
     for score in found:
@@ -122,7 +122,7 @@ def _score_table(found: Sequence[Score], group: str) -> Fitted:
         shown = name if name != before else ""
         rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
         before = name
-    return Fitted(heads, rows, frozenset({0, 1}), 2)
+    return FittedTable(heads, rows, frozenset({0, 1}), 2)
 
 
 def _percent(share: float | None) -> str:

@@ -10,7 +10,7 @@ from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.study.validate.score import SCORED, Outcome, scores
+from sim.study.validate.score import SCORED, PredictedRow, scores
 
 PANELS = {
     "throughput": ("Throughput", "tokens/s (where unknown, requests/s)", ("throughput",)),
@@ -25,7 +25,7 @@ FARTHEST = 8.0
 """A point farther from the diagonal than this factor is drawn at that distance."""
 
 
-def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:
+def write_picture(path: Path, outcomes: Sequence[PredictedRow]) -> None:
     """Log-log panels with bands of 10 and 20 % around the diagonal; only the scored class is drawn."""
     from matplotlib.figure import Figure
 
@@ -51,7 +51,7 @@ def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:
         figure.savefig(path)
 
 
-def headline(outcomes: Sequence[Outcome]) -> str:
+def headline(outcomes: Sequence[PredictedRow]) -> str:
     """The medians of the scored class in one sentence."""
     found = {one.quantity: one for one in scores([o for o in outcomes if o.category == SCORED], lambda _: ())}
     names = {
@@ -70,7 +70,9 @@ def headline(outcomes: Sequence[Outcome]) -> str:
     return f"Median error over {pairs} pairs of GPU and model: " + ", ".join(parts)
 
 
-def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], marks: dict[str, tuple[str, str]]) -> None:
+def _panel(
+    axes: Any, scored: Sequence[PredictedRow], quantities: Sequence[str], marks: dict[str, tuple[str, str]]
+) -> None:
     points: dict[str, list[tuple[float, float]]] = {}
     for one in scored:
         for quantity, metric in one.quantities().items():
@@ -104,7 +106,7 @@ def _panel(axes: Any, scored: Sequence[Outcome], quantities: Sequence[str], mark
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
 
 
-def _key(figure: Any, marks: dict[str, tuple[str, str]], scored: Sequence[Outcome], height: float) -> None:
+def _key(figure: Any, marks: dict[str, tuple[str, str]], scored: Sequence[PredictedRow], height: float) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -127,5 +129,5 @@ def _key(figure: Any, marks: dict[str, tuple[str, str]], scored: Sequence[Outcom
         )
 
 
-def _count(scored: Sequence[Outcome], engine: str) -> int:
+def _count(scored: Sequence[PredictedRow], engine: str) -> int:
     return sum(one.prediction.engine == engine for one in scored)

@@ -22,7 +22,7 @@ Numbers = NDArray[np.float64]
 _STANDARD = NormalDist()
 
 
-class Triangular(Spec):
+class TriangularSpread(Spec):
     """A least, a most likely and a highest value."""
 
     low: Number
@@ -55,7 +55,7 @@ class Triangular(Spec):
         return np.asarray(np.where(u < (c - a) / (b - a), left, right))
 
 
-class Uniform(Spec):
+class UniformSpread(Spec):
     """Any value between two, each as likely as the other."""
 
     low: Number
@@ -82,7 +82,7 @@ class Uniform(Spec):
         return np.asarray(self.low + u * (self.high - self.low))
 
 
-class Normal(Spec):
+class NormalSpread(Spec):
     """Gauss's bell, cut."""
 
     mean: Number
@@ -120,7 +120,7 @@ class Normal(Spec):
         return _cut_normal(u, self.mean, self.sd, low, high)
 
 
-class Lognormal(Spec):
+class LognormalSpread(Spec):
     """A value whose logarithm is normal: never below zero, with a long tail above."""
 
     mean: Positive
@@ -193,13 +193,13 @@ def _named(*names: str) -> BeforeValidator:
 class Uncertain(Spec):
     """A distribution in a scenario: exactly one family, and why it is as it is."""
 
-    triangular: Annotated[Triangular, _named("low", "mode", "high")] | None = None
+    triangular: Annotated[TriangularSpread, _named("low", "mode", "high")] | None = None
     """[low, mode, high]."""
-    uniform: Annotated[Uniform, _named("low", "high")] | None = None
+    uniform: Annotated[UniformSpread, _named("low", "high")] | None = None
     """[low, high]."""
-    normal: Annotated[Normal, _named("mean", "sd")] | None = None
+    normal: Annotated[NormalSpread, _named("mean", "sd")] | None = None
     """[mean, sd]."""
-    lognormal: Annotated[Lognormal, _named("mean", "cv")] | None = None
+    lognormal: Annotated[LognormalSpread, _named("mean", "cv")] | None = None
     """[mean, cv]: cv is the standard deviation over the mean."""
     note: str = ""
     """Source or reason, for the report."""
@@ -214,9 +214,9 @@ class Uncertain(Spec):
         return self
 
     @property
-    def distribution(self) -> Triangular | Uniform | Normal | Lognormal:
+    def distribution(self) -> TriangularSpread | UniformSpread | NormalSpread | LognormalSpread:
         """The one that is given."""
-        found: Triangular | Uniform | Normal | Lognormal = getattr(self, self.family)
+        found: TriangularSpread | UniformSpread | NormalSpread | LognormalSpread = getattr(self, self.family)
         return found
 
     @property

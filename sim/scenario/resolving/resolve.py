@@ -18,7 +18,7 @@ from sim.rng import stream
 from sim.scenario.resolving.bind import BoundPool, bind, power_coefficients, roofline_inputs
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
-from sim.scenario.resolving.terms import Machines, Terms
+from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario, nearest
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import load_by_hour
@@ -92,7 +92,7 @@ def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPl
         pools=tuple(_hardware(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
         servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
     )
-    terms = Terms.of(scenario, fleet)
+    terms = FleetTerms.of(scenario, fleet)
     costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
         fact

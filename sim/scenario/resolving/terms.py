@@ -47,7 +47,7 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FleetTerms:
     """What is paid for machines, energy and all else."""
 
     cost: Cost | None
@@ -61,7 +61,7 @@ class Terms:
     starts_at: datetime | None
 
     @classmethod
-    def of(cls, scenario: Scenario, fleet: Fleet) -> "Terms":
+    def of(cls, scenario: Scenario, fleet: Fleet) -> "FleetTerms":
         """Those of *fleet*."""
         return cls(
             cost=fleet.cost,
@@ -126,7 +126,7 @@ class Terms:
         sections = {name: getattr(self, name) for name in SECTIONS}
         return {name: one.model_dump(exclude_unset=True) for name, one in sections.items() if one}
 
-    def with_values(self, data: Mapping[str, Any], values: Mapping[Place, Any]) -> "Terms":
+    def with_values(self, data: Mapping[str, Any], values: Mapping[Place, Any]) -> "FleetTerms":
         """These with *values*, section first: ("site", "pue"); *data* is what `data` gives.
 
         Raises pydantic.ValidationError where a value is not allowed.

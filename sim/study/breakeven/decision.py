@@ -17,7 +17,7 @@ LOADS_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BreakevenAnswer:
     """Everything that is told."""
 
     axis: str
@@ -57,7 +57,7 @@ class Answer:
         return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 
-def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> Answer:
+def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> BreakevenAnswer:
     """Costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
     rate = ledgers.horizon.discount_rate
@@ -66,7 +66,7 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> A
     every = at_load | ({API: api} if api is not None else {})
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
-    return Answer(
+    return BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
         capacities=found,

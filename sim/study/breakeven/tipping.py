@@ -52,7 +52,7 @@ ANY = (0.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class TippingInput:
     """One thing that may be otherwise."""
 
     name: str
@@ -79,24 +79,24 @@ def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]
             yield _tipping(one, with_api)
 
 
-def _inputs(ledgers: Ledgers) -> Iterator[Input]:
+def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
     data = as_data(ledgers.scenario)
     for usual, (name, unit, low, high) in INPUTS.items():
         found = number_of(data, usual)
         if found is not None and found[1] > 0:
             path, now = found
             told = in_stated_currency(data, path, unit)
-            yield Input(name, told, float(now), (low, high), _by_override(ledgers, path))
+            yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
         flows = cost.flows
         if flows.resold_usd:
             moved = _scaled(ledgers, one, flows.resold_usd, flows.hardware_usd_per_h)
-            yield Input(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
+            yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
         if flows.rent_usd_per_h:
             moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
-            yield Input(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
-    yield Input("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
+            yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
+    yield TippingInput("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
 
 
 def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
@@ -130,7 +130,7 @@ def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float
     return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 
 
-def _tipping(one: Input, with_api: bool) -> Tipping:
+def _tipping(one: TippingInput, with_api: bool) -> Tipping:
     def costs(value: float) -> dict[str, float]:
         return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
 

@@ -14,7 +14,7 @@ import numpy as np
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.steptime import Calibration, Factor
-from sim.study.calibrate.fit import METRICS, Fit, Problem, load_priors
+from sim.study.calibrate.fit import METRICS, Fit, FittingProblem, load_priors
 from sim.study.calibrate.runs import Simulator, calibration_of
 from sim.study.validate.predict import Prediction
 
@@ -25,7 +25,7 @@ MOST_RUNS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedFactors:
     """A calibration, and what must be said about it."""
 
     calibration: Calibration
@@ -41,7 +41,7 @@ class NothingToFit(ValueError):
     """No row of the table can be used; the text says why."""
 
 
-def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int, table: str = "") -> Fitted:
+def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int, table: str = "") -> FittedFactors:
     """The factors of the machine with GPU *gpu* (an id) that ran *rows*.
 
     Raises NothingToFit.
@@ -63,7 +63,7 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
     calibration = calibration_of(gpu, factors).model_copy(
         update={"table": table, "rows": len(problem.rows), "errors": fit.errors()}
     )
-    return Fitted(calibration, tuple(problem.skipped), tuple(fit.far_off()), fit.noise)
+    return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.far_off()), fit.noise)
 
 
 def _factor(theta: float, sd: float, determined: bool) -> Factor:
@@ -72,9 +72,9 @@ def _factor(theta: float, sd: float, determined: bool) -> Factor:
     return Factor(factor=round(float(np.exp(centre)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
 
 
-def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> Problem:
+def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
     """The rows of the simulator's GPU that can be simulated, and the columns to compare."""
-    found = Problem()
+    found = FittingProblem()
     own = []
     for row in rows:
         reason = simulator.why_not(row)
@@ -128,5 +128,5 @@ def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
     return [*lines, f"and {left} other reasons"] if left > 0 else lines
 
 
-def _why_nothing(problem: Problem, gpu: str, table: str) -> str:
+def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
     return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *told(problem.skipped, table)])

@@ -49,7 +49,7 @@ class Priors(Spec):
 
 
 @dataclass(slots=True)
-class Problem:
+class FittingProblem:
     """The rows of one GPU with what was measured, and the factors that their runs depend on."""
 
     rows: list[BenchRow] = field(default_factory=list)
@@ -68,7 +68,7 @@ def load_priors(path: Path) -> Priors:
 class Fit:
     """Gauss-Newton with a prior on every factor."""
 
-    def __init__(self, problem: Problem, priors: Priors, simulator: Simulator) -> None:
+    def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
         self.problem, self.simulator = problem, simulator
         self.names = sorted(set().union(*problem.names))
         self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}

@@ -61,7 +61,7 @@ class LoadAxis:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedLoad:
     """One simulated load of a search."""
 
     load: float
@@ -84,7 +84,7 @@ class Found:
     at: StoredCase | None
     """The case at that load."""
     simulated: int
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedLoad, ...] = ()
     """What was simulated on the way, by load."""
     met: float = 0.0
     """The highest load tried that met the service level."""
@@ -236,7 +236,7 @@ def _side_by_side(
 
 def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: Slo) -> Steps:
     """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
-    tried: dict[float, Tried] = {}
+    tried: dict[float, TriedLoad] = {}
 
     def meets(case: StoredCase) -> bool:
         return standing(slo, [case.metrics]).good  # where nobody asks for anything, too
@@ -247,7 +247,7 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: 
         if stored.status == "ok":
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            tried[value] = Tried(value, met["slo_attainment"] or 0.0, met["overloaded"], meets(stored), named)
+            tried[value] = TriedLoad(value, met["slo_attainment"] or 0.0, met["overloaded"], meets(stored), named)
         return stored
 
     start = axis.start * 2.0 ** _offset(replication)

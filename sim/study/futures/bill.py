@@ -19,7 +19,7 @@ from sim.records import Interval
 from sim.scenario.reading.errors import Place
 from sim.scenario.resolving.resolve import resolve, resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.resolving.terms import Machines, Terms, place_in_terms
+from sim.scenario.resolving.terms import FleetTerms, Machines, place_in_terms
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.study.cases.store import StoredCase
@@ -39,7 +39,7 @@ class Amounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """The meters of one fleet at one point, all replications together."""
 
     window: Window
@@ -48,7 +48,7 @@ class Reading:
     """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
 
     @classmethod
-    def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "Reading":
+    def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "MeterReading":
         """Of the replications *cases*, which all have the *plan* but for their warm-up."""
         windows = []
         for case in cases:
@@ -68,7 +68,7 @@ class Reading:
         """Sum of one meter."""
         return sum(getattr(interval, name) for rows in self.window.intervals.values() for interval in rows)
 
-    def amounts(self, priced: "Priced") -> Amounts:
+    def amounts(self, priced: "PricedTerms") -> Amounts:
         """What it comes to under *priced*, in float arithmetic."""
         usd = priced.flat_usd_per_h * self.window_h
         usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
@@ -102,7 +102,7 @@ def _kwh_by_hour(inside: Iterable[Interval], plan: CasePlan) -> Iterable[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedTerms:
     """Terms of one future, priced for one fleet's machines."""
 
     costs: CostPlan
@@ -112,7 +112,7 @@ class Priced:
     """Charges that follow a meter."""
 
     @classmethod
-    def of(cls, terms: Terms, machines: Machines, catalog: Catalog) -> "Priced":
+    def of(cls, terms: FleetTerms, machines: Machines, catalog: Catalog) -> "PricedTerms":
         """Raises CostError, which a scenario that has passed `load` does not."""
         costs = terms.costs(machines, catalog)
         assert costs is not None  # Biller has seen to it
@@ -134,10 +134,10 @@ class Biller:
         at = at_point(scenario, case.overrides)
         position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
         fleet, self._catalog = at.fleets[position], catalog
-        self.terms, self.machines = Terms.of(at, fleet), resolve_fleet(at, fleet, catalog).machines
+        self.terms, self.machines = FleetTerms.of(at, fleet), resolve_fleet(at, fleet, catalog).machines
         if not self.terms.is_priced:
             raise ValueError(f"fleet {case.fleet} has no cost")
-        self.reading = Reading.of(cases, resolve(scenario, case, catalog))
+        self.reading = MeterReading.of(cases, resolve(scenario, case, catalog))
         self.stored = Amounts(
             fsum(one.metrics["cost_usd"] for one in cases),
             _sum(cases, "api_usd"),
@@ -156,12 +156,12 @@ class Biller:
         found = ((place_in_terms(place, self._position, self._fleet), value) for place, value in world.items())
         return {place: value for place, value in found if place is not None}
 
-    def priced(self, values: Mapping[Place, float]) -> Priced:
+    def priced(self, values: Mapping[Place, float]) -> PricedTerms:
         """The terms with *values*."""
         terms = self.terms.with_values(self._data, values) if values else self.terms
-        return Priced.of(terms, self.machines, self._catalog)
+        return PricedTerms.of(terms, self.machines, self._catalog)
 
-    def amounts(self, priced: Priced, central: Amounts) -> Amounts:
+    def amounts(self, priced: PricedTerms, central: Amounts) -> Amounts:
         """The stored bill with what *priced* changes against *central*, the float bill of the central values."""
         now = self.reading.amounts(priced)
         return Amounts(

@@ -20,7 +20,7 @@ from sim.scenario.sweep import Case, as_data, axis_labels, cases, points
 from sim.scenario.year import RATE
 from sim.study.cases.store import StoredCase
 from sim.study.futures.bill import AMOUNTS, Amounts, Biller
-from sim.study.futures.inputs import HIGH, LOW, Input, World, central_world, inputs_of
+from sim.study.futures.inputs import HIGH, LOW, UncertainInput, World, central_world, inputs_of
 from sim.study.metrics.precision import key_of
 from sim.units import HOURS_PER_MONTH
 
@@ -30,7 +30,7 @@ API, CARBON = "api_usd_per_million_output_tokens", "kg_co2e_per_million_output_t
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FleetDraws:
     """One fleet at one point of the sweep; where the load is drawn, over all loads."""
 
     fleet: str
@@ -50,9 +50,9 @@ class Outcome:
 class FutureStudy:
     """All that was drawn, and what it came to."""
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[UncertainInput, ...]
     drawn: Mapping[Place, Numbers]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FleetDraws, ...]
     """Fleet by fleet, point by point; fleets without a cost and those that cannot run are left out."""
     load_drawn: bool
 
@@ -92,7 +92,7 @@ def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase])
     ]
 
 
-def _load_axis(scenario: Scenario, inputs: Sequence[Input]) -> str | None:
+def _load_axis(scenario: Scenario, inputs: Sequence[UncertainInput]) -> str | None:
     """Label of the axis between whose points a drawn load lies; None where the load is not drawn."""
     if not any(RATE in one.places for one in inputs):
         return None
@@ -103,7 +103,7 @@ def _load_axis(scenario: Scenario, inputs: Sequence[Input]) -> str | None:
 
 def _outcomes(
     billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World], inputs: int, axis: str | None
-) -> list[Outcome]:
+) -> list[FleetDraws]:
     groups: dict[tuple[str, str], list[tuple[Case, Biller]]] = {}
     for case, biller in billers:
         others = {name: value for name, value in case.axes.items() if name != axis}
@@ -124,7 +124,7 @@ def _outcomes(
         central, low, high, draws = ({name: values[part] for name, values in measures.items()} for part in parts)
         others = {name: value for name, value in case.axes.items() if name != axis}
         found.append(
-            Outcome(case.fleet, others, {name: float(value[0]) for name, value in central.items()}, draws, low, high)
+            FleetDraws(case.fleet, others, {name: float(value[0]) for name, value in central.items()}, draws, low, high)
         )
     return found
 
@@ -189,7 +189,7 @@ def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
     return found
 
 
-def cheapest(outcomes: Sequence[Outcome], measure: str = MILLION) -> dict[str, int]:
+def cheapest(outcomes: Sequence[FleetDraws], measure: str = MILLION) -> dict[str, int]:
     """Fleet -> number of futures in which it alone is the cheapest; the rest are draws between equals."""
     table = np.array([one.draws[measure] for one in outcomes])
     least = table == table.min(axis=0)

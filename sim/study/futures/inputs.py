@@ -24,7 +24,7 @@ LOW, HIGH = 0.1, 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class UncertainInput:
     """One thing that is uncertain."""
 
     name: str
@@ -44,7 +44,7 @@ class Input:
         return {place: one.distribution.quantile(u) for place, one in zip(self.places, self.members, strict=True)}
 
 
-def inputs_of(scenario: Scenario) -> tuple[Input, ...]:
+def inputs_of(scenario: Scenario) -> tuple[UncertainInput, ...]:
     """The inputs of *scenario*, in the order of its file."""
     data = as_data(scenario)
     found: dict[str, list[tuple[str, Place, Uncertain]]] = {}
@@ -54,9 +54,9 @@ def inputs_of(scenario: Scenario) -> tuple[Input, ...]:
     return tuple(_input(thing, members) for thing, members in found.items())
 
 
-def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> Input:
+def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> UncertainInput:
     paths, places, distributions = zip(*members, strict=True)
-    return Input(thing, paths, places, distributions)
+    return UncertainInput(thing, paths, places, distributions)
 
 
 def _thing(place: Place, scenario: Scenario) -> str:
@@ -79,7 +79,7 @@ def _without_items(place: Place) -> Iterator[str | int]:
             return
 
 
-def central_world(inputs: tuple[Input, ...]) -> dict[Place, float]:
+def central_world(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
     """Every input at its central value."""
     return {
         place: one.distribution.central for each in inputs for place, one in zip(each.places, each.members, strict=True)

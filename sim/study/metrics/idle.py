@@ -7,7 +7,7 @@ from typing import Any
 from sim.case import priced
 from sim.catalogue.catalog import Catalog
 from sim.cost.bill.window import Window
-from sim.fleet import Fleet
+from sim.fleet import RunningFleet
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
@@ -45,7 +45,7 @@ def idle_hours(scenario: Scenario, catalog: Catalog, load_axis: str | None) -> I
 
 def _metrics(plan: CasePlan) -> dict[str, Any]:
     empty = replace(_without_load(plan), warmup_s=0.0, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
-    return measure(priced(empty, Fleet(empty).run()))
+    return measure(priced(empty, RunningFleet(empty).run()))
 
 
 def idle_window(plan: CasePlan) -> Window:
@@ -54,7 +54,7 @@ def idle_window(plan: CasePlan) -> Window:
     if plan.scheduled and plan.horizon_s is not None:
         start_s, end_s = plan.warmup_s, plan.horizon_s
     empty = replace(_without_load(plan), warmup_s=start_s, horizon_s=end_s, drain_limit_s=0.0)
-    return Window.of(Fleet(empty).run().intervals, start_s, end_s)
+    return Window.of(RunningFleet(empty).run().intervals, start_s, end_s)
 
 
 def _without_load(plan: CasePlan) -> CasePlan:

@@ -13,7 +13,7 @@ from sim.cost.finance.cash_flow import price_factor
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.rent.api import ApiTariff
 from sim.study.plan.cash import SECONDS_PER_MONTH, Bills, Row, held_parts, held_rps, present_usd, sold_in
-from sim.study.plan.existing import Held, standing
+from sim.study.plan.existing import HeldUnits, standing
 from sim.study.plan.unit import Loads
 
 LINE = "api"
@@ -51,12 +51,12 @@ def no_api_plan(rate_per_load: float | None) -> str:
     return "clients that wait for answers ask as fast as these come, and those of an API are not simulated"
 
 
-def api_rows(demand: Sequence[float], terms: Elsewhere, held: Sequence[Held]) -> list[Row]:
+def api_rows(demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> list[Row]:
     """A row a month, and the closing one."""
     return [_row(month, demand, terms, held) for month in range(terms.plan.months + 1)]
 
 
-def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[Held]) -> Row:
+def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> Row:
     inside = month < terms.plan.months
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sim.cost import MultiYear
 from sim.cost.bill.charge import Follows
 from sim.cost.finance.cash_flow import discount_factor
-from sim.study.plan.existing import Held, Kind, standing
+from sim.study.plan.existing import HeldUnits, UnitKind, standing
 from sim.study.plan.supply import ROUNDING, Supply
 from sim.study.plan.unit import Crew, Declines, Loads, Stand, UnitCosts, by_component, value_of
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
@@ -36,7 +36,7 @@ class Bills:
     """Operating cost month by month; computed once for what plans that differ elsewhere have in common."""
 
     plan: MultiYear
-    kinds: tuple[Kind, ...]
+    kinds: tuple[UnitKind, ...]
     """Units that there may be: their lines are in every bill, also when they cost nothing."""
     _known: dict[Any, tuple[dict[str, float], float]] = field(default_factory=dict)
 
@@ -59,11 +59,11 @@ class Bills:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlanTerms:
     """Everything that turns units into money."""
 
     plan: MultiYear
-    kind: Kind
+    kind: UnitKind
     """Units that are bought; all new ones, where the fleet rents."""
     rented: UnitCosts
     """Of rented ones: the same, or the terms that bridge the time until bought ones come."""
@@ -71,7 +71,7 @@ class Terms:
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
     bills: Bills
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldUnits, ...] = ()
     """What exists at the start."""
 
 
@@ -157,12 +157,12 @@ class Row:
         return -(self.at_once_usd + self.running_usd + self.rental_usd)
 
 
-def cash_rows(demand: Sequence[float], stock: Supply, terms: Terms) -> list[Row]:
+def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[Row]:
     """A row a month, and the closing one."""
     return [_row(month, demand, stock, terms) for month in range(stock.months + 1)]
 
 
-def _row(month: int, demand: Sequence[float], stock: Supply, terms: Terms) -> Row:
+def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -> Row:
     inside, kind = month < stock.months, terms.kind
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
@@ -225,7 +225,7 @@ class Sold(NamedTuple):
     gain_usd: float
 
 
-def sold_in(month: int, held: Sequence[Held]) -> Sold:
+def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
     """What of *held* is sold in *month*."""
     gone = [one for one in held if one.sold == month]
     return Sold(
@@ -236,12 +236,12 @@ def sold_in(month: int, held: Sequence[Held]) -> Sold:
     )
 
 
-def held_rps(there: Sequence[Held], utilisation: float) -> float:
+def held_rps(there: Sequence[HeldUnits], utilisation: float) -> float:
     """Requests per second that units *there* answer, each at that fraction of its capacity."""
     return sum(one.units * one.kind.costs.quantities.served_rps(utilisation * one.kind.capacity) for one in there)
 
 
-def _capital(month: int, stock: Supply, terms: Terms) -> tuple[dict[str, float], float, float]:
+def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, float], float, float]:
     """(capex by component, resale, removal) of what the plan buys, in a month [USD]."""
     unit, declines = terms.kind.costs, terms.kind.declines
     capex = dict.fromkeys(by_component(unit.delivery_usd), 0.0)
@@ -257,7 +257,7 @@ def _capital(month: int, stock: Supply, terms: Terms) -> tuple[dict[str, float],
     return capex, resale_usd, removal_usd
 
 
-def _running(month: int, stock: Supply, terms: Terms, loads: Loads) -> tuple[dict[str, float], float]:
+def _running(month: int, stock: Supply, terms: PlanTerms, loads: Loads) -> tuple[dict[str, float], float]:
     """(operating cost by component, rent) of a month [USD]."""
     kind = terms.kind
     others = [one for one in terms.held if one.kind.fleet != kind.fleet]
@@ -280,12 +280,12 @@ def crew_of(stands: Sequence[Stand]) -> Crew:
     return Crew(sum(stand.units for stand in stands), tuple(stands))
 
 
-def stands_of(held: Sequence[Held], month: int) -> list[Stand]:
+def stands_of(held: Sequence[HeldUnits], month: int) -> list[Stand]:
     """What of *held* is in service, by the price that was paid for it."""
     return [Stand(one.units, one.bought) for one in standing(held, month)]
 
 
-def held_parts(held: Sequence[Held], month: int, utilisation: Loads) -> list[Part]:
+def held_parts(held: Sequence[HeldUnits], month: int, utilisation: Loads) -> list[Part]:
     """A part for each kind among *held*, whose units carry that fraction of their capacity."""
     kinds = {one.kind.fleet: one.kind for one in held}
     found = []

@@ -14,7 +14,7 @@ from sim.study.plan.unit import Declines, UnitCosts, value_of
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class UnitKind:
     """One fleet as a unit."""
 
     fleet: str
@@ -25,10 +25,10 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldUnits:
     """Units of one entry of `plan.existing`, all sold together."""
 
-    kind: Kind
+    kind: UnitKind
     units: int
     bought: int
     """First month in service: 0 is the plan's first, those before it are negative."""
@@ -65,12 +65,12 @@ class Held:
         return self.worth_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
 
 
-def standing(held: Sequence[Held], month: int) -> list[Held]:
+def standing(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:
     """What of *held* is in service in *month*."""
     return [one for one in held if one.serves(month)]
 
 
-def unlimited(held: Sequence[Held]) -> str:
+def unlimited(held: Sequence[HeldUnits]) -> str:
     """Why no plan can be made around *held*; empty where one can."""
     names = sorted({one.kind.fleet for one in held if one.kind.capacity == inf})
     if not names:
@@ -78,7 +78,7 @@ def unlimited(held: Sequence[Held]) -> str:
     return f"existing {' and '.join(names)}: one unit meets the service level at every load that was tried"
 
 
-def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[Held]) -> int:
+def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[HeldUnits]) -> int:
     """Units of *capacity* that are needed beside those that stand, so that all together carry the *peak* and the
     reserve: so many of the largest units among them.
     """

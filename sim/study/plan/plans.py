@@ -16,7 +16,7 @@ from sim.cost.finance.cash_flow import discount_factor
 from sim.cost.rent.rental import Rent
 from sim.scenario.checks.multi_year import bridged_fleet
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
-from sim.scenario.resolving.terms import Terms as FleetTerms
+from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.year import load_by_hour
 from sim.study.breakeven.horizon import horizon_of
@@ -24,8 +24,8 @@ from sim.study.breakeven.tipping import API
 from sim.study.capacity.search import Capacity, LoadAxis
 from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.plan.api import Elsewhere, api_rows, no_api_plan
-from sim.study.plan.cash import Bills, Row, Terms, cash_rows
-from sim.study.plan.existing import Held, Kind, standing, still_needed, unlimited
+from sim.study.plan.cash import Bills, PlanTerms, Row, cash_rows
+from sim.study.plan.existing import HeldUnits, UnitKind, standing, still_needed, unlimited
 from sim.study.plan.sale import best_sales
 from sim.study.plan.supply import Purchasing, Renting, Supply, supply
 from sim.study.plan.unit import Declines, Quantities, UnitCosts
@@ -48,7 +48,7 @@ class Outlook:
     discount_rate: float = 0.0
     reason: str = ""
     """Why there are no rows."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldUnits, ...] = ()
     """What exists at the start, with the months in which it is sold."""
     api: bool = False
     """Whether tokens are bought from an API in place of new units."""
@@ -123,7 +123,7 @@ def outlook(
     measured: Quantities | None,
     tokens: tuple[float, float],
     usual_load: float,
-    held: tuple[Held, ...] = (),
+    held: tuple[HeldUnits, ...] = (),
 ) -> Outlook:
     """One fleet's plan around what is *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
@@ -142,7 +142,7 @@ def outlook(
     renting = _renting(plan, bridged.cost if bridged is not None else fleet.cost, rented)
     demand = plan.demand.by_month(plan.months, usual_load)
 
-    def stock_around(held: Sequence[Held]) -> Supply:
+    def stock_around(held: Sequence[HeldUnits]) -> Supply:
         needed = [
             still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, standing(held, month))
             for month, mean in enumerate(demand)
@@ -150,9 +150,9 @@ def outlook(
         return supply(needed, purchasing, renting)
 
     bills = Bills(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
-    terms = Terms(plan, kind, rented, rate, tokens, bills)
+    terms = PlanTerms(plan, kind, rented, rate, tokens, bills)
 
-    def rows_around(held: tuple[Held, ...]) -> Sequence[Row]:
+    def rows_around(held: tuple[HeldUnits, ...]) -> Sequence[Row]:
         return cash_rows(demand, stock_around(held), replace(terms, held=held))
 
     best = best_sales(held, plan.months, rows_around)
@@ -160,7 +160,7 @@ def outlook(
 
 
 def api_outlook(
-    scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[Held, ...] = ()
+    scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[HeldUnits, ...] = ()
 ) -> Iterator[Outlook]:
     """The plan that buys from the scenario's API what the units that are *held* do not serve; none without an API.
 
@@ -186,7 +186,7 @@ def api_outlook(
     yield Outlook(API, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
 
 
-def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[Held]) -> str:
+def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[HeldUnits]) -> str:
     """Why there is none; empty where there is one."""
     if measured is None or built.costs is None:
         return _reason(capacity)
@@ -201,14 +201,14 @@ def _kind(
     capacity: float,
     measured: Quantities,
     catalog: Catalog,
-) -> Kind:
+) -> UnitKind:
     declines = Declines(plan.price_decline_per_year, plan.rental_decline_per_year, fleet.finance or scenario.finance)
-    return Kind(fleet.name, _unit_costs(scenario, fleet, built, measured, catalog), capacity, declines)
+    return UnitKind(fleet.name, _unit_costs(scenario, fleet, built, measured, catalog), capacity, declines)
 
 
 def existing_units(
     scenario: Scenario, catalog: Catalog, found: Mapping[str, Capacity], measured: Mapping[str, Quantities]
-) -> tuple[Held, ...]:
+) -> tuple[HeldUnits, ...]:
     """What exists at the start, kept as long as it may be; by the capacities *found* of one unit of each fleet."""
     plan = scenario.plan
     assert plan is not None
@@ -222,7 +222,7 @@ def existing_units(
         kind = _kind(scenario, plan, fleet, built, capacity, what, catalog)
         age = plan.age_months(entry.bought)
         ends = (finance.whole_life_months if finance is not None else plan.months) - age
-        result.append(Held(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd))
+        result.append(HeldUnits(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd))
     return tuple(result)
 
 

@@ -6,12 +6,12 @@ from itertools import product
 from math import fsum, prod
 
 from sim.study.plan.cash import Row
-from sim.study.plan.existing import Held
+from sim.study.plan.existing import HeldUnits
 
 MOST_TOGETHER = 500
 """Ways to sell all groups that are tried one by one; where there are more, each group's month is chosen in turn."""
 
-RowsOf = Callable[[tuple[Held, ...]], Sequence[Row]]
+RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[Row]]
 """Plans around groups whose months of sale are given."""
 
 
@@ -19,7 +19,7 @@ RowsOf = Callable[[tuple[Held, ...]], Sequence[Row]]
 class Sales:
     """A plan around what exists."""
 
-    held: tuple[Held, ...]
+    held: tuple[HeldUnits, ...]
     """With the months of sale."""
     rows: Sequence[Row]
 
@@ -33,7 +33,7 @@ class Sales:
 _DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
 
 
-def best_sales(held: Sequence[Held], months: int, rows_of: RowsOf) -> Sales:
+def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> Sales:
     """The plan of *months* that is short of the least load and, among those, costs least.
 
     Every choice is tried where there are at most `MOST_TOGETHER`. Else each group in turn is given its best month until
@@ -47,17 +47,17 @@ def best_sales(held: Sequence[Held], months: int, rows_of: RowsOf) -> Sales:
     return min((_in_turn(start, choices, rows_of) for start in starts), key=lambda one: one.cost)
 
 
-def _choices(one: Held, months: int) -> Iterator[Held]:
+def _choices(one: HeldUnits, months: int) -> Iterator[HeldUnits]:
     """The group with every month of sale, the latest first; what serves nothing is sold at once."""
     latest = min(one.ends, months) if one.kind.capacity else 0
     yield from (replace(one, sold=month) for month in range(latest, -1, -1))
 
 
-def _best(ways: Iterable[tuple[Held, ...]], rows_of: RowsOf) -> Sales:
+def _best(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> Sales:
     return min((Sales(held, rows_of(held)) for held in ways), key=lambda one: one.cost)
 
 
-def _in_turn(start: tuple[Held, ...], choices: Sequence[Sequence[Held]], rows_of: RowsOf) -> Sales:
+def _in_turn(start: tuple[HeldUnits, ...], choices: Sequence[Sequence[HeldUnits]], rows_of: RowsOf) -> Sales:
     best = Sales(start, rows_of(start))
     while True:
         before = best

@@ -32,7 +32,7 @@ class Renting:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class UnitBatch:
     """Units bought together."""
 
     units: int
@@ -72,7 +72,7 @@ class Supply:
     months: int
     needed: tuple[int, ...]
     """Units that each month's peak needs, the reserve included."""
-    batches: tuple[Batch, ...]
+    batches: tuple[UnitBatch, ...]
     contracts: tuple[Contract, ...]
 
     def ordered(self, month: int) -> int:
@@ -129,14 +129,14 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Rentin
     the first unit is, and again when it has ended and units are needed; units beyond it have a term of their own.
     """
     months = len(needed)
-    batches: list[Batch] = []
+    batches: list[UnitBatch] = []
     contracts: list[Contract] = []
     for month, need in enumerate(needed):
         if purchasing is not None and month >= purchasing.lead_time_months:
             missing = need - sum(batch.units for batch in batches if batch.serves(month))
             if missing > 0:
                 retires = min(months, month + purchasing.life_months)
-                batches.append(Batch(missing, month - purchasing.lead_time_months, month, retires))
+                batches.append(UnitBatch(missing, month - purchasing.lead_time_months, month, retires))
         if renting is not None:
             standing = sum(batch.units for batch in batches if batch.serves(month))
             running = [contract for contract in contracts if contract.runs(month)]

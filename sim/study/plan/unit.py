@@ -37,7 +37,7 @@ class Quantities:
         return cached / (cached + computed) if cached else 0.0
 
 
-class Line(NamedTuple):
+class BillLine(NamedTuple):
     """A line of a bill, as far as its prices move together."""
 
     component: str
@@ -87,7 +87,7 @@ class Declines:
         """Price of new hardware in *month* over that of today."""
         return price_factor(self.hardware_per_year, month)
 
-    def factor(self, line: Line, month: int, agreed: int) -> float:
+    def factor(self, line: BillLine, month: int, agreed: int) -> float:
         """What *line* costs in *month* over today, for units whose price was *agreed* then."""
         growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
         if line.follows is Follows.RENT:
@@ -108,11 +108,11 @@ class UnitCosts:
     quantities: Quantities
     by_hour: tuple[float, ...] | None = None
     """How the load falls on the hours of the day; None: evenly."""
-    _by_clock: dict[int, dict[Line, float]] = field(default_factory=dict)
-    _metered: dict[int, dict[Line, list[float]]] = field(default_factory=dict)
+    _by_clock: dict[int, dict[BillLine, float]] = field(default_factory=dict)
+    _metered: dict[int, dict[BillLine, list[float]]] = field(default_factory=dict)
 
     @property
-    def delivery_usd(self) -> dict[Line, float]:
+    def delivery_usd(self) -> dict[BillLine, float]:
         """Line -> what one unit costs when it comes."""
         return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is Paid.AT_DELIVERY)
 
@@ -138,13 +138,13 @@ class UnitCosts:
         return count
 
     @property
-    def monthly_lines(self) -> list[Line]:
+    def monthly_lines(self) -> list[BillLine]:
         """Every line that is paid month by month."""
         return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
 
     def monthly_usd_per_h(
         self, crew: Crew, loads: Loads, month: int, calendar_month: int, declines: Declines
-    ) -> dict[Line, float]:
+    ) -> dict[BillLine, float]:
         """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
 
         *calendar_month* is 1 for January.
@@ -152,13 +152,13 @@ class UnitCosts:
         if not crew.units and crew.committed is None:
             return {}
         clock, metered = self._clock_usd_per_h(crew.units), self._metered_usd_per_h(loads, calendar_month)
-        found: dict[Line, float] = {}
+        found: dict[BillLine, float] = {}
         for line in {**clock, **metered}:
             usd = clock.get(line, 0.0) + crew.units * metered.get(line, 0.0)
             found[line] = usd * self._factor(line, crew, month, declines)
         return found
 
-    def _factor(self, line: Line, crew: Crew, month: int, declines: Declines) -> float:
+    def _factor(self, line: BillLine, crew: Crew, month: int, declines: Declines) -> float:
         """What *line* costs in *month* over today; units with different prices count by their number."""
         stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
         count = sum(stand.units for stand in stands)
@@ -166,18 +166,18 @@ class UnitCosts:
             return declines.factor(line, month, month)
         return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
 
-    def _clock_usd_per_h(self, units: int) -> dict[Line, float]:
+    def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
         """Of what runs with the clock, for all *units* together."""
         if units not in self._by_clock:
             charges = [one for one in self.priced(units).charges if one.paid.by_the_clock and one.paid.monthly]
             self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
         return self._by_clock[units]
 
-    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[Line, float]:
+    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[BillLine, float]:
         """Of what a meter counts, for one unit."""
         if calendar_month not in self._metered:
             charges = self.priced(1).averaged(calendar_month, self.by_hour).charges
-            table: dict[Line, list[float]] = {}
+            table: dict[BillLine, list[float]] = {}
             for position, window in enumerate(self.quantities.windows):
                 metered = (
                     (one, amount_usd(one, window) / window.hours) for one in charges if not one.paid.by_the_clock
@@ -205,15 +205,15 @@ def value_of(
     return min(own, declines.hardware(now))
 
 
-def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[Line, float]:
-    found: dict[Line, float] = {}
+def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
+    found: dict[BillLine, float] = {}
     for charge, usd in amounts:
-        line = Line(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
+        line = BillLine(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
         found[line] = found.get(line, 0.0) + usd
     return found
 
 
-def by_component(lines: Mapping[Line, float]) -> dict[str, float]:
+def by_component(lines: Mapping[BillLine, float]) -> dict[str, float]:
     """Component -> sum of its lines."""
     found: dict[str, float] = {}
     for line, usd in lines.items():

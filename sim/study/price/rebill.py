@@ -15,7 +15,7 @@ from sim.cost.finance.flows import Flows, flows_of
 from sim.records import Interval
 from sim.scenario.resolving.resolve import resolve, resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.resolving.terms import Machines, Terms
+from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.study.cases.store import StoredCase
@@ -125,7 +125,7 @@ class _Metered:
     def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Charges under *scenario*, whose sweep point is this case's own."""
         at = at_point(scenario, self.case.overrides)
-        costs = Terms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
+        costs = FleetTerms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
         assert costs is not None  # `of` has seen to it, and no override takes it away
         return costs
 

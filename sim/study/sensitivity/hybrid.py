@@ -24,7 +24,7 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.cost import CostPlan
 from sim.cost.bill.charge import amount_usd
 from sim.cost.bill.window import Window
-from sim.fleet import Fleet
+from sim.fleet import RunningFleet
 from sim.power import LoadLaw, PoolPower
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.steptime import RooflineStepTime
@@ -158,7 +158,7 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
 
 def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
     """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
-    log = Fleet(plan).run()
+    log = RunningFleet(plan).run()
     window = Window.of(log.intervals, *CaseResult(plan, log, None).window_s)
     tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
     prices = (_prices(payer, plan.pools[0]) for payer in payers)

@@ -65,7 +65,7 @@ Values = dict[str, Sample]
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class VariedInput:
     """One thing that may be otherwise."""
 
     name: str
@@ -84,7 +84,7 @@ class Input:
 class Swing:
     """What one input does to the metric of every fleet."""
 
-    input: Input
+    input: VariedInput
     low: Values
     high: Values
 
@@ -129,7 +129,7 @@ def swings(
             return {name: _cost(billing[name, place].bills(), stored[name, place]) for name in running}
         return {name: _metric(stored[name, place], asked.metric) for name in running}
 
-    def values(one: Input, value: float) -> Values:
+    def values(one: VariedInput, value: float) -> Values:
         if not one.money:
             return at((one.path, value))
         overrides = {one.path: value} if one.path else {}
@@ -193,7 +193,7 @@ def _simulated(
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 
-def inputs(scenario: Scenario, catalog: Catalog) -> list[Input]:
+def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
     """Those that the scenario names, else the usual ones that it has."""
     data = as_data(scenario)
     asked = scenario.sensitivity.inputs if scenario.sensitivity else None
@@ -206,10 +206,10 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[Input]:
     ]
 
 
-def _hardware(scenario: Scenario) -> list[Input]:
+def _hardware(scenario: Scenario) -> list[VariedInput]:
     """What the machines of each fleet cost, as a share of what they cost now: quotes and catalogue prices alike."""
     return [
-        Input(
+        VariedInput(
             f"{_way(fleet)} of {fleet.name}",
             *("", 1.0, 1 - USUAL, 1 + USUAL),
             unit="of today's",
@@ -240,7 +240,7 @@ def _number(data: Mapping[str, object], path: str) -> bool:
     return found is not None and found[1] > 0
 
 
-def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> Input:
+def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> VariedInput:
     named = number_at(path, value_at(data, place_of(data, path)))
     assert named is not None  # the checks have seen to it
     path, now = named
@@ -256,7 +256,7 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
             held = value_at(data, place[:-1])
             name, unit = f"quote for {place[-2]} of {scenario.fleets[int(place[1])].name}", held.get("currency", "USD")
     section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
-    return Input(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
+    return VariedInput(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
 
 
 def _name(path: str) -> tuple[str, str]:

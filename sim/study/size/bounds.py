@@ -40,7 +40,7 @@ FAR_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class OfferedLoad:
     """What the workload asks of a fleet."""
 
     rate_rps: float | None
@@ -52,7 +52,7 @@ class Demand:
     """Prompts may have prefixes in common."""
 
     @classmethod
-    def of(cls, scenario: Scenario) -> "Demand":
+    def of(cls, scenario: Scenario) -> "OfferedLoad":
         """The workload at the scenario's own load."""
         workload = scenario.workload
         if workload.trace is not None:
@@ -70,11 +70,11 @@ class Demand:
             rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)
         return cls(rate, *asked, may_share)
 
-    def of_prompts(self, above: float, up_to: float) -> "Demand":
+    def of_prompts(self, above: float, up_to: float) -> "OfferedLoad":
         """The part of it with prompts of more than *above* and at most *up_to* tokens."""
         chosen = (self.prompts > above) & (self.prompts <= up_to)
         rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
-        return Demand(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
+        return OfferedLoad(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
 
 
 def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
@@ -102,7 +102,7 @@ def _skips_single_tokens(goal: Goal) -> bool:
 class Floor:
     """Bounds of one pool under one demand."""
 
-    def __init__(self, pool: PoolPlan, demand: Demand) -> None:
+    def __init__(self, pool: PoolPlan, demand: OfferedLoad) -> None:
         self.pool, self.demand = pool, demand
         longest = pool.batching.max_model_len or float("inf")
         self._served = demand.prompts + demand.outputs <= longest

@@ -21,11 +21,11 @@ from sim.scenario.sections.size import Mixed, Size
 from sim.scenario.sections.slo import Goal
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.latencies import latencies_s
-from sim.study.size.bounds import SAMPLING_MARGIN, Demand, Floor
+from sim.study.size.bounds import SAMPLING_MARGIN, Floor, OfferedLoad
 from sim.study.size.budget import Needs, ceilings, over
 from sim.study.size.kinds import dominated, family
 from sim.study.size.mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
-from sim.study.size.trials import Outcome, Trials
+from sim.study.size.trials import Trial, Trials
 from sim.study.size.units import Prospects, Unit
 
 MOST_TRIALS = 120
@@ -50,7 +50,7 @@ class MixedTrial:
     replicas: int
     """Spares left out."""
     floor_usd_per_h: float
-    outcome: Outcome
+    outcome: Trial
     needs: Needs
 
     @property
@@ -79,7 +79,7 @@ class MixedSearch:
         return list(found.values())
 
 
-def length_classes(demand: Demand, count: int) -> list[int]:
+def length_classes(demand: OfferedLoad, count: int) -> list[int]:
     """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
 
     >>> demand = Demand(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
@@ -221,7 +221,7 @@ class MixedSearcher:
     def _over(self, needs: Needs, usd_per_h: float | None = None) -> bool:
         return bool(over(self._size.budget, needs, usd_per_h))
 
-    def _rates(self, unit: Unit, classes: Sequence[Demand]) -> tuple[list[float], list[float]]:
+    def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
         """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
         plan = self._prospects.plan(unit).pools[0]
         whole = Floor(plan, self._prospects.demand)

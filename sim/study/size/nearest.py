@@ -15,7 +15,7 @@ from sim.cost import CostError
 from sim.scenario.sections.size import Budget, Size
 from sim.study.size.bounds import SAMPLING_MARGIN, Floor
 from sim.study.size.budget import Needs, over
-from sim.study.size.trials import Outcome, Trials
+from sim.study.size.trials import Trial, Trials
 from sim.study.size.units import Prospects, Unit
 
 TOGETHER = 4
@@ -31,7 +31,7 @@ class Best:
     replicas: int
     floor_usd_per_h: float
     needs: Needs
-    outcome: Outcome
+    outcome: Trial
     """Without its spares."""
     usd_per_h: float
     """With them."""
@@ -123,7 +123,7 @@ class Nearest:
             heapq.heappush(self._heap, one)
         return found
 
-    def _judge(self, one: _Candidate, outcome: Outcome, usd_per_h: float) -> None:
+    def _judge(self, one: _Candidate, outcome: Trial, usd_per_h: float) -> None:
         needs, machine = self._needs[one.order, one.replicas], self._units[one.order].machine
         if over(self._budget, needs, usd_per_h):
             if self._units[one.order].own is None:

@@ -24,7 +24,7 @@ from sim.study.size.mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size.nearest import Nearest
 from sim.study.size.runner import Runner
 from sim.study.size.trials import Trials
-from sim.study.size.tried import Sizing, Status, Tried, gpus_of, kinds_of, rank, with_one_host
+from sim.study.size.tried import Sizing, Status, TriedFleet, gpus_of, kinds_of, rank, with_one_host
 from sim.study.size.units import Prospects, Unit, units
 
 TOGETHER = 4
@@ -77,9 +77,9 @@ class Search:
         self._needs: dict[tuple[int, int], Needs] = {}
         """By unit and replicas."""
         self._heap: list[_Entry] = []
-        self._tried: list[Tried] = []
+        self._tried: list[TriedFleet] = []
         self._best_usd_per_h = inf
-        self._missed: dict[tuple[str, int], Tried] = {}
+        self._missed: dict[tuple[str, int], TriedFleet] = {}
         """By machine and replicas: another way to pay for the same machines serves no better."""
         self._met: dict[tuple[str, int], _Entry] = {}
         """Likewise, under the way to pay that was the first to be tried."""
@@ -102,7 +102,7 @@ class Search:
         winner = next((one for one in ranked if one.status == "meets"), None)
         return Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
 
-    def _nearest(self) -> Tried | None:
+    def _nearest(self) -> TriedFleet | None:
         """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
         assert self.size.budget is not None
         known = (self._units, self._prospects, self._trials)
@@ -150,7 +150,7 @@ class Search:
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, gpus_of(fleet), status, usd_per_h)
         overloaded = not outcome.meets and outcome.overloaded
         known = (trial.floor_usd_per_h, reason, overloaded, outcome.metrics, fleet, outcome.half_widths, trial.needs)
-        self._tried.append(Tried(*facts, *known))
+        self._tried.append(TriedFleet(*facts, *known))
 
     def _tell(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
@@ -247,10 +247,10 @@ class Search:
         usd_per_h: float | None = None,
         metrics: dict[str, float | None] | None = None,
         overloaded: bool = False,
-    ) -> Tried:
+    ) -> TriedFleet:
         unit = self._units[entry.order]
         fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
-        return Tried(
+        return TriedFleet(
             fleet.name,
             unit.machine,
             kinds_of(fleet),
@@ -267,10 +267,10 @@ class Search:
             choice=unit.choice,
         )
 
-    def _refused(self, unit: Unit, reason: str) -> Tried:
+    def _refused(self, unit: Unit, reason: str) -> TriedFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)
         known = (unit.name, unit.machine, kinds_of(fleet), 0, gpus_of(fleet))
-        return Tried(*known, "impossible", None, None, reason, choice=unit.choice)
+        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice)
 
 
 def search(

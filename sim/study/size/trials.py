@@ -19,7 +19,7 @@ METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Trial:
     """One fleet, simulated as far as it took."""
 
     slo: Slo
@@ -66,23 +66,23 @@ class Trials:
         self._scenario, self._runner = scenario, runner
         self.slo = scenario.slo
 
-    def of(self, fleets: Sequence[Fleet]) -> list[Outcome]:
+    def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Each of *fleets*, in order."""
         first = self._runner.run([(fleet, 1) for fleet in fleets])
         hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
         every = self._runner.run([(fleets[place], self._scenario.replications) for place in hopeful])
         whole = dict(zip(hopeful, every, strict=True))
         return [
-            Outcome(self.slo, tuple(whole[place]), self.meets(whole[place]))
+            Trial(self.slo, tuple(whole[place]), self.meets(whole[place]))
             if place in whole
-            else Outcome(self.slo, tuple(cases), False)
+            else Trial(self.slo, tuple(cases), False)
             for place, cases in enumerate(first)
         ]
 
-    def whole(self, fleets: Sequence[Fleet]) -> list[Outcome]:
+    def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Each of *fleets* in all replications, whatever the first one says."""
         every = self._runner.run([(fleet, self._scenario.replications) for fleet in fleets])
-        return [Outcome(self.slo, tuple(cases), self.meets(cases)) for cases in every]
+        return [Trial(self.slo, tuple(cases), self.meets(cases)) for cases in every]
 
     def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
         return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN

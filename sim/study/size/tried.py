@@ -12,7 +12,7 @@ Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedFleet:
     """One fleet and what is known of it."""
 
     name: str
@@ -56,14 +56,14 @@ class Tried:
 class Sizing:
     """The answer of a search."""
 
-    winner: Tried | None
-    tried: tuple[Tried, ...]
+    winner: TriedFleet | None
+    tried: tuple[TriedFleet, ...]
     """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
     simulated: int
     """Cases that this call has simulated; others were found on disk."""
     mixed: MixedSearch | None = None
     """What came of fleets of several kinds, where they are asked for."""
-    nearest: Tried | None = None
+    nearest: TriedFleet | None = None
     """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
 
 
@@ -86,7 +86,7 @@ def _named(fleet: Fleet | None, key: str) -> str:
     return " and ".join(dict.fromkeys(name for name in names if name))
 
 
-def with_one_host(ranked: Sequence[Tried], nearest: Tried | None) -> Iterator[Tried]:
+def with_one_host(ranked: Sequence[TriedFleet], nearest: TriedFleet | None) -> Iterator[TriedFleet]:
     """Of fleets that differ only in the host chosen for them the best, or *nearest*; of those that cannot be, all
     reasons in one.
     """
@@ -106,13 +106,13 @@ def with_one_host(ranked: Sequence[Tried], nearest: Tried | None) -> Iterator[Tr
             yield replace(one, name=one.choice, reason="; ".join(reasons))
 
 
-def rank(one: Tried) -> tuple[int, float, str]:
+def rank(one: TriedFleet) -> tuple[int, float, str]:
     """Those that meet, then the others, each by cost."""
     order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
 
 
-def front(found: Sizing, names: Sequence[str]) -> list[Tried]:
+def front(found: Sizing, names: Sequence[str]) -> list[TriedFleet]:
     """The Pareto front, by cost: fleets that meet and that no other beats in cost and all the metrics *names* at
     once.
     """
@@ -124,6 +124,6 @@ def front(found: Sizing, names: Sequence[str]) -> list[Tried]:
     ]
 
 
-def _criteria(one: Tried, names: Sequence[str]) -> tuple[float, ...]:
+def _criteria(one: TriedFleet, names: Sequence[str]) -> tuple[float, ...]:
     values = ((one.metrics or {}).get(name) for name in names)
     return one.usd_per_h or 0.0, *(0.0 if value is None else value for value in values)

@@ -14,7 +14,7 @@ from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Size
 from sim.scenario.year import load_by_hour
-from sim.study.size.bounds import Demand, Floor
+from sim.study.size.bounds import Floor, OfferedLoad
 from sim.study.size.budget import Needs, least_kw_by_pool
 from sim.study.size.hosts import NoHost, hosts
 
@@ -163,7 +163,7 @@ class Prospects:
     """Bounds of all units, each machine worked out once."""
 
     def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
-        self.scenario, self.catalog, self.demand = scenario, catalog, Demand.of(scenario)
+        self.scenario, self.catalog, self.demand = scenario, catalog, OfferedLoad.of(scenario)
         self._machines: dict[str, Machine] = {}
         self._starts: dict[str, bool] = {}
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sim.benchdata.campaigns import Campaigns, load_campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
-from sim.fleet import Fleet
+from sim.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -151,11 +151,11 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
 
 def _run(plan: CasePlan, case: BenchCase) -> "Run":
     """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
-    run = Run(Fleet(with_client_pause(plan)).run(), case)
+    run = Run(RunningFleet(with_client_pause(plan)).run(), case)
     offered = case.paced
     if offered is None or not run.answered or run.metrics()["req_s"] <= (case.row.rate_req_s or 0.0):
         return run
-    return Run(Fleet(replace(plan, workload=offered)).run(), case)
+    return Run(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:

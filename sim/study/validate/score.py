@@ -31,7 +31,7 @@ SCORED, OWN_CLASS, UNTRUSTED, SPECULATIVE = "score", "own class", "not trusted",
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictedRow:
     """A measured row and its prediction."""
 
     row: BenchRow
@@ -98,16 +98,16 @@ class Score:
     """Median over pairs of the pair's median signed error, of rows with a prediction alone."""
 
 
-def scores(outcomes: Iterable[Outcome], group: Callable[[Outcome], tuple[str, ...]]) -> list[Score]:
+def scores(outcomes: Iterable[PredictedRow], group: Callable[[PredictedRow], tuple[str, ...]]) -> list[Score]:
     """Scores of all quantities in all groups, in the order of their names."""
-    members: dict[tuple[tuple[str, ...], str], list[tuple[Outcome, str]]] = defaultdict(list)
+    members: dict[tuple[tuple[str, ...], str], list[tuple[PredictedRow, str]]] = defaultdict(list)
     for outcome in outcomes:
         for quantity, metric in outcome.quantities().items():
             members[group(outcome), quantity].append((outcome, metric))
     return [_score(*key, found) for key, found in sorted(members.items())]
 
 
-def _score(group: tuple[str, ...], quantity: str, members: Sequence[tuple[Outcome, str]]) -> Score:
+def _score(group: tuple[str, ...], quantity: str, members: Sequence[tuple[PredictedRow, str]]) -> Score:
     by_pair: dict[tuple[str, str], list[float]] = defaultdict(list)
     signed: dict[tuple[str, str], list[float]] = defaultdict(list)
     for outcome, metric in members:
@@ -148,7 +148,7 @@ class Coverage:
         return self.covered / self.rows
 
 
-def coverage(outcomes: Sequence[Outcome]) -> list[Coverage]:
+def coverage(outcomes: Sequence[PredictedRow]) -> list[Coverage]:
     """By class, the scored one first."""
     categories = sorted({one.category for one in outcomes}, key=lambda name: (name != SCORED, name))
     found = []
@@ -161,7 +161,7 @@ def coverage(outcomes: Sequence[Outcome]) -> list[Coverage]:
     return found
 
 
-def reasons(outcomes: Iterable[Outcome]) -> list[tuple[str, int]]:
+def reasons(outcomes: Iterable[PredictedRow]) -> list[tuple[str, int]]:
     """Why rows have no prediction, the commonest reason first; a row may have several."""
     counted: dict[str, int] = defaultdict(int)
     for outcome in outcomes:

@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.study.validate.predict import Prediction, predict
-from sim.study.validate.score import Outcome
+from sim.study.validate.score import PredictedRow
 
 ALONE_S = 1.5
 """Work goes on in this process for so long before others are started: starting them takes about as long."""
@@ -20,7 +20,7 @@ CHUNK = 24
 Told = Callable[[int, int, int], None]
 
 
-def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress: Told) -> list[Outcome]:
+def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress: Told) -> list[PredictedRow]:
     """Every row with its prediction, in the order of the table; *progress* is called with (done, all, 0).
 
     The rows are independent: the result does not depend on *workers*.
@@ -29,7 +29,7 @@ def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress:
     for prediction in _predictions(rows, catalog, workers):
         done[prediction.id] = prediction
         progress(len(done), len(rows), 0)
-    return [Outcome(row, done[row.id]) for row in rows]
+    return [PredictedRow(row, done[row.id]) for row in rows]
 
 
 def _predictions(rows: Sequence[BenchRow], catalog: Catalog, workers: int) -> Iterator[Prediction]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.records import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults
-from sim.workload.traces.file import Reading, TraceFile
+from sim.workload.traces.file import TraceFile, TraceReading
 from sim.workload.traces.table import read_table
 
 STAMP = re.compile(r"(?:19|20|21)\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
@@ -22,7 +22,7 @@ class AzureTrace(TraceFile):
 
     format: Literal["azure"]
 
-    def read(self) -> Reading:
+    def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
         table = read_table(self.path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), (), faults)
@@ -33,7 +33,7 @@ class AzureTrace(TraceFile):
             columns.tokens(texts["GeneratedTokens"], "GeneratedTokens", lines, faults),
         )
         faults.stop_if_any()
-        return Reading(requests)
+        return TraceReading(requests)
 
 
 def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:

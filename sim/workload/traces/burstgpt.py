@@ -8,7 +8,7 @@ import numpy as np
 from sim.records import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults, TraceError
-from sim.workload.traces.file import Reading, TraceFile
+from sim.workload.traces.file import TraceFile, TraceReading
 from sim.workload.traces.table import read_table
 
 
@@ -21,7 +21,7 @@ class BurstgptTrace(TraceFile):
 
     format: Literal["burstgpt"]
 
-    def read(self) -> Reading:
+    def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
         required = ("Timestamp", "Request tokens", "Response tokens")
@@ -46,4 +46,4 @@ class BurstgptTrace(TraceFile):
             f"{Path(self.path).name}: {failed} of {len(answered)} requests have no response tokens (failures); left out"
         )
         requests = RequestTable(times_s - times_s[0], prompts[answered], outputs[answered])
-        return Reading(requests, (note,) if failed else ())
+        return TraceReading(requests, (note,) if failed else ())

@@ -5,7 +5,7 @@ from typing import Literal
 from sim.records import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults
-from sim.workload.traces.file import Reading, TraceFile
+from sim.workload.traces.file import TraceFile, TraceReading
 from sim.workload.traces.table import read_table
 
 
@@ -14,7 +14,7 @@ class CsvTrace(TraceFile):
 
     format: Literal["csv"]
 
-    def read(self) -> Reading:
+    def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
         table = read_table(self.path, ("arrival_s", "prompt_tokens", "output_tokens"), ("priority",), faults)
@@ -27,4 +27,4 @@ class CsvTrace(TraceFile):
         if "priority" in texts:
             requests.priority = columns.integers(texts["priority"], "priority", lines, faults)
         faults.stop_if_any()
-        return Reading(requests)
+        return TraceReading(requests)

@@ -13,7 +13,7 @@ from sim.workload.traces.faults import unreadable
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TraceReading:
     """A whole trace file."""
 
     requests: RequestTable
@@ -31,7 +31,7 @@ class TraceFile(Spec, ABC):
     limit: Count | None = None
     """Only the first so many requests."""
 
-    def reading(self) -> Reading:
+    def reading(self) -> TraceReading:
         """The whole file, as it is. Read once and kept as long as the file does not change. Raises TraceError."""
         try:
             state = Path(self.path).stat()
@@ -66,12 +66,12 @@ class TraceFile(Spec, ABC):
         return f"{count} request{'s' if count > 1 else ''} of {Path(self.path).name} {rate}"
 
     @abstractmethod
-    def read(self) -> Reading:
+    def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
 
 
 @lru_cache(maxsize=2)
-def _read_once(trace: TraceFile, modified_ns: int, size: int) -> Reading:
+def _read_once(trace: TraceFile, modified_ns: int, size: int) -> TraceReading:
     """The points of a sweep replay the same file; its time and size tell whether it still is the same."""
     reading = trace.read()
     for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):

@@ -11,7 +11,7 @@ from sim.records import RequestTable
 from sim.spec import Count
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
-from sim.workload.traces.file import Reading, TraceFile
+from sim.workload.traces.file import TraceFile, TraceReading
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 MILLISECONDS = 1000.0
@@ -27,7 +27,7 @@ class MooncakeTrace(TraceFile):
     hash_block_tokens: Count = 512
     """Prompt tokens that one hash id stands for."""
 
-    def read(self) -> Reading:
+    def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
         try:
@@ -45,7 +45,7 @@ class MooncakeTrace(TraceFile):
         hashes = self._whole_blocks([row["hash_ids"] for row in rows], prompts.tolist(), lines, faults)
         faults.stop_if_any()
         requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, None, hashes, self.hash_block_tokens)
-        return Reading(requests)
+        return TraceReading(requests)
 
     def _whole_blocks(
         self, ids: list[Any], prompts: list[int], lines: list[int], faults: Faults

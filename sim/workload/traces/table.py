@@ -13,14 +13,14 @@ ROWS_AT_ONCE = 512
 
 
 @dataclass(slots=True)
-class Table:
+class TraceTable:
     """Columns of text by name, and the line of each row."""
 
     columns: dict[str, list[str]]
     lines: list[int] = field(default_factory=list)
 
 
-def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: Faults) -> Table:
+def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: Faults) -> TraceTable:
     """The named columns of a file; other columns are an error. Raises TraceError where no rows can be told apart.
 
     A row with too few or too many fields goes to *faults* and is left out; blank lines are passed over.
@@ -34,10 +34,10 @@ def read_table(path: str, required: Sequence[str], optional: Sequence[str], faul
 
 def _read(
     path: str, reader: Iterator[list[str]], required: Sequence[str], optional: Sequence[str], faults: Faults
-) -> Table:
+) -> TraceTable:
     header = [name.strip() for name in next(reader, [])]
     places = _places(path, header, required, optional)
-    table = Table({name: [] for name in places})
+    table = TraceTable({name: [] for name in places})
     line = 2
     try:
         while rows := list(islice(reader, ROWS_AT_ONCE)):

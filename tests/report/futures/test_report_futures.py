@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.charts.tornado import Bar, draw_tornado
+from sim.report.charts.tornado import TornadoBar, draw_tornado
 from sim.yamlio import dump
 
 POOL = {"gpu": "rtx-4090", "server": "workstation-4x4090"}
@@ -132,7 +132,7 @@ def test_a_wrong_distribution_leaves_nothing_behind(out: Path) -> None:
 
 def test_the_widest_bar_is_on_top_and_its_ends_stand_where_they_belong() -> None:
     axes = Figure().add_axes((0.2, 0.2, 0.7, 0.7))
-    draw_tornado(axes, 10.0, [Bar("narrow", 9, 11, "a", "b"), Bar("wide", 20, 5, "c", "d")], "USD")
+    draw_tornado(axes, 10.0, [TornadoBar("narrow", 9, 11, "a", "b"), TornadoBar("wide", 20, 5, "c", "d")], "USD")
     labels = {label.get_text(): label.get_position()[1] for label in axes.get_yticklabels()}
     assert labels["wide"] > labels["narrow"]
     spans = {tuple(sorted((bar.get_x(), bar.get_x() + bar.get_width()))) for bar in axes.patches}

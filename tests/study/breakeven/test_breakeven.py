@@ -16,7 +16,7 @@ from sim.cost.finance.flows import Flows
 from sim.cost.finance.horizon import Horizon
 from sim.study.breakeven.candidates import Cost, below
 from sim.study.breakeven.cash import months, payback_months
-from sim.study.breakeven.tipping import API, Input, _tipping
+from sim.study.breakeven.tipping import API, TippingInput, _tipping
 
 FINANCE = Annuity(method="annuity", discount_rate=0.10, life_years=3, residual_fraction=0.0)
 
@@ -82,7 +82,7 @@ def test_a_verdict_tips_where_the_costs_are_equal() -> None:
     def costs(price: float) -> dict[str, float]:
         return {"own": 1.0 + 2.0 * price, "let": 3.0, API: 1.5}
 
-    one = Input("electricity", "USD/kWh", 0.2, (0.0, float("inf")), costs)
+    one = TippingInput("electricity", "USD/kWh", 0.2, (0.0, float("inf")), costs)
     found = _tipping(one, with_api=True)
     assert found.above == pytest.approx(0.25, rel=1e-4)
     assert (found.below, found.then_above) == (None, API)

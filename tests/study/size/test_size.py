@@ -20,7 +20,7 @@ from sim.scenario.sections.slo import Slo
 from sim.steptime import Affine
 from sim.study.cases.cores import Cores
 from sim.study.cases.store import load_case
-from sim.study.size.bounds import GRID_MARGIN, Demand, Floor
+from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad
 from sim.study.size.runner import Runner
 from sim.study.size.search import Search, search
 from sim.study.size.units import Prospects, units
@@ -115,7 +115,7 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
     for unit in units(scenario, scenario.size, catalog):
         if unit.name.endswith("spot") and "l4 " not in unit.name:
             fleet = unit.fleet(1)
-            floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], Demand.of(plain))
+            floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], OfferedLoad.of(plain))
             ((case,),) = Runner(plain, catalog, tmp_path / "out", Cores(1)).run([(fleet, 1)])
             shares.append(case.metrics["requests"] / case.metrics["window_h"] / 3600 / floor.replica_rps())
     assert max(shares) <= 1
@@ -130,8 +130,8 @@ def pool(seats: int = 10, blocks: int = 10_000, base_s: float = 0.01) -> PoolPla
     return PoolPlan("p", "", "", 1, 1, limits, steptime)
 
 
-def demand(prompt: float = 100, output: float = 11) -> Demand:
-    return Demand(1.0, np.full(50, prompt), np.full(50, output), False)
+def demand(prompt: float = 100, output: float = 11) -> OfferedLoad:
+    return OfferedLoad(1.0, np.full(50, prompt), np.full(50, output), False)
 
 
 def test_the_cheapest_mix_of_steps_by_hand() -> None:

@@ -6,16 +6,16 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.study.validate.predict import Prediction
-from sim.study.validate.score import Outcome, coverage, reasons, scores
+from sim.study.validate.score import PredictedRow, coverage, reasons, scores
 
 ROW = BenchRow(2, "a", "g", "m", isl=10, osl=10, concurrency=4)
 
 
-def outcome(measured: float, predicted: float | None, gpu: str = "g", **row: object) -> Outcome:
+def outcome(measured: float, predicted: float | None, gpu: str = "g", **row: object) -> PredictedRow:
     told = Prediction("a", "covered", metrics={"tpot_mean_ms": predicted or 0.0}, gpu=gpu, family="f")
     if predicted is None:
         told = Prediction("a", "not_covered", "unknown engine 'x'", gpu=gpu, family="f")
-    return Outcome(replace(ROW, measured={"tpot_mean_ms": measured}, **row), told)  # type: ignore[arg-type]
+    return PredictedRow(replace(ROW, measured={"tpot_mean_ms": measured}, **row), told)  # type: ignore[arg-type]
 
 
 def test_the_error_is_predicted_over_measured_minus_one() -> None:
@@ -55,14 +55,14 @@ def test_covered_and_uncovered_rows_of_a_pair_meet() -> None:
     ],
 )
 def test_ttft_is_told_apart_by_load(row: dict[str, object], kind: str) -> None:
-    told = Outcome(replace(ROW, measured={"ttft_p50_ms": 5.0}, **row), Prediction("a", "covered"))  # type: ignore[arg-type]
+    told = PredictedRow(replace(ROW, measured={"ttft_p50_ms": 5.0}, **row), Prediction("a", "covered"))  # type: ignore[arg-type]
     assert told.quantities() == {kind: "ttft_p50_ms"}
 
 
 def test_a_queue_is_scored_apart() -> None:
     told = Prediction("a", "covered", saturated=True)
     row = replace(ROW, measured={"ttft_mean_ms": 5.0, "output_tok_s": 1.0, "req_s": 1.0})
-    assert Outcome(row, told).quantities() == {"ttft saturated": "ttft_mean_ms", "throughput": "output_tok_s"}
+    assert PredictedRow(row, told).quantities() == {"ttft saturated": "ttft_mean_ms", "throughput": "output_tok_s"}
 
 
 def test_classes_and_their_coverage() -> None:

@@ -18,7 +18,7 @@ from sim.engine.shares import TimeShares, recomputed_tokens
 from sim.records import Batch
 
 
-class Schedule(ABC):
+class RankSchedule(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
     neighbours.
     """
