@@ -46,9 +46,9 @@ class Request:
     prefill_s: float = 0.0
     """Its part of its replica's busy time in the window, where asked for: prompt tokens computed for the first time."""
     recompute_s: float = 0.0
-    """The same for tokens computed again after a preemption."""
+    """Part of the replica's busy time in the window, where asked for: tokens computed again after a preemption [s]."""
     decode_s: float = 0.0
-    """The same for tokens after the first."""
+    """Part of the replica's busy time in the window, where asked for: tokens after the first [s]."""
 
     @property
     def shared_tokens(self) -> int:
@@ -68,7 +68,7 @@ class Batch:
     kv_tokens: int = 0
     """Sum of the contexts of the decoding sequences."""
     windowed_kv_tokens: int = 0
-    """The same sum with every context capped at the model's sliding window."""
+    """Sum of the decoding sequences' contexts, each capped at the model's sliding window."""
     windowed_growing_seqs: int = 0
     """Decoding sequences whose context is still below the window."""
     prefill_seqs: int = 0
@@ -151,9 +151,9 @@ class Interval:
     prefill_energy_j: float = 0.0
     """Of the energy at the wall, what prompts took that were computed for the first time."""
     recompute_energy_j: float = 0.0
-    """The same for tokens that were computed again after a preemption."""
+    """Energy at the wall for tokens that were computed again after a preemption."""
     idle_energy_j: float = 0.0
-    """The same while no step ran; what is left of the energy went to decoding."""
+    """Energy at the wall while no step ran; what is left of the energy went to decoding."""
     peak_w: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0

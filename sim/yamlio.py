@@ -100,7 +100,7 @@ def read(path: Path | str) -> Document:
 
 
 def read_text(text: str, name: str) -> Document:
-    """The same for *text*; *name* stands for the file in errors."""
+    """The document in *text*; *name* stands for the file in errors. Raises YamlError."""
     root = _compose(text, name)
     return Document(name, None if root is None else _Builder(name).build(root), root)
 
@@ -117,7 +117,7 @@ def dump(data: Any) -> str:
 
 
 def dump_line(data: Any) -> str:
-    """The same on one line: {policy: vllm, max_num_seqs: 8}."""
+    """YAML text of plain data on one line: {policy: vllm, max_num_seqs: 8}."""
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )

@@ -11,7 +11,7 @@ class BatchingLimits(Spec):
     """Scheduler options under vLLM's names. What is left out takes the engine's default."""
 
     max_num_seqs: Count | None = None
-    """Most sequences in one step (seats)."""
+    """Most sequences in one step."""
     max_num_batched_tokens: Count | None = None
     """Most new tokens in one step."""
     gpu_memory_utilization: Fraction | None = None
@@ -35,7 +35,7 @@ class BatchingLimits(Spec):
 
 
 class PagedLimits(BatchingLimits):
-    """The same for an engine whose KV cache is cut into blocks that any request may take."""
+    """Limits of an engine whose KV cache is cut into blocks that any request may take."""
 
     block_size: Count = 16
     """Tokens in one KV block."""
@@ -57,7 +57,7 @@ class PagedLimits(BatchingLimits):
 
 
 class QueueLimits(PagedLimits):
-    """The same for an engine that can share prefixes and order its queue."""
+    """Limits of an engine that can share prefixes and order its queue."""
 
     enable_prefix_caching: bool = False
     """Share the KV blocks of equal prompt prefixes."""

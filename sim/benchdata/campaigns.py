@@ -24,9 +24,9 @@ class Match(Spec):
     source_key: str
     loads: tuple[str, ...] = ()
     isl_from: Positive | None = None
-    """Rows with prompts of so many tokens or more."""
+    """Rows with prompts of at least this number of tokens."""
     isl_to: Positive | None = None
-    """Rows with prompts of at most so many tokens."""
+    """Rows with prompts of at most this number of tokens."""
     versions: tuple[str, ...] = ()
     """Engine versions that begin with one of these."""
     workloads: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class CampaignFact(Sourced):
     decode_rate: bool | None = None
     """The token rate is that of decoding a single request, its prompt not counted, whatever `concurrency` says."""
     repeated_prompts: Count | None = None
-    """The client sends so many different prompts over and over: the prefix cache holds them."""
+    """The number of different prompts that the client sends over and over: the prefix cache holds them."""
     note_patterns: dict[str, str] | None = None
     """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
 

@@ -36,12 +36,12 @@ class CostPlan:
     usd_per_kwh_by_hour: tuple[float, ...] | None = None
     """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
     usd_per_kwh_by_hour_of_week: tuple[float, ...] | None = None
-    """The same from Monday on, where days of the week have prices of their own."""
+    """Mean price of each hour of the week from Monday on, where days have prices of their own."""
     currency: str = "USD"
     """In which the report shows the main figures, too."""
     usd_per_currency: float = 1.0
     finance: StraightLine | Annuity | None = None
-    """What money costs over time; None where nobody says."""
+    """Discount rate; None where it is not stated."""
 
     @property
     def capex_usd(self) -> float:
@@ -54,7 +54,7 @@ class CostPlan:
         return any(charge.by_peak for charge in self.charges)
 
     def averaged(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> "CostPlan":
-        """The same at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
+        """The plan at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
         of the simulated window; the hours of the day are weighted by the 24 numbers *by_hour*, or alike.
         """
         return replace(self, charges=tuple(charge.averaged(month, by_hour) for charge in self.charges))

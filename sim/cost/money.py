@@ -35,14 +35,14 @@ class StatedPrice(Spec):
         return self.price if self.model_fields_set == {"price"} else dump(self)
 
     def at(self, fx_rate: float) -> "StatedPrice":
-        """The same price at *fx_rate* [USD per unit of its currency]."""
+        """A copy converted at *fx_rate* [USD per unit of its currency]."""
         rated = self.model_copy()
         rated._fx_rate = fx_rate
         return rated
 
     @property
     def fx_rate(self) -> float:
-        """USD per unit of the currency. Raises ValueError where nobody gave it."""
+        """USD per unit of the currency. Raises ValueError where it is not stated."""
         if self.currency == USD:
             return 1.0
         if self._fx_rate is None:
@@ -51,7 +51,7 @@ class StatedPrice(Spec):
 
     @property
     def usd(self) -> float:
-        """The price in US dollars. Raises ValueError where nobody gave the rate."""
+        """The price in US dollars. Raises ValueError where the rate is not stated."""
         return self.price * self.fx_rate
 
     def stated(self, path: str, per: str = "") -> Stated:

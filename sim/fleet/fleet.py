@@ -135,7 +135,7 @@ class RunningFleet:
             self._arm_reading(self._plan.next_reading_s(at_s))
 
     def _add_overheads(self) -> None:
-        """What the API server does before a first token delays that request and nobody else."""
+        """What the API server does before a first token delays that request only."""
         overhead_s = [self._plan.pools[replica.pool].request_overhead_s for replica in self._replicas]
         if any(overhead_s):
             for request in self._source.requests:

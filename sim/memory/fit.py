@@ -41,7 +41,7 @@ class MemoryFit:
     graphs_bytes: float
     comms_bytes: float
     kv_bytes: float
-    """Negative: so much is missing."""
+    """Negative: the amount that is missing."""
     block_bytes: float
     block_size: int
     num_gpu_blocks: int

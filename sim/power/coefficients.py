@@ -45,7 +45,7 @@ class CapCurve(Sourced):
     def at(self, cap_w: float) -> Value:
         """Speed under *cap_w*, linear between the caps measured; ValueError below the lowest of them."""
         if cap_w < self.cap_w[0]:
-            raise ValueError(f"nobody has measured the card under a cap below {self.cap_w[0]:g} W")
+            raise ValueError(f"there are no measurements of the card under a cap below {self.cap_w[0]:g} W")
         origin = self.model_dump(include={"source", "where", "kind", "as_of", "note"})
         return Value(value=float(np.interp(cap_w, self.cap_w, self.speed)), **origin)
 
@@ -74,7 +74,7 @@ class PowerCoefficients(Spec):
         """
         if gpu.id not in self.caps:
             known = ", ".join(sorted(self.caps))
-            raise ValueError(f"nobody has measured {gpu.id} under a power cap; there are measurements of {known}")
+            raise ValueError(f"there are no measurements of {gpu.id} under a power cap; there are of {known}")
         return self.caps[gpu.id].at(cap_w)
 
     def family(self, gpu: Gpu) -> Family | None:

@@ -173,7 +173,7 @@ class Scenario(Choices):
     requests: Literal["csv", "parquet", "none"] = "csv"
     """Format of the request table; csv turns into parquet from 200,000 rows."""
     requests_cost: bool = False
-    """Whether each request is told its part of the cost: a column cost_usd in the request table, and percentiles."""
+    """Whether each request's part of the cost is booked: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
     site: Site | None = None
     """Electricity price, PUE, hosting."""

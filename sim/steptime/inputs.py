@@ -64,9 +64,9 @@ class RooflineInputs:
 
 
 def known_overheads(engine: Engine) -> Overheads:
-    """The engine's host times. Raises ValueError if nobody has measured them."""
+    """The engine's host times. Raises ValueError if there are no measurements of them."""
     if engine.overheads is None:
-        raise ValueError(f"nobody has measured the step overheads of engine {engine.id!r}")
+        raise ValueError(f"there are no measurements of the step overheads of engine {engine.id!r}")
     return engine.overheads
 
 

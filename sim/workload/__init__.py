@@ -93,7 +93,7 @@ class Workload(Spec):
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
 
     def closed_loop(self) -> ClosedLoop | None:
-        """The clients and their pause if this is a closed loop, else None."""
+        """The clients and their think time if this is a closed loop, else None."""
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
 
     def lengths_table(self, streams: Streams, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

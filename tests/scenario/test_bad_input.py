@@ -144,7 +144,7 @@ def test_one_mistake(tmp_path: Path, catalog: Catalog, old: str, new: str, lines
         ("horizon_s: 100", "horizon_s: 100\ncarbon: {grid: germny}", [
             "10: carbon.grid: unknown grid 'germny'; did you mean deu"]),
         ("server: workstation-4x4090", "power: {cap_w: 200}", [
-            "15: @.power.cap_w: nobody has measured the card under a cap below 230 W"]),
+            "15: @.power.cap_w: there are no measurements of the card under a cap below 230 W"]),
         ("model: qwen2-72b-instruct\n", "", ["12: @.model: is missing: the step time follows from it"]),
         ("  - name: a", "  - name: a\n    cost: {acquisition: buy, quotes: {rtx-4900: 1}}", [
             "11: fleets.0.finance: buying needs finance",

@@ -154,7 +154,7 @@ def test_request_overhead_grows_with_ranks_and_experts(engine, language_model):
 
 def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model):
     unknown = engine.model_copy(update={"overheads": None})
-    with pytest.raises(ValueError, match="nobody has measured the step overheads of engine 'test'"):
+    with pytest.raises(ValueError, match="there are no measurements of the step overheads of engine 'test'"):
         Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1)
 
 

@@ -53,7 +53,7 @@ class EngineMemory(Spec):
     comms_bytes: Value
     """Communication buffers when more than one GPU serves a replica, on boards with NVLink or its like."""
     comms_bytes_pcie: Value
-    """The same on PCIe cards, which go without multicast buffers and mostly without the custom all-reduce."""
+    """Communication buffers on PCIe cards, which have no multicast buffers and mostly no custom all-reduce."""
     forward_hidden_rows: Value
     """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
     sampling_bytes_per_logit: Value
@@ -86,7 +86,7 @@ class EngineLimits(Spec):
 
 
 class Engine(Spec):
-    """An engine. One whose inner figures nobody has measured holds facts only and says so in `note`."""
+    """An engine. Without measurements of its overheads it holds facts only, and `note` says so."""
 
     id: str
     name: str

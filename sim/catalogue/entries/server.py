@@ -16,7 +16,7 @@ class Server(Spec):
     link: str
     """Id in data/links."""
     base_power_w: Value | None = None
-    """Host without GPUs, drawn from the supply's output whenever the server is on. None: nobody has found it."""
+    """Host without GPUs, drawn from the supply's output whenever the server is on. None: not known."""
     max_power_w: Value | None = None
     """Nameplate at the wall with all GPUs, where the maker states it."""
     idle_power_w: Value | None = None

@@ -109,7 +109,7 @@ def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("s
     names = [name for name in keys if getattr(scenario, name) is not None]
     if names and not quiet:
         runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
-        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} left aside"
+        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
         more = "" if "precision" in keys or scenario.precision is None else " or more"
         typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
 

@@ -42,7 +42,7 @@ class Paid(Enum):
 
 
 class Follows(Enum):
-    """Which market price a charge moves with."""
+    """The market price that a charge follows."""
 
     NOTHING = "nothing"
     HARDWARE = "hardware"
@@ -86,11 +86,11 @@ class UnitPrice:
         return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
 
     def discounted(self, discount: "Stated") -> "UnitPrice":
-        """The same origin at a price lower by the fraction *discount*."""
+        """A price lower by the fraction *discount*, with this one's origin."""
         return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
 
     def per(self, unit: str, usd: float) -> "UnitPrice":
-        """The same origin, as *usd* for one *unit* of something else."""
+        """A price of *usd* for one *unit* of something else, with this one's origin."""
         return replace(self, usd=usd, unit=unit)
 
 
@@ -130,7 +130,7 @@ class Charge(Protocol):
 
     @property
     def follows(self) -> Follows:
-        """Which market price it moves with."""
+        """The market price that it follows."""
 
     @property
     def follows_share(self) -> float:
@@ -154,12 +154,12 @@ class Charge(Protocol):
         """Lower bound at any load, where the servers of the pool draw at least *least_kw* [USD/h]."""
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
-        """The same at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
+        """The charge at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
         weighted by the 24 numbers *by_hour* (168: those of the week) or alike.
         """
 
     def scaled(self, part: float, pool: str) -> Self:
-        """The same in *pool* for *part* times as much hardware, where it is paid for hardware."""
+        """The charge in *pool* for *part* times as much hardware, where it is paid for hardware."""
 
 
 def amount_usd(charge: Charge, window: Window) -> float:
@@ -236,7 +236,7 @@ class Metered:
         return self
 
     def scaled(self, part: float, pool: str) -> Self:
-        """The same price: more hardware is metered more."""
+        """Itself: the price does not change, more hardware is metered more."""
         charge: Any = self
         moved: Self = replace(charge, pool=pool)
         return moved

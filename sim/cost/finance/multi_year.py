@@ -91,7 +91,7 @@ class MultiYear(Spec):
     price_decline_per_year: Decline = 0.0
     """How much less the same hardware costs a year later, as a fraction; below 0 it gets dearer."""
     rental_decline_per_year: Decline = 0.0
-    """The same of rents; a contract keeps the price at which it was signed."""
+    """How much less rents cost a year later, as a fraction; a contract keeps the price at which it was signed."""
     rental_term_months: Count = 1
     """Shortest time for which a unit is rented; a commitment has its own."""
     discount_rate: NonNegative | None = None

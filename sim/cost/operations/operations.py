@@ -20,7 +20,7 @@ from sim.cost.purchase.tax import Tax
 from sim.spec import Spec
 
 OWNERS = ("network_storage", "spares", "tax", "maintenance", "failures", "deployment", "decommissioning")
-"""Components that a landlord bears when hardware is rented."""
+"""Components that a landlord pays when hardware is rented."""
 
 
 class Operations(Spec):
@@ -77,7 +77,7 @@ class Operations(Spec):
         return added
 
     def rented_charges(self, fleet: Sequence[Hardware]) -> list[Charge]:
-        """The components that a tenant bears too. Raises CostError."""
+        """The components that a tenant pays too. Raises CostError."""
         problems: list[Problem] = []
         added: list[Charge] = []
         for component in (self.staff, self.software):

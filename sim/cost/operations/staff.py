@@ -23,7 +23,7 @@ class Staff(Spec):
     over_servers: Positive | None = None
     """Servers that the team looks after, these and others."""
     over_gpus: Positive | None = None
-    """The same counted in GPUs; one of both is stated."""
+    """GPUs that the team looks after; state this or `over_servers`."""
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:

@@ -46,5 +46,5 @@ class DemandCharge(Metered):
         return self.facility_factor * least_kw * self.price.usd / HOURS_PER_MONTH
 
     def scaled(self, part: float, pool: str) -> Self:
-        """The same price: more hardware draws more."""
+        """Itself: the price does not change, more hardware draws more."""
         return replace(self, pool=pool, pools=tuple(pool if name == self.pool else name for name in self.pools))

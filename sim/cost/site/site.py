@@ -47,7 +47,7 @@ class Site(Spec):
     """Name in the IANA database, such as Europe/Berlin: `starts_at` is local time there, with summer time. Left out: a
     clock without summer time."""
     hosting: HostingOrNone = None
-    """Rack space or contracted power; `none` for machines that stand where nobody charges for it."""
+    """Rack space or contracted power; `none` for machines whose place costs nothing."""
 
     @model_validator(mode="after")
     def _one_tariff(self) -> Self:

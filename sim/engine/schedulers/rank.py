@@ -89,7 +89,7 @@ class Rank(RankSchedule):
         return -(-(sequence.computed + chunk) // self.pool.block_size) - sequence.held
 
     def _make_room(self) -> int:
-        """The same when blocks are short: one request after the other, in admission order, victims giving way."""
+        """Decode steps when blocks are short: one request at a time, in admission order; victims are preempted."""
         pool, step = self.pool, self._step
         order = list(self.running)
         served: set[Sequence] = set()

@@ -189,7 +189,7 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
     note = f"One input at a time, each within a factor of 20; {answer.winner} is the cheapest now."
     found.append(_tipping_table("Tipping points", note, answer.tipping))
     if answer.tipping_of_machines:
-        note = f"The API left aside; {answer.best_machine} is the cheapest of the machines now."
+        note = f"Without the API, {answer.best_machine} is the cheapest candidate."
         found.append(_tipping_table("Tipping points among the machines", note, answer.tipping_of_machines))
     return found
 

@@ -96,7 +96,7 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
         saying = f"pays for itself in {plain(time)} months"
         if not isfinite(time):
             life = f"its life of {plain(cost.finance.life_months)} months" if cost.finance is not None else "its life"
-            saying = f"does not pay for itself within {life} from what it saves, its resale left aside,"
+            saying = f"does not pay for itself within {life} from what it saves, without its resale,"
         told.append(f"{one.name} costs {cash(cost.flows.capex_usd)} and {saying} against {name}.")
     return told
 

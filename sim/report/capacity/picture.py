@@ -50,7 +50,7 @@ def write_picture(
 
 
 def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo) -> str:
-    """The same without words above, as an `svg` element."""
+    """The capacity picture as an `svg` element, without question and answer above it."""
     with settings():
         text = StringIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}

@@ -91,7 +91,7 @@ def bare_svg(text: str) -> str:
 
 
 def figure_of(width: float, height: float) -> Any:
-    """An empty figure of so many inches."""
+    """An empty figure of the given size [inches]."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")

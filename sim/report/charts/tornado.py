@@ -34,7 +34,7 @@ class TornadoBar:
     high_text: str
 
     def swing(self, base: float) -> float:
-        """How far the result moves in all, from *base* to one side or to both."""
+        """How far the result changes in all, from *base* to one side or to both."""
         return max(self.low, self.high, base) - min(self.low, self.high, base)
 
 

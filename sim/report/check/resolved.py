@@ -46,7 +46,7 @@ def overview(
 
 
 def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
-    """The same for a scenario without fleets of its own: among what `gpufleet size` chooses."""
+    """What `check` prints for a scenario without fleets: the candidates that `gpufleet size` chooses from."""
     assert scenario.size is not None
     yield f"Workload: {scenario.workload.describe()}"
     kinds = list(units(scenario, scenario.size, catalog))

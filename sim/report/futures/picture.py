@@ -1,4 +1,4 @@
-"""futures.png and its charts for report.html: how costs are distributed, and what moves them."""
+"""futures.png and its charts for report.html: how costs are distributed, and which inputs change them."""
 
 from collections.abc import Sequence
 from io import BytesIO

@@ -159,7 +159,7 @@ def label(one: UncertainInput) -> str:
 
 
 def bars(study: FutureStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
-    """How each input moves the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
+    """How inputs change the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
     found = []
     for index, one in enumerate(study.inputs):
         low, high = (float(table[MILLION][index]) for table in (first.low, first.high))

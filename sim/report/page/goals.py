@@ -46,7 +46,7 @@ def seconds_beside(value: float, limit: float) -> str:
 
 
 def number_beside(value: float, limit: float) -> str:
-    """The same of a number whose unit stands elsewhere."""
+    """A number beside its limit, with as many digits as show the difference; the unit stands elsewhere."""
     return _beside(value, limit, steady)
 
 

@@ -104,7 +104,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def bare(usd: float) -> str:
-    """The same without the symbol, for a column whose heading has the currency."""
+    """An amount without the currency's symbol, for a column whose heading has it."""
     return without_symbol(cash(usd))
 
 

@@ -18,7 +18,7 @@ AXIS_UNITS = {
 }
 LIMITS = {
     "kv": "KV memory",
-    "seats": "seats (max_num_seqs)",
+    "seats": "concurrent sequences (max_num_seqs)",
     "token budget": "token budget (max_num_batched_tokens)",
     "load": "the load alone",
     "memory": "memory bandwidth",
@@ -42,7 +42,7 @@ def plain(value: float, digits: int = 3) -> str:
 
 
 def steady(value: float, digits: int = 3) -> str:
-    """The same with the zeros that say how exact it is: 1.90, 0.0450."""
+    """*value* with *digits* significant digits, trailing zeros included: 1.90, 0.0450."""
     if not isfinite(value) or value == 0 or abs(value) >= 10**digits:
         return plain(value, digits)
     return f"{value:#.{digits}g}".rstrip(".") if abs(value) >= 1e-4 else plain(value, digits)

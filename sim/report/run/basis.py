@@ -16,7 +16,7 @@ Plans = Sequence[Mapping[str, Any]]
 
 BATCHING_ROWS = {
     "policy": "scheduler",
-    "max_num_seqs": "seats (max_num_seqs)",
+    "max_num_seqs": "concurrent sequences (max_num_seqs)",
     "max_num_batched_tokens": "token budget of a step (max_num_batched_tokens)",
     "gpu_memory_utilization": "share of memory for the engine",
     "max_model_len": "longest prompt + output [tokens]",

@@ -196,7 +196,7 @@ PHASES = {
 
 
 def phase_table(sweep: Sweep) -> dict[str, Any]:
-    """The same money by what the GPUs did, and the cost of a request where it was asked for [USD/h, USD]."""
+    """Cost by what the GPUs did (prompts, decoding, idle ...) [USD/h], and per request where asked for [USD]."""
     at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]

@@ -1,4 +1,4 @@
-"""What moves the result, and why one fleet costs more than another: tables, pictures and a page."""
+"""What changes the result, and why one fleet costs more than another: tables, pictures and a page."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -217,5 +217,5 @@ GAP_NOTES = [
     "Memory size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. "
     "Bandwidth, compute and power are those of one GPU.",
     "At a load that both fleets carry they make the same tokens, so that speed shows in nothing but energy. At full "
-    "load as many clients as the larger number of seats never pause, whatever the service level: there speed is money.",
+    "load as many clients as the larger `max_num_seqs` ask without think time, whatever the SLO.",
 ]

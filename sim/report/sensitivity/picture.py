@@ -32,7 +32,7 @@ class Chart:
 
 
 def tornado_chart(title: str, base: float, bars: Sequence[TornadoBar], unit_label: str) -> Chart:
-    """How far each input moves one result."""
+    """How far each input changes one result."""
     return Chart(
         title,
         "blue: the input at its low value; orange: at its high value",

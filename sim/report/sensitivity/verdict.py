@@ -1,4 +1,4 @@
-"""What `gpufleet sensitivity` found, in sentences: what moves the result, how sure that is, and what makes the gap."""
+"""What `gpufleet sensitivity` found, in sentences: what changes the result, how sure that is, what makes the gap."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def less(between: tuple[str, str]) -> str:
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
-    """The difference and what moves it."""
+    """The difference and what changes it."""
     found, told = answer.found, list[str]()
     if not found.base:
         return ["No fleet can run."]
@@ -94,7 +94,7 @@ def _begun(name: str) -> str:
 
 
 def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
-    """Which input moves the result of fleet *name* most."""
+    """Which input changes the result of fleet *name* most."""
     read = [
         (one.input, now, low, high)
         for one in answer.found.swings
@@ -111,7 +111,7 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
 
 
 def swing(readings: Sequence[Reading]) -> float:
-    """How far the result moves in all; infinite where one of them is not known."""
+    """How far the result changes in all; infinite where one of them is not known."""
     values = [reading.value for reading in readings]
     return max(values) - min(values) if all(map(isfinite, values)) else inf
 
@@ -120,7 +120,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     """Who is better, and which inputs change that within their ranges, or may."""
     now = _less(answer.found.base, between)
     if isnan(now.value):
-        yield f"The difference between {between[0]} and {between[1]} cannot be told: one of them has no finite result."
+        yield f"The difference between {between[0]} and {between[1]} is not known: one of them has no finite result."
         return
     if now.value == 0:
         return

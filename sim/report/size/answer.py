@@ -216,7 +216,7 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
 
 
 def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
-    """All candidates that could serve, those that met first; *most*: only so many of them."""
+    """All candidates that could serve, those that met first; *most*: at most this number of them."""
     names = latency_columns(scenario.slo)
     rows = [
         [
@@ -285,6 +285,6 @@ def _notes(scenario: Scenario) -> list[str]:
         notes.append(
             "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
             "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so a "
-            "division of lengths that nobody has tried may still do better. Dearer mixed fleets are not looked for."
+            "another division of lengths may still do better. Mixed fleets that cost more are not searched."
         )
     return notes

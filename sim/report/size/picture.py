@@ -14,7 +14,7 @@ from sim.units import HOURS_PER_MONTH
 
 NO_LINE = "None"
 FAR = 2.5
-"""What lies beyond so many times a limit is left out of the chart."""
+"""What lies beyond this multiple of a limit is left out of the chart."""
 LATENCIES = {"ttft_s": ("time to first token", 1.0, "s"), "tpot_s": ("time per output token", 1e3, "ms")}
 
 

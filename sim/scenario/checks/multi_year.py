@@ -13,7 +13,7 @@ from sim.scenario.schema import Fleet, Scenario
 
 
 def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
-    """Fleets without a cost, names of fleets that do not exist, and a discount rate that nobody states."""
+    """Fleets without a cost, names of fleets that do not exist, and a missing discount rate."""
     plan = scenario.plan
     if plan is None:
         return

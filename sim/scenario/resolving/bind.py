@@ -99,7 +99,7 @@ def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> Boun
 
 
 def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
-    """What the power cap does to the card; None without one, or where nobody has measured it."""
+    """What the power cap does to the card; None without one, or without measurements."""
     if gpu is None or power.cap_w is None:
         return None
     try:
@@ -146,7 +146,7 @@ def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) ->
 
 
 def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
-    """The context of a slot where nobody sets it: the engine's usual one, at most what the model allows."""
+    """The context of a slot where it is not stated: the engine's usual one, at most what the model allows."""
     usual = engine.limits.max_model_len if engine.limits else None
     known = [int(usual.value)] if usual else []
     return min([*known, model.max_context] if model else known, default=None)

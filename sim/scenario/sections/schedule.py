@@ -42,7 +42,7 @@ class Schedule(Spec):
         return max(self.replicas.values())
 
     def wanted(self, second_of_day: float) -> int:
-        """Replicas wanted at so many seconds after midnight."""
+        """Replicas wanted at a time of day [s after midnight]."""
         times = sorted(self.replicas)
         reached = [at for at in times if 60 * at <= second_of_day]
         return self.replicas[reached[-1] if reached else times[-1]]

@@ -10,7 +10,7 @@ SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot
 
 
 class Relative(Spec):
-    """So much less and so much more than the scenario says."""
+    """By how much less and more than the scenario states."""
 
     relative: Annotated[float, Field(gt=0, lt=1)]
     """0.3: from 70 % to 130 %."""
@@ -25,4 +25,4 @@ class Sensitivity(Spec):
     metric: SensitivityMetric = "usd_per_million_output_tokens"
     """What they move."""
     between: tuple[str, str] | None = None
-    """The fleets whose difference is told, the first less the second; left out: the first two."""
+    """The fleets whose difference is reported, the first less the second; left out: the first two."""

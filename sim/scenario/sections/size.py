@@ -70,7 +70,7 @@ class Size(Spec):
     spare_replicas: WholeNumber = 0
     """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
     front_up_to: Annotated[Number, Field(ge=1)] = 1.25
-    """Fleets that cost at least less than so many times the cheapest are simulated, too: what less latency costs."""
+    """Fleets whose lower bound is below this multiple of the cheapest are simulated, too: what less latency costs."""
     mixed: Mixed | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
 

@@ -19,7 +19,7 @@ LONGEST_MONTHS = 1200
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """Where a candidate stands after so many months."""
+    """Cash and net present cost of a candidate after a number of months."""
 
     months: int
     cash_usd: float

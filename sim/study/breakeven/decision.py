@@ -53,7 +53,7 @@ class BreakevenAnswer:
 
     @property
     def best_machine(self) -> str:
-        """The cheapest at the load, the API left aside."""
+        """The cheapest at the load, without the API."""
         return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 

@@ -39,7 +39,7 @@ class Tipping:
     below: float | None
     """Nearest value under which another candidate is the cheapest; None: there is none in range."""
     above: float | None
-    """The same over it."""
+    """Nearest value over which another candidate is the cheapest; None: there is none in range."""
     searched: tuple[float, float]
     then_below: str = ""
     """Who is the cheapest there."""

@@ -43,7 +43,7 @@ class FleetDraws:
     low: Mapping[str, Numbers]
     """Measure -> value where one input after the other is at its 10 % quantile, the others central."""
     high: Mapping[str, Numbers]
-    """The same at the 90 % quantile."""
+    """Measure -> value where one input after the other is at its 90 % quantile, the others central."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numb
 
 
 def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """What is told of amounts in so many hours."""
+    """What is printed about amounts over a number of hours."""
     millions = amounts["output_tokens"] / 1e6
     found = {MONTH: HOURS_PER_MONTH * (amounts["usd"] / amounts["hours"])}
     for name, amount in ((MILLION, "usd"), (API, "api_usd"), (CARBON, "kg_co2e")):

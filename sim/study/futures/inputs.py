@@ -20,7 +20,7 @@ from sim.scenario.sweep import as_data
 World = Mapping[Place, float]
 """One future: the value at every uncertain place."""
 LOW, HIGH = 0.1, 0.9
-"""Quantiles between which a tornado chart moves each input."""
+"""Quantiles between which a tornado chart varies each input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,26 +29,26 @@ Floats = NDArray[np.float64]
 
 
 def mean_half_width(series: Floats) -> float | None:
-    """Half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be told."""
+    """Half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be estimated."""
     return _half_width(series, LEAST_IN_BATCH, lambda batches: batches.mean(axis=1))
 
 
 def percentile_half_width(series: Floats, percent: float) -> float | None:
-    """The same of a percentile (numpy's linear one)."""
+    """Half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it cannot be estimated."""
     tail = min(percent, 100 - percent) / 100
     least = max(LEAST_IN_BATCH, int(np.ceil(LEAST_IN_TAIL / tail)))
     return _half_width(series, least, lambda batches: np.percentile(batches, percent, axis=1))
 
 
 def share_half_width(hits: Floats) -> float | None:
-    """The same of a share, of *hits* (1 or 0): at least as wide as for hits that do not depend on each other."""
+    """Half of the 95 % interval of the share of *hits* (1 or 0): at least as wide as for independent hits."""
     half = mean_half_width(hits)
     low, high = wilson(int(hits.sum()), len(hits)) if len(hits) else (0.0, 1.0)
     return None if half is None else max(half, float(hits.mean()) - low, high - float(hits.mean()))
 
 
 def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
-    """The same of the amount per second from *start_s* to *end_s*; the batches are spans of equal length."""
+    """Half of the 95 % interval of the amount per second from *start_s* to *end_s*; batches are equal spans."""
     for count in SPANS:
         if len(dates_s) // count >= LEAST_IN_SPAN:
             sums, _ = np.histogram(dates_s, count, (start_s, end_s), weights=amounts)

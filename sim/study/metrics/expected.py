@@ -21,7 +21,7 @@ def mean_tokens(scenario: Scenario) -> tuple[float, float]:
 
 
 def rate_per_load(scenario: Scenario) -> float | None:
-    """Requests per second at a load of 1, as `capacity` counts loads; None where only a simulation tells."""
+    """Requests per second at a load of 1, as `capacity` counts loads; None where only a simulation can find it."""
     workload = scenario.workload
     if workload.closed_loop() is not None:
         return None

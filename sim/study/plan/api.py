@@ -37,7 +37,7 @@ class Elsewhere:
     """Of the units that exist."""
 
     def usd(self, requests: float, month: int) -> float:
-        """What so many *requests* cost in *month*."""
+        """What a number of *requests* costs in *month*."""
         prompt, output = (requests * count for count in self.tokens)
         cached = prompt * self.cached_fraction
         growth = self.finance.growth_of(LINE) if self.finance is not None else 0.0

@@ -75,7 +75,7 @@ class Outlook:
 
     @property
     def present_usd(self) -> float:
-        """The same at its value at the start: the negative of the net present value."""
+        """All that is paid less all that is received, discounted to the start [USD]: the negative of the NPV."""
         return -fsum(row.present_usd for row in self.rows)
 
     @property

@@ -67,7 +67,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """All that is bought and rented over a plan of so many `months`."""
+    """All that is bought and rented over a plan of `months`."""
 
     months: int
     needed: tuple[int, ...]

@@ -24,7 +24,7 @@ def bill(result: CaseResult) -> dict[str, Any]:
 
 
 def _site(result: CaseResult) -> dict[str, Any]:
-    """Energy at the site's meter; none can be told of a window without length."""
+    """Energy at the site's meter; there is none for a window without length."""
     start_s, end_s = result.window_s
     window_s = end_s - start_s
     it_power_w = it_power_w_mean(result)

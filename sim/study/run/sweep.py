@@ -37,7 +37,7 @@ class Sweep:
         return point.axes.get(self.axis)
 
     def x(self, point: Point) -> float:
-        """The same as a number: the rank of a value that is none."""
+        """The point's place on the axis as a number; values that are not numbers count by their rank."""
         value = self.value(point)
         return float(value) if self.numeric else float(self.values.index(value))
 

@@ -42,7 +42,7 @@ class Gap:
     """The difference between two fleets at one load."""
 
     load: str
-    """own: the scenario's; full: as many clients as there are seats, who never pause."""
+    """own: the scenario's; full: as many clients as concurrent sequences fit, without think time."""
     clients: int
     """At full load; 0 at the scenario's own."""
     first: str
@@ -79,7 +79,7 @@ class Game:
     names: tuple[str, str]
     replication: int
     clients: int
-    """Who never pause; 0: the scenario's own load."""
+    """Clients without think time; 0: the scenario's own load."""
     same: Chosen
     """Groups in which they are alike: exchanging them changes nothing."""
     paths: dict[Chosen, Path]
@@ -129,7 +129,7 @@ def _cases(names: tuple[str, str], replication: int) -> list[Case]:
 def _plans(
     scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int
 ) -> tuple[CasePlan, CasePlan]:
-    """Of the two, under so many clients who never pause; 0: at the scenario's own load."""
+    """Of the two, under this number of clients without think time; 0: at the scenario's own load."""
     first, second = (resolve(scenario, case, catalog) for case in _cases(names, replication))
     return _at_load(first, clients), _at_load(second, clients)
 

@@ -26,7 +26,7 @@ from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.price.rebill import Bill, Rebilling
 
 USUAL = 0.3
-"""Relative range of an input that nobody gives one."""
+"""Relative range of an input without a stated one."""
 MONEY = ("site", "finance", "operations", "api", "cost")
 """Sections, of the scenario or of a fleet, that change no quantity."""
 USD = "usd_per_million_output_tokens"

@@ -111,7 +111,7 @@ class MixedSearcher:
         """Bounds need one; simulations judge by all."""
         self._units, self._kinds = self._known(units)
         self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
-        """The same by the finer classes that ranges are made of."""
+        """Units by the finer classes that ranges are made of."""
         self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
         self._forbidden: list[Counts] = []

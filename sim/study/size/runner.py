@@ -28,7 +28,7 @@ class Runner:
         self.simulated = 0
 
     def run(self, wanted: Sequence[tuple[Fleet, int]]) -> list[list[StoredCase]]:
-        """The first so many replications of each fleet; of one without chance a single one."""
+        """The first replications of each fleet; of one without randomness a single one."""
         groups = [self._jobs(fleet, count) for fleet, count in wanted]
         try:
             for _ in do_missing(self._workplace, [job for jobs in groups for job in jobs]):

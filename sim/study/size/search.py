@@ -30,7 +30,7 @@ from sim.study.size.units import Prospects, Unit, units
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
 TOGETHER_BEYOND = 16
-"""The same once the cheapest is known: what is tried then would be tried anyway."""
+"""Fleets that are tried at a time once the cheapest is known: what is tried then would be tried anyway."""
 
 Told = Callable[[int, float], None]
 """Told (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""

@@ -88,6 +88,6 @@ class Trials:
         return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
 
     def meets(self, cases: Sequence[StoredCase]) -> bool:
-        """As `gpufleet run` says it of a point; a fleet that nobody asked for anything has shown nothing."""
+        """As `gpufleet run` says it of a point; a fleet without requests has shown nothing."""
         found = standing(self.slo, [case.metrics for case in cases])
         return found.good and found.met is True

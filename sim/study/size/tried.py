@@ -17,7 +17,7 @@ class TriedFleet:
 
     name: str
     machine: str
-    """The same for fleets that differ only in number and in how they are paid for."""
+    """Key of the hardware: equal for fleets that differ only in number and in how they are paid for."""
     gpu: str
     """Catalogue ids of its GPUs."""
     replicas: int
@@ -39,7 +39,7 @@ class TriedFleet:
     needs: Needs | None = None
     """What it asks of a budget; None where that is not known."""
     choice: str = ""
-    """The same for fleets that differ only in the host that the search has chosen, and in number."""
+    """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
 
     @property
     def servers(self) -> str:

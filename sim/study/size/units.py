@@ -28,7 +28,7 @@ class Unit:
     """As a scenario says it, without `replicas`; empty for a fleet of the scenario."""
     cost: dict[str, Any]
     machine: str
-    """The same for units that differ only in how they are paid for."""
+    """Key of the hardware: equal for units that differ only in how they are paid for."""
     own: Fleet | None = None
     own_spares: int = 0
     """Replicas in each pool of `own` that are spares."""
@@ -37,7 +37,7 @@ class Unit:
     most: int | None = None
     """Replicas, spares included, that its host carries; None: as many as one likes."""
     choice: str = ""
-    """The same for units that differ only in the host that the search chooses for them; empty for all others."""
+    """Key: equal for units that differ only in the host that the search chooses for them; empty for all others."""
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
         """So many replicas behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""

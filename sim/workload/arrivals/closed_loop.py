@@ -24,7 +24,7 @@ class ClosedLoop(Spec):
     pauses: Literal["random", "constant"] = "random"
     """random: exponential, and each client begins after its first; constant: all begin at time 0."""
     num_requests: Count | None = None
-    """Stop after so many requests, of all clients together."""
+    """Stop after this number of requests, of all clients together."""
 
     @property
     def random(self) -> bool:

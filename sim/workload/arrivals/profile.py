@@ -47,7 +47,7 @@ class Profile(Renewal):
         return float(np.mean(self._hours()[0]))
 
     def at_s(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When so many requests are expected to have come [s]."""
+        """When the given number of requests is expected to have arrived [s]."""
         rates, expected = self._hours()
         rounds, rest = np.divmod(clock, expected[-1])
         # Hours without requests end where they begin; the last such place is the beginning of an hour that has some.

@@ -19,7 +19,7 @@ class OpenLoop(Spec):
     random: ClassVar[bool] = True
 
     num_requests: Count | None = None
-    """Stop after so many requests."""
+    """Stop after this number of requests."""
 
 
 class Renewal(OpenLoop, ABC):
@@ -56,7 +56,7 @@ class Renewal(OpenLoop, ABC):
         return generator.standard_exponential(count)
 
     def at_s(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When so many requests are expected to have come [s]."""
+        """When the given number of requests is expected to have arrived [s]."""
         return clock / self.mean_rate_rps()
 
     @abstractmethod

@@ -35,7 +35,7 @@ class Faults:
         self._found.append((line, message))
 
     def add_rows(self, rows: NDArray[np.intp], lines: Sequence[int], message: Callable[[int], str]) -> None:
-        """The same fault in many rows. Only the first ones get a text: a file may be wrong a million times."""
+        """One kind of fault in many rows. Only the first ones get a text: a file may be wrong a million times."""
         for row in rows[:SHOWN].tolist():
             self._found.append((lines[row], message(row)))
         self._hidden += max(0, len(rows) - SHOWN)

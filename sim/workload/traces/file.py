@@ -27,9 +27,9 @@ class TraceFile(Spec, ABC):
     path: str
     """The file; a relative path starts at the scenario's folder."""
     rate_scale: Positive = 1.0
-    """The trace is played so many times as fast: its times are divided by this."""
+    """The trace's times are divided by this factor: 2 doubles its rate."""
     limit: Count | None = None
-    """Only the first so many requests."""
+    """Only this number of requests, from the start."""
 
     def reading(self) -> TraceReading:
         """The whole file, as it is. Read once and kept as long as the file does not change. Raises TraceError."""
