@@ -35,7 +35,7 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
             curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
     return Panel(
         f"Cost per token{setting.where}",
-        "share of futures that cost less than this",
+        "share of draws that cost less than this",
         in_code(UNIT),
         tuple(curves),
         x_format=money_mark,

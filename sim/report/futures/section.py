@@ -11,7 +11,7 @@ from sim.study.futures.draws import FutureStudy
 from sim.study.run.point import Point, fleets_of
 
 NOTE = (
-    "Monte Carlo on the bills of the simulated points: every future draws each uncertain input once for all fleets, "
+    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input once for all fleets, "
     "independently of the others; quotes for one item, and the hours of one tariff, move together. The interval of a "
     "share is that of the draws alone (Wilson): traffic is not drawn again. Tables and charts elsewhere use the "
     "central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the scenario says."

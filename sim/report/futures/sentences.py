@@ -65,7 +65,7 @@ def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) 
         if len(one.outcomes) > 1:
             parts = [_who(one, study), _range(one, "them")]
         else:
-            parts = [_range(one, f"{study.draws:,} futures{one.where}")]
+            parts = [_range(one, f"{study.draws:,} draws{one.where}")]
         found.append(" ".join([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
     return found
 
@@ -82,12 +82,12 @@ def _who(setting: Setting, study: FutureStudy) -> str:
     if len(wins) == 2:
         other = ranked[1]
         return (
-            f"{best} is cheaper per million output tokens than {other} in {exact(wins[best] / n)} of {n:,} futures"
+            f"{best} is cheaper per million output tokens than {other} in {exact(wins[best] / n)} of {n:,} draws"
             f"{setting.where} {interval}{same}."
         )
     rest = listing([f"{fleet} in {exact(wins[fleet] / n)}" for fleet in ranked[1:]])
     return (
-        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} futures{setting.where} "
+        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} draws{setting.where} "
         f"{interval}, {rest}{same}."
     )
 
@@ -139,9 +139,9 @@ def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
     )
     turning = [label(one) for one, low, high in ends if min(low, high) < 0]
     if turning:
-        yield f"Between its 10 % and its 90 % quantile {' or '.join(turning)} alone turns the order around."
+        yield f"Between its 10 % and its 90 % quantile {' or '.join(turning)} alone changes which fleet is cheaper."
     else:
-        yield "No input alone, between its 10 % and its 90 % quantile, turns the order around."
+        yield "No input alone, between its 10 % and its 90 % quantile, changes which fleet is cheaper."
 
 
 def label(one: UncertainInput) -> str:

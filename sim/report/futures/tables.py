@@ -133,7 +133,7 @@ def inputs_told(scenario: Scenario) -> Iterator[str]:
     """What a run would draw, a line each; nothing where nothing is uncertain."""
     rows = inputs_table(inputs_of(scenario))
     if scenario.futures is not None and rows:
-        yield f"Drawn in {scenario.futures.draws:,} futures; all else uses the central values:"
+        yield f"{scenario.futures.draws:,} Monte Carlo draws of these inputs; all else uses the central values:"
     for path, (family, low, central, high), why in rows:
         yield f"  {path}: {central}, {family}, 10 % below {low}, 10 % above {high}{f'; {why}' if why else ''}"
 

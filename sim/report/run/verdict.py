@@ -184,8 +184,8 @@ def _unsure(part: Comparison, slo: Slo) -> str:
             told.append(f"{point.fleet}{_at(part, [part.sweep.value(point)])} ({'; '.join(doubts)})")
     if not told:
         return ""
-    doubt = "what is asked for lies within the 95 % interval; more replications narrow it"
-    return f"Inconclusive is whether {listing(told)} {_goal(part)}: {doubt}."
+    why = "the 95 % interval contains the target; more replications narrow it"
+    return f"Inconclusive whether {listing(told)} {_goal(part)}: {why}."
 
 
 def _significance(part: Comparison) -> str:

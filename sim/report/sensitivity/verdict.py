@@ -107,7 +107,7 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
     if high.value != low.value:
         at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
         ends = f"{said(answer, low)} at {at_low}, {said(answer, high)} at {at_high}"
-        yield f"{_begun(moved.name)} moves {name} most: {ends}, {said(answer, now)} now."
+        yield f"{_begun(moved.name)} changes {name} most: {ends}, {said(answer, now)} now."
 
 
 def swing(readings: Sequence[Reading]) -> float:
@@ -187,7 +187,7 @@ def _gap_told(gap: Gap) -> str:
     told += f" against {dear}"
     told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
     if shares[PRICE] * shares[LAYOUT] < 0:
-        told += f" Price and number of GPUs pull apart: together they make {percent(shares[PRICE] + shares[LAYOUT])}."
+        told += f" Price and number of GPUs act in opposite directions: together they are {percent(shares[PRICE] + shares[LAYOUT])} of the gap."
     chance = [group for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)]
     if chance:
         told += f" {listing(chance)[:1].upper()}{listing(chance)[1:]} may be chance."
@@ -199,8 +199,8 @@ def _utilisation_told(own: Gap, full: Gap) -> str:
     if not more:
         return "Utilisation makes no difference: the gap is the same at either load."
     way = "larger" if more > 0 else "smaller"
-    told = f"{less((own.first, own.second))} is {cash(abs(more))} {way} than at full load"
-    return f"Utilisation: at the scenario's load {told}."
+    gap = f"the cost gap between {own.first} and {own.second}"
+    return f"Utilisation: {gap} is {cash(abs(more))} {way} at the scenario's load than at full load."
 
 
 def utilisation_usd(own: Gap, full: Gap) -> float:

@@ -70,7 +70,7 @@ def test_the_answer_is_said_and_written(out: Path) -> None:
     assert sum(share.values()) == pytest.approx(1)
     sentence = f"{best} is cheaper per million output tokens than"
     assert sentence in told
-    assert f"{100 * share[best]:.1f}\u00a0% of 500 futures (95 % interval of the draws:" in told
+    assert f"{100 * share[best]:.1f}\u00a0% of 500 draws (95 % interval of the draws:" in told
     assert sentence in page
     assert sentence in json.loads((out / "manifest.json").read_text())["futures"][0]
     assert page.count("each input alone, 10 % (blue) to 90 % quantile (orange)") == 3
@@ -106,7 +106,7 @@ def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
     priced = out.parent / "priced"
     sets = ("--set", "site.electricity_usd_per_kwh=0.2", "--set", "finance.life_years={uniform: [3, 6]}")
     told = command("price", out, *sets, "--set", "futures.draws=300", "--no-report", "--out", priced)
-    assert "of 300 futures" in told
+    assert "of 300 draws" in told
     assert not (priced / "futures.png").exists()
     assert {row["input"] for row in table(priced / "tornado.csv")} == {
         "workload.arrivals.rate_rps",
@@ -117,7 +117,7 @@ def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
 
 def test_check_says_what_will_be_drawn(out: Path) -> None:
     told = command("check", out.parent / "which.yaml")
-    assert "Drawn in 500 futures; all else uses the central values:" in told
+    assert "500 Monte Carlo draws of these inputs; all else uses the central values:" in told
     assert "site.electricity_usd_per_kwh: 0.2 (mode), triangular, 10 % below 0.155" in told
 
 
