@@ -11,7 +11,7 @@ class Spec(BaseModel):
     The string under a field is its documentation, in the code and in the JSON schema that `gpufleet init` writes.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True, defer_build=True)
 
 
 def _whole(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,19 @@ from hypothesis import settings
 settings.register_profile("gpufleet", deadline=None, derandomize=True)
 settings.load_profile("gpufleet")
 
+# Tests start the program many times; what is compiled once is kept for the next start, wherever this is run.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_core() -> Iterator[None]:
+    """Other tests run on the other cores, and another process costs its start: who wants several asks for them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "cpu_count", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="session")

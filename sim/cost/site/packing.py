@@ -12,7 +12,6 @@ from math import ceil, floor, isfinite
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 MOST_FILLINGS = 20_000
 """Of one rack; fleets of a dozen kinds of small servers have more, and keep what first-fit decreasing found."""
@@ -89,6 +88,8 @@ def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterat
 
 
 def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) -> int:
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, rarely needed
+
     table = np.array(fillings, dtype=np.float64).T
     needed = LinearConstraint(table, lb=np.array([float(kind.number) for kind in kinds]))
     costs, whole_numbers = np.ones(len(fillings)), np.ones(len(fillings), dtype=np.int64)

@@ -11,8 +11,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from joblib.externals.loky import ProcessPoolExecutor
-
 from sim.study.cases.execute import Call, Job, WorkerLost
 
 LOG = logging.getLogger("gpufleet")
@@ -214,6 +212,8 @@ class _Helper(threading.Thread):
 
 def _process() -> Any:
     """An executor of one process, which starts with the first task."""
+    from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
+
     return ProcessPoolExecutor(1, timeout=KEPT_S, initializer=_ignore_interrupt)
 
 

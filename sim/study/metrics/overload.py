@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from sim.study.metrics.statistics import half_width, mean
 
@@ -60,6 +59,8 @@ def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
     """Whether the sum of the steps is larger than chance would have it."""
+    from scipy.special import stdtrit  # slow to import
+
     steps = np.diff(inside)
     chance = float(stdtrit(len(steps) - 1, certainty)) * len(steps) ** 0.5 * float(steps.std(ddof=1))
     return bool(steps.sum() > chance)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from math import inf, isfinite, nan, sqrt
 
-from scipy.special import ndtri, stdtrit
-
 CONFIDENCE = 0.95
 
 
 def student_t(degrees: int) -> float:
     """The t that a Student variable with *degrees* >= 1 degrees of freedom stays within with 95 % probability."""
+    from scipy.special import stdtrit  # slow to import
+
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
@@ -85,6 +85,8 @@ def wilson(hits: int, draws: int) -> tuple[float, float]:
     The score interval: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
     the American Statistical Association 22, 1927. It stays within 0 and 1 and holds near them, too.
     """
+    from scipy.special import ndtri  # slow to import
+
     z = float(ndtri((1 + CONFIDENCE) / 2))
     share, more = hits / draws, z * z / draws
     centre = (share + more / 2) / (1 + more)

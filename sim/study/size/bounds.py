@@ -19,7 +19,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from sim.records import Batch
 from sim.rng import stream
@@ -209,6 +208,8 @@ class Floor:
 
     def _mix_s(self, outputs: float, prompts: float, held: float) -> float:
         """The linear program of this module: seconds per request without attention's part."""
+        from scipy.optimize import linprog  # slow to import; `check` asks for no bound
+
         batching = self.pool.batching
         kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
         seats = _grid(batching.max_num_seqs or 1)

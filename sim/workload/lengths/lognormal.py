@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
-from scipy.special import ndtri
 
 from sim.spec import NonNegative, Positive
 from sim.workload.lengths.clip import LONGEST, Clipped
@@ -37,6 +36,8 @@ class Lognormal(Clipped):
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         """Tokens at the cumulative probabilities *u*."""
+        from scipy.special import ndtri  # slow to import; a scenario is also read without being run
+
         variance = self.sigma**2 if self.sigma is not None else log1p((self.cv or 0.0) ** 2)
         exponent = log(self.mean) - variance / 2 + variance**0.5 * ndtri(u)
         return self.whole_tokens(np.exp(np.minimum(exponent, log(2 * LONGEST))))
