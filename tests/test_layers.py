@@ -59,6 +59,8 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "rich": frozenset({"report", "cli"}),
 }
 
+SLOW_TO_IMPORT = frozenset({"scipy", "joblib"})
+"""A command that does not need them starts without them, so any function may import them."""
 LONGEST_FILE = 350
 
 
@@ -129,7 +131,7 @@ def complaint_about(layer: str, found: Import) -> str | None:
             return f"{layer} may not import {target or 'sim'}"
     elif layer not in WHO_KNOWS.get(first, {layer}):
         return f"{layer} may not import {first}"
-    lazily = layer == "cli" or (layer == "report" and first != "sim")
+    lazily = layer == "cli" or (layer == "report" and first != "sim") or first in SLOW_TO_IMPORT
     if found.inside_function and not lazily:
         return f"{found.module} is imported inside a function"
     return None
