@@ -159,7 +159,7 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
         *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),
         "output [tokens/s]",
         in_code("cost [USD/h]"),
-        in_code("cost [USD per million good tokens]"),
+        in_code("cost [USD per million goodput tokens]"),
     ]
     lines = []
     for row in rows:

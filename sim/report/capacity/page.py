@@ -36,8 +36,8 @@ def _takes(row: Row, axis: LoadAxis) -> str:
         return "meets the SLO at every load that was tried"
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
-    price = f", at {cash(cost)} per million good output tokens" if cost is not None else ""
-    return f"takes {place(axis.label, plain(load) + around)}{price}"
+    price = f", at {cash(cost)} per million goodput tokens" if cost is not None else ""
+    return f"meets the SLO up to {place(axis.label, plain(load) + around)}{price}"
 
 
 def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario) -> list[str]:
@@ -98,7 +98,7 @@ def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
         ("output_tokens_per_s", "output tokens", "1/s", plain),
         ("gpu_busy_fraction", "GPU busy", "", percent),
         ("cost_usd_per_h", "cost per hour", "", cash),
-        ("usd_per_million_good_tokens", "per million good tokens", "", cash),
+        ("usd_per_million_good_tokens", "per million goodput tokens", "", cash),
     ]
     return [column for column in columns if any(row[column[0]] is not None for row in rows)]
 

@@ -90,7 +90,7 @@ def _figure(
           plain, names=True)  # fmt: skip
     if money:
         left = names_in + bar_in + GAP_IN
-        title = in_code("There: USD per million good output tokens")
+        title = in_code("At capacity: USD per million goodput tokens")
         _bars(place(left, BELOW_IN, bar_in, bars_in), shown, looks, GOOD_COST, title, money_mark, names=False)
     return figure
 

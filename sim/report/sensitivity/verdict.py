@@ -187,7 +187,8 @@ def _gap_told(gap: Gap) -> str:
     told += f" against {dear}"
     told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
     if shares[PRICE] * shares[LAYOUT] < 0:
-        told += f" Price and number of GPUs act in opposite directions: together they are {percent(shares[PRICE] + shares[LAYOUT])} of the gap."
+        both = percent(shares[PRICE] + shares[LAYOUT])
+        told += f" Price and number of GPUs act in opposite directions: together they are {both} of the gap."
     chance = [group for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)]
     if chance:
         told += f" {listing(chance)[:1].upper()}{listing(chance)[1:]} may be chance."

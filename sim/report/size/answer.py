@@ -268,7 +268,7 @@ def _front_table(found: Sizing, scenario: Scenario) -> Table:
 def impossible(found: Sizing) -> Table:
     """Candidates that cannot serve or have no price, with the reason."""
     rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
-    return Table("Never in question", "", ["fleet", "why"], rows, worded=(1,))
+    return Table("Ruled out without a simulation", "", ["fleet", "why"], rows, worded=(1,))
 
 
 def _notes(scenario: Scenario) -> list[str]:
@@ -284,7 +284,7 @@ def _notes(scenario: Scenario) -> list[str]:
     if scenario.size is not None and scenario.size.mixed is not None:
         notes.append(
             "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
-            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so a "
+            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so "
             "another division of lengths may still do better. Mixed fleets that cost more are not searched."
         )
     return notes
