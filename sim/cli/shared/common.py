@@ -111,7 +111,10 @@ def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("s
         runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
         what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
         more = "" if "precision" in keys or scenario.precision is None else " or more"
-        typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
+        if names == ["precision"]:
+            typer.echo(f"{what}: every fleet is simulated with {runs}", err=True)
+        else:
+            typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
 
 
 def show_money_of(scenario: Any) -> None:

@@ -16,7 +16,7 @@ from sim.report.size.budget import asked, cells, heads, money, nearest_told, wit
 from sim.report.size.picture import key, panels
 from sim.routing import ByLength
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sweep import as_data
+from sim.scenario.sweep import as_data, is_deterministic
 from sim.scenario.year import year_plan
 from sim.study.capacity.search import LoadAxis
 from sim.study.size.trials import SCREEN_MARGIN
@@ -139,7 +139,7 @@ def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
     if one is found.nearest:
         return f"the most within the budget: {_miss(one, scenario)}"
     if one.status == "misses":
-        return _miss(one, scenario)
+        return _miss(one, scenario) + _screened(one, scenario)
     if not best:
         return ""
     return _compared(one, best)
@@ -151,6 +151,13 @@ def _compared(one: TriedFleet, best_usd_per_h: float) -> str:
     told = f"{percent(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
     told = "as much" if abs(ratio - 1) < 5e-4 else told
     return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
+
+
+def _screened(one: TriedFleet, scenario: Scenario) -> str:
+    """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
+    wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
+    done = wanted if one.replications is None else one.replications
+    return "" if done >= wanted else f" ({done} of {wanted} replications)"
 
 
 def _miss(one: TriedFleet, scenario: Scenario) -> str:
@@ -180,6 +187,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             "gpu": one.gpu,
             "gpus": one.gpus,
             "replicas": one.replicas or None,
+            "replications": one.replications,
             "usd_per_h": one.usd_per_h,
             "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
             "at_least_usd_per_h": one.floor_usd_per_h,
@@ -239,6 +247,8 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
         "verdict",
     ]
     note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
+    if scenario.replications > 1:
+        note += " Figures are means over all replications, or over as many as the verdict says."
     return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
 
 

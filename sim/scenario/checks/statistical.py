@@ -21,14 +21,17 @@ def _imprecise(scenario: Scenario) -> Iterator[Complaint]:
     precision = scenario.precision
     if precision is None:
         return
-    if all(is_deterministic(scenario, fleet) for fleet in scenario.fleets):
+    # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
+    fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
+    if all(fixed):
         yield Complaint(("precision",), "nothing here is random: every replication would be the same")
     if precision.max_replications < scenario.replications:
         text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
         yield Complaint(("precision", "max_replications"), text)
     if precision.metric is None:
         return
-    if precision.metric.startswith("usd") and not any(fleet.is_priced for fleet in scenario.fleets):
+    priced = [fleet.is_priced for fleet in scenario.fleets] or [True]
+    if precision.metric.startswith("usd") and not any(priced):
         yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
     if precision.metric == "slo_attainment" and not scenario.slo.per_request:
         yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request")

@@ -11,8 +11,10 @@ from sim.scenario.schema import Fleet
 from sim.scenario.sections.size import Budget
 from sim.units import HOURS_PER_MONTH
 
-ROUNDING = 1e-9
-"""Of sums of floats."""
+FLOATS = 1e-9
+"""Relative rounding error of sums of floats."""
+MOST_DIGITS = 12
+"""Of a figure in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +67,36 @@ def _nameplate_kw(plan: FleetPlan, fleet: Fleet) -> float | None:
     return sum(known) / 1e3 if len(known) == len(peaks) else None
 
 
-def over(budget: Budget | None, needs: Needs, usd_per_h: float | None = None) -> str:
-    """Which limits of *budget* a fleet breaks; empty if none. *usd_per_h* is what it costs, where that is known."""
-    return "; ".join(_over(budget, needs, usd_per_h)) if budget is not None else ""
+def over(budget: Budget | None, needs: Needs, usd_per_h: float | None = None, rounding_usd_per_h: float = 0.0) -> str:
+    """Which limits of *budget* a fleet breaks; empty if none.
+
+    *usd_per_h* is what it costs, where that is known, and *rounding_usd_per_h* how far a bill rounded to nano-dollars
+    may be from it.
+    """
+    return "; ".join(_over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
 
 
-def _over(budget: Budget, needs: Needs, usd_per_h: float | None) -> Iterator[str]:
+def _over(budget: Budget, needs: Needs, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
     if budget.capex_usd is not None and _exceeds(needs.capex_usd, budget.capex_usd):
-        yield f"capital of ${needs.capex_usd:,.0f} exceeds ${budget.capex_usd:,.0f}"
+        asked, allowed = _apart(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
+        yield f"capital of ${asked} exceeds ${allowed}"
     operating = operating_usd_per_month(needs, usd_per_h)
-    if budget.usd_per_month is not None and _exceeds(operating, budget.usd_per_month):
+    rounding = rounding_usd_per_h * HOURS_PER_MONTH
+    if budget.usd_per_month is not None and _exceeds(operating, budget.usd_per_month, rounding):
+        asked, allowed = _apart(operating, budget.usd_per_month, "{:,.{}f}", 0)
         least = "at least " if usd_per_h is None else ""
-        yield f"operating cost of {least}${operating:,.0f} a month exceeds ${budget.usd_per_month:,.0f}"
+        yield f"operating cost of {least}${asked} a month exceeds ${allowed}"
     if budget.kw is not None and needs.kw is None:
         yield "its power is not known"
     elif budget.kw is not None and needs.kw is not None and _exceeds(needs.kw, budget.kw):
-        yield f"power of {needs.kw:.3g} kW exceeds {budget.kw:g} kW"
+        asked, allowed = _apart(needs.kw, budget.kw, "{:.{}g}", 3)
+        yield f"power of {asked} kW exceeds {allowed} kW"
+
+
+def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
+    """The value with *digits* digits, or as many as tell it from the limit; and the limit as the scenario has it."""
+    enough = (n for n in range(digits, MOST_DIGITS) if form.format(value, n) != form.format(limit, n))
+    return form.format(value, next(enough, MOST_DIGITS)), f"{limit:,.{MOST_DIGITS}g}"
 
 
 def operating_usd_per_month(needs: Needs, usd_per_h: float | None) -> float:
@@ -101,5 +117,5 @@ def ceilings(budget: Budget | None, kinds: Sequence[Sequence[Needs]]) -> list[tu
     return [([[of(one) for one in kind] for kind in kinds], limit) for limit, of in amounts if limit is not None]
 
 
-def _exceeds(value: float, limit: float) -> bool:
-    return value > limit * (1 + ROUNDING) + ROUNDING
+def _exceeds(value: float, limit: float, rounding: float = 0.0) -> bool:
+    return value > limit * (1 + FLOATS) + FLOATS + rounding

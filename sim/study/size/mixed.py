@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sim.cost import CostError
 from sim.scenario.schema import Fleet
-from sim.scenario.sections.size import Mixed, Size
+from sim.scenario.sections.size import Budget, Mixed, Size
 from sim.scenario.sections.slo import Goal
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.latencies import latencies_s
@@ -52,6 +52,10 @@ class MixedTrial:
     floor_usd_per_h: float
     outcome: Trial
     needs: Needs
+
+    def over(self, budget: Budget | None) -> str:
+        """Which limits of *budget* it breaks by its own cost; empty if none."""
+        return over(budget, self.needs, self.outcome.usd_per_h, self.outcome.rounding_usd_per_h)
 
     @property
     def merit(self) -> tuple[bool, float]:
@@ -146,7 +150,7 @@ class MixedSearcher:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
         met = [trial for _, trial in ways if trial.outcome.meets]
         if met:
-            paid = [one.outcome.usd_per_h for one in met if not self._over(one.needs, one.outcome.usd_per_h)]
+            paid = [one.outcome.usd_per_h for one in met if not one.over(self._size.budget)]
             self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
             self._forbidden.append(ways[0][0].counts)
         else:
@@ -218,8 +222,8 @@ class MixedSearcher:
     def _needs(self, mix: Mix) -> Needs:
         return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
 
-    def _over(self, needs: Needs, usd_per_h: float | None = None) -> bool:
-        return bool(over(self._size.budget, needs, usd_per_h))
+    def _over(self, needs: Needs) -> bool:
+        return bool(over(self._size.budget, needs))
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
         """Requests per second of each class that one replica answers at most, and how many of them are ever good."""

@@ -23,8 +23,8 @@ TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """A fleet within the budget and what became of it."""
+class Judged:
+    """A fleet that may be within the budget, and what became of it."""
 
     order: int
     """Place of its unit."""
@@ -35,6 +35,8 @@ class Best:
     """Without its spares."""
     usd_per_h: float
     """With them."""
+    reason: str
+    """Why it is over the budget after all; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,9 +58,11 @@ class Nearest:
         self._settled: dict[str, int] = {}
         """Machine -> the most replicas simulated within the budget: fewer, or as many paid otherwise, do no better."""
         self._needs: dict[tuple[int, int], Needs] = {}
-        self._best: Best | None = None
+        self._best: Judged | None = None
+        self.judged: list[Judged] = []
+        """All that were simulated."""
 
-    def run(self) -> Best | None:
+    def run(self) -> Judged | None:
         """None where nothing that can start stays within the budget."""
         for order, unit in enumerate(self._units):
             if self._may_start(unit):
@@ -69,7 +73,7 @@ class Nearest:
             spare = self._size.spare_replicas
             paid = self._trials.whole([self._units[one.order].fleet(one.replicas, spare) for one in batch])
             for one, outcome, whole in zip(batch, outcomes, paid if spare else outcomes, strict=True):
-                self._judge(one, outcome, whole.usd_per_h)
+                self._judge(one, outcome, whole)
         return self._best
 
     def _may_start(self, unit: Unit) -> bool:
@@ -123,18 +127,20 @@ class Nearest:
             heapq.heappush(self._heap, one)
         return found
 
-    def _judge(self, one: _Candidate, outcome: Trial, usd_per_h: float) -> None:
+    def _judge(self, one: _Candidate, outcome: Trial, whole: Trial) -> None:
         needs, machine = self._needs[one.order, one.replicas], self._units[one.order].machine
-        if over(self._budget, needs, usd_per_h):
+        reason = over(self._budget, needs, whole.usd_per_h, whole.rounding_usd_per_h)
+        judged = Judged(one.order, one.replicas, one.floor_usd_per_h, needs, outcome, whole.usd_per_h, reason)
+        self.judged.append(judged)
+        if reason:
             if self._units[one.order].own is None:
                 self._push(one.order, one.replicas - 1)
             return
         self._settled[machine] = max(one.replicas, self._settled.get(machine, 0))
-        best = Best(one.order, one.replicas, one.floor_usd_per_h, needs, outcome, usd_per_h)
-        if self._best is None or _merit(best) > _merit(self._best):
-            self._best = best
+        if self._best is None or _merit(judged) > _merit(self._best):
+            self._best = judged
 
 
-def _merit(best: Best) -> tuple[float, float]:
+def _merit(best: Judged) -> tuple[float, float]:
     """The higher attainment, then the lower cost."""
     return best.outcome.slack, -best.usd_per_h

@@ -21,10 +21,10 @@ from sim.study.capacity.search import why_not_its_mean
 from sim.study.cases.execute import Workplace
 from sim.study.size.budget import Needs, over
 from sim.study.size.mixed import MixedSearch, MixedSearcher, MixedTrial
-from sim.study.size.nearest import Nearest
+from sim.study.size.nearest import Judged, Nearest
 from sim.study.size.runner import Runner
-from sim.study.size.trials import Trials
-from sim.study.size.tried import Sizing, Status, TriedFleet, gpus_of, kinds_of, rank, with_one_host
+from sim.study.size.trials import Trial, Trials
+from sim.study.size.tried import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
 from sim.study.size.units import Prospects, Unit, units
 
 TOGETHER = 4
@@ -79,7 +79,7 @@ class Search:
         self._heap: list[_Entry] = []
         self._tried: list[TriedFleet] = []
         self._best_usd_per_h = inf
-        self._missed: dict[tuple[str, int], TriedFleet] = {}
+        self._missed: dict[tuple[str, int], Trial] = {}
         """By machine and replicas: another way to pay for the same machines serves no better."""
         self._met: dict[tuple[str, int], _Entry] = {}
         """Likewise, under the way to pay that was the first to be tried."""
@@ -98,7 +98,7 @@ class Search:
             if not self._known_to_miss(entry):
                 self._tried.append(self._row(entry, "not simulated"))
         nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
-        ranked = list(with_one_host(sorted(self._tried, key=rank), nearest))
+        ranked = in_order(self._tried, nearest)
         winner = next((one for one in ranked if one.status == "meets"), None)
         return Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
 
@@ -106,16 +106,24 @@ class Search:
         """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
         assert self.size.budget is not None
         known = (self._units, self._prospects, self._trials)
-        best = Nearest(self.size, self.size.budget, *known).run()
-        if best is None:
-            return None
-        self._needs[best.order, best.replicas] = best.needs
-        entry = _Entry(best.floor_usd_per_h, best.order, best.replicas)
-        status: Status = "meets" if best.outcome.meets else "misses"
-        row = self._row(entry, status, best.usd_per_h, best.outcome.metrics, best.outcome.overloaded)
-        row = replace(row, half_widths=best.outcome.half_widths)
-        self._tried = [one for one in self._tried if one.name != row.name] + [row]
-        return row
+        finder = Nearest(self.size, self.size.budget, *known)
+        best = finder.run()
+        rows = [self._judged(one) for one in finder.judged]
+        seen = {(self._units[one.order].machine, one.replicas): one.outcome for one in finder.judged}
+        names = {row.name for row in rows}
+        for one in self._tried:
+            if one.name not in names:
+                outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
+                rows.append(one if outcome is None else one.seen(outcome))
+        self._tried = rows
+        return None if best is None else rows[finder.judged.index(best)]
+
+    def _judged(self, one: Judged) -> TriedFleet:
+        """The row of a fleet that was tried on how near it comes."""
+        self._needs[one.order, one.replicas] = one.needs
+        status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
+        row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
+        return replace(row, reason=one.reason).seen(one.outcome)
 
     def _extend_front(self) -> None:
         """Simulates dearer fleets that may be faster: what less latency costs."""
@@ -143,14 +151,13 @@ class Search:
 
     def _add_mixed(self, trial: MixedTrial) -> None:
         fleet, outcome = trial.fleet, trial.outcome
-        reason = over(self.size.budget, trial.needs, outcome.usd_per_h) if outcome.meets else ""
+        reason = trial.over(self.size.budget) if outcome.meets else ""
         status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
         usd_per_h = outcome.usd_per_h if outcome.meets else None
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, gpus_of(fleet), status, usd_per_h)
-        overloaded = not outcome.meets and outcome.overloaded
-        known = (trial.floor_usd_per_h, reason, overloaded, outcome.metrics, fleet, outcome.half_widths, trial.needs)
-        self._tried.append(TriedFleet(*facts, *known))
+        row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
+        self._tried.append(row.seen(outcome))
 
     def _tell(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
@@ -206,7 +213,7 @@ class Search:
         """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
         missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
         if missed is not None:
-            self._miss(entry, missed.metrics, missed.overloaded)
+            self._miss(entry, missed)
         return missed is not None
 
     def _try(self, batch: Sequence[_Entry]) -> None:
@@ -217,37 +224,28 @@ class Search:
             if outcome.meets:
                 met.append((entry, outcome))
             else:
-                self._miss(entry, outcome.metrics, outcome.overloaded)
+                self._miss(entry, outcome)
         spare = self.size.spare_replicas
         if spare:
             whole = [self._units[entry.order].fleet(entry.replicas, spare) for entry, _ in met]
             met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
         for entry, outcome in met:
-            if reason := over(self.size.budget, self._needs[entry.order, entry.replicas], outcome.usd_per_h):
-                row = self._row(entry, "over budget", outcome.usd_per_h, outcome.metrics)
+            needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
+            if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
+                row = self._row(entry, "over budget", usd_per_h).seen(outcome)
                 self._tried.append(replace(row, reason=reason))
                 self._push_next(entry)
                 continue
-            self._best_usd_per_h = min(self._best_usd_per_h, outcome.usd_per_h)
+            self._best_usd_per_h = min(self._best_usd_per_h, usd_per_h)
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
-            row = self._row(entry, "meets", outcome.usd_per_h, outcome.metrics)
-            self._tried.append(replace(row, half_widths=outcome.half_widths))
+            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome))
 
-    def _miss(self, entry: _Entry, metrics: dict[str, float | None] | None, overloaded: bool) -> None:
-        unit = self._units[entry.order]
-        row = self._row(entry, "misses", None, metrics, overloaded)
-        self._tried.append(row)
-        self._missed[unit.machine, entry.replicas] = row
+    def _miss(self, entry: _Entry, outcome: Trial) -> None:
+        self._tried.append(self._row(entry, "misses").seen(outcome))
+        self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry)
 
-    def _row(
-        self,
-        entry: _Entry,
-        status: Status,
-        usd_per_h: float | None = None,
-        metrics: dict[str, float | None] | None = None,
-        overloaded: bool = False,
-    ) -> TriedFleet:
+    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> TriedFleet:
         unit = self._units[entry.order]
         fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
         return TriedFleet(
@@ -259,10 +257,7 @@ class Search:
             status,
             usd_per_h,
             entry.floor_usd_per_h,
-            "",
-            overloaded,
-            metrics,
-            fleet,
+            fleet=fleet,
             needs=self._needs[entry.order, entry.replicas],
             choice=unit.choice,
         )

@@ -10,6 +10,7 @@ from sim.study.metrics.service_level import slack, standing, values_of
 from sim.study.metrics.statistics import half_width, mean
 from sim.study.price.bill import calendar_usd
 from sim.study.size.runner import Runner
+from sim.units import NANO_PER_USD
 
 SCREEN_MARGIN = 0.15
 """A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
@@ -57,6 +58,12 @@ class Trial:
     def usd_per_h(self) -> float:
         """Mean of what the cases cost at the mean prices of the year."""
         return mean([(calendar_usd(case.metrics) or 0.0) / case.metrics["window_h"] for case in self.cases])
+
+    @property
+    def rounding_usd_per_h(self) -> float:
+        """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
+        counts = [len(one.metrics["component_usd_per_h"]) / one.metrics["window_h"] for one in self.cases]
+        return 0.5 / NANO_PER_USD * mean(counts)
 
 
 class Trials:

@@ -1,12 +1,13 @@
 """What a search for the cheapest fleet knows of every candidate, and its answer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sim.scenario.schema import Fleet
 from sim.study.size.budget import Needs, operating_usd_per_month
 from sim.study.size.mixed import MixedSearch
+from sim.study.size.trials import Trial
 
 Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"]
 
@@ -33,13 +34,25 @@ class TriedFleet:
     overloaded: bool = False
     metrics: dict[str, float | None] | None = None
     """Means over what was simulated; None for a fleet that was not."""
+    replications: int | None = None
+    """Simulated ones, which the metrics are means over; None for a fleet that was not simulated."""
     fleet: Fleet | None = None
     half_widths: Mapping[str, float] = field(default_factory=dict)
-    """Halves of 95 % intervals of what the service level is about, for a fleet that meets it."""
+    """Halves of 95 % intervals of what the service level is about; none of a single replication."""
     needs: Needs | None = None
     """What it asks of a budget; None where that is not known."""
     choice: str = ""
     """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
+
+    def seen(self, outcome: Trial) -> "TriedFleet":
+        """With what the simulations of it have shown, beside its cost."""
+        return replace(
+            self,
+            metrics=outcome.metrics,
+            replications=len(outcome.cases),
+            half_widths=outcome.half_widths,
+            overloaded=outcome.overloaded,
+        )
 
     @property
     def servers(self) -> str:
@@ -58,7 +71,7 @@ class Sizing:
 
     winner: TriedFleet | None
     tried: tuple[TriedFleet, ...]
-    """All candidates: those that meet, those that miss, those not simulated, each by cost; then the impossible."""
+    """All candidates, the answer first: the winner, else the nearest; then as `rank` has them."""
     simulated: int
     """Cases that this call has simulated; others were found on disk."""
     mixed: MixedSearch | None = None
@@ -106,8 +119,14 @@ def with_one_host(ranked: Sequence[TriedFleet], nearest: TriedFleet | None) -> I
             yield replace(one, name=one.choice, reason="; ".join(reasons))
 
 
+def in_order(tried: Iterable[TriedFleet], nearest: TriedFleet | None) -> list[TriedFleet]:
+    """By `rank`, but *nearest* before all others."""
+    ranked = with_one_host(sorted(tried, key=rank), nearest)
+    return sorted(ranked, key=lambda one: one is not nearest)
+
+
 def rank(one: TriedFleet) -> tuple[int, float, str]:
-    """Those that meet, then the others, each by cost."""
+    """Those that meet, those that miss, those not simulated, those over the budget, each by cost; the impossible."""
     order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
 
