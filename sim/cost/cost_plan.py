@@ -12,7 +12,7 @@ from sim.cost.bill.charge import Charge, Paid
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
 from sim.cost.money import USD, foreign, no_rate, rated
-from sim.cost.operations.operations import OWNERS, Operations, left_out
+from sim.cost.operations.operations import Operations, left_out
 from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
 from sim.cost.purchase.buying import Buy
 from sim.cost.rent.api import Api, ApiTariff
@@ -184,8 +184,7 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
 
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:
-    given = [name for name in OWNERS if operations is not None and getattr(operations, name) is not None]
-    if given:
+    if operations is not None and (given := operations.landlords):
         yield f"Rented: {', '.join(given).replace('_', ' and ')} are the landlord's."
 
 

@@ -1,18 +1,20 @@
 """Data that leaves the site with the answers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.cost.bill.charge import Metered, Stated, UnitPrice
 from sim.cost.bill.phases import ByPhase
 from sim.cost.bill.window import Window
-from sim.cost.hardware import PoolFacts
+from sim.cost.hardware import Hardware, PoolFacts
 from sim.cost.money import Price
+from sim.cost.operations.component import UserComponent
 from sim.records import Interval
-from sim.spec import NonNegative, Spec
+from sim.spec import NonNegative
 from sim.units import GB
 
 
-class Egress(Spec):
+class Egress(UserComponent):
     """Traffic that the provider bills by the gigabyte."""
 
     usd_per_gb: Price
@@ -20,8 +22,11 @@ class Egress(Spec):
     bytes_per_output_token: NonNegative
     """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
 
-    def charge(self, pool: PoolFacts) -> "EgressCharge":
-        """What the answers of *pool* cost to send."""
+    def charges(self, fleet: Sequence[Hardware]) -> "list[EgressCharge]":
+        """What the answers of each pool of *fleet* cost to send."""
+        return [self._charge(pool) for hardware in fleet for pool in hardware.pools]
+
+    def _charge(self, pool: PoolFacts) -> "EgressCharge":
         sent = Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes")
         price = self.usd_per_gb.unit_price("GB", "operations.egress.usd_per_gb", "GB", sent)
         return EgressCharge(pool.name, pool.server_id, self.bytes_per_output_token, price)

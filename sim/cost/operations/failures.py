@@ -7,13 +7,14 @@ from pydantic import model_validator
 from sim.cost.bill.charge import FlatCharge, Follows, Stated, UnitPrice
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
+from sim.cost.operations.component import Owned, OwnerComponent, for_each
 from sim.cost.operations.replacement import gpu_price
 from sim.cost.prices import PriceBook, QuotedPrice
-from sim.spec import Fraction, NonNegative, Spec
+from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 
 
-class Failures(Spec):
+class Failures(OwnerComponent):
     """Expected cost of failed GPUs; the time that they are out is not simulated."""
 
     per_gpu_year: NonNegative
@@ -31,8 +32,11 @@ class Failures(Spec):
             raise ValueError("covered_fraction: 1 leaves nothing to pay gpu_price for")
         return self
 
-    def charges(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
-        """Replacements in *hardware*, a charge per pool. Raises CostError without a price of a single GPU."""
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """Replacements, a charge per pool. Raises CostError without a price of a single GPU."""
+        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book))
+
+    def _replacements(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
         stated = [Stated("operations.failures.per_gpu_year", self.per_gpu_year, "failures per GPU and year")]
         stated.append(self.handling_usd.stated("operations.failures.handling_usd"))
         stated.append(Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements"))

@@ -1,21 +1,20 @@
 """A maintenance contract: a share of the purchase price every year."""
 
-from collections.abc import Sequence
-
 from sim.cost.bill.charge import FlatCharge, Follows, Stated
-from sim.spec import NonNegative, Spec
+from sim.cost.operations.component import Owned, OwnerComponent
+from sim.spec import NonNegative
 from sim.units import HOURS_PER_YEAR
 
 
-class Maintenance(Spec):
+class Maintenance(OwnerComponent):
     """Support and repair by the maker or a third party."""
 
     fraction_per_year: NonNegative
     """Yearly fee over the purchase price of servers, GPUs, network and storage."""
 
-    def charges(self, bought: Sequence[FlatCharge]) -> list[FlatCharge]:
-        """The fee for every purchase in *bought*."""
-        return [self._fee(charge) for charge in bought]
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The fee for everything in service; spares wait on the shelf without a contract."""
+        return [self._fee(charge) for charge in owned.purchases if charge.component != "spares"]
 
     def _fee(self, charge: FlatCharge) -> FlatCharge:
         usd_per_h = self.fraction_per_year * charge.once_usd / HOURS_PER_YEAR

@@ -1,11 +1,13 @@
 """What a finance department adds to hardware, space and electricity; each component is a file of its own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any, get_args
 
 from sim.cost.bill.charge import Charge, FlatCharge
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
+from sim.cost.operations.component import Owned, OwnerComponent, UserComponent
 from sim.cost.operations.egress import Egress
 from sim.cost.operations.failures import Failures
 from sim.cost.operations.maintenance import Maintenance
@@ -19,12 +21,11 @@ from sim.cost.purchase.spares import Spares
 from sim.cost.purchase.tax import Tax
 from sim.spec import Spec
 
-OWNERS = ("network_storage", "spares", "tax", "maintenance", "failures", "deployment", "decommissioning")
-"""Components that a landlord pays when hardware is rented."""
-
 
 class Operations(Spec):
-    """The rest of total cost of ownership; a component that is left out is not charged, and the report says so."""
+    """The rest of total cost of ownership, in the order of the bill. A component that is left out is not charged, and
+    the report says so.
+    """
 
     network_storage: NetworkStorage | None = None
     """Switches, cables, storage, as a share of the hardware's price."""
@@ -56,49 +57,53 @@ class Operations(Spec):
     ) -> list[Charge]:
         """All components for a bought *fleet* whose hardware is charged by *capital*. Raises CostError."""
         problems: list[Problem] = []
-        bought = list(capital)
-        if self.network_storage is not None:
-            bought += self.network_storage.charges(capital, finance)
-        if self.spares is not None:
-            bought += _each(problems, fleet, partial(self.spares.charges, book=book, finance=finance))
-        added: list[Charge] = [*bought[len(capital) :]]
-        if self.tax is not None:
-            added += self.tax.charges(bought, finance)
-        if self.maintenance is not None:
-            added += self.maintenance.charges([charge for charge in bought if charge.component != "spares"])
-        if self.failures is not None:
-            added += _each(problems, fleet, partial(self.failures.charges, book=book))
-        for once in (self.deployment, self.decommissioning):
-            if once is not None:
-                added += _each(problems, fleet, partial(once.charges, finance=finance))
+        owned = Owned(fleet, [*capital], book, finance)
+        added: list[Charge] = []
+        for component in self._stated.values():
+            if not isinstance(component, OwnerComponent):
+                continue
+            charges = collect(problems, partial(component.charges, owned))
+            added += charges
+            owned.purchases.extend(charges if component.buys else ())
         added += collect(problems, lambda: self.rented_charges(fleet))
         if problems:
             raise CostError(*dict.fromkeys(problems))
         return added
 
     def rented_charges(self, fleet: Sequence[Hardware]) -> list[Charge]:
-        """The components that a tenant pays too. Raises CostError."""
+        """The components that a tenant pays, too. Raises CostError."""
         problems: list[Problem] = []
-        added: list[Charge] = []
-        for component in (self.staff, self.software):
-            if component is not None:
-                added += _each(problems, fleet, component.charges)
-        if self.egress is not None:
-            added += [self.egress.charge(pool) for hardware in fleet for pool in hardware.pools]
+        added = [
+            charge
+            for component in self._stated.values()
+            if isinstance(component, UserComponent)
+            for charge in collect(problems, partial(component.charges, fleet))
+        ]
         if problems:
             raise CostError(*problems)
         return added
 
+    @property
+    def landlords(self) -> list[str]:
+        """Names of the stated components that a landlord pays when hardware is rented."""
+        return [name for name, component in self._stated.items() if isinstance(component, OwnerComponent)]
+
+    @property
+    def _stated(self) -> dict[str, OwnerComponent | UserComponent]:
+        """The components that the scenario states, in the order of the bill."""
+        components = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: component for name, component in components.items() if component is not None}
+
 
 def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
     """A sentence for the report that names the components nobody pays for in this bill."""
-    applying = [name for name in Operations.model_fields if not (rented and name in OWNERS)]
+    kinds = UserComponent if rented else (OwnerComponent, UserComponent)
+    applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]
     if missing:
         yield f"Left out of the bill: {', '.join(missing).replace('_', ' and ')}."
 
 
-def _each(
-    problems: list[Problem], fleet: Sequence[Hardware], price: Callable[[Hardware], Sequence[FlatCharge]]
-) -> list[FlatCharge]:
-    return [charge for hardware in fleet for charge in collect(problems, partial(price, hardware))]
+def _is_one(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:
+    """Whether a field of type *annotation*, `Component | None`, is one of *kinds*."""
+    return any(isinstance(one, type) and issubclass(one, kinds) for one in get_args(annotation))

@@ -1,5 +1,6 @@
 """Software licences by the year."""
 
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import model_validator
@@ -7,12 +8,12 @@ from pydantic import model_validator
 from sim.cost.bill.charge import FlatCharge
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
+from sim.cost.operations.component import UserComponent, for_each
 from sim.cost.prices import CostError, Problem
-from sim.spec import Spec
 from sim.units import HOURS_PER_YEAR
 
 
-class Software(Spec):
+class Software(UserComponent):
     """Licences for GPUs in use, for servers, or both."""
 
     usd_per_gpu_year: Price | None = None
@@ -24,8 +25,11 @@ class Software(Spec):
             raise ValueError("usd_per_gpu_year or usd_per_server_year is needed")
         return self
 
-    def charges(self, hardware: Hardware) -> list[FlatCharge]:
-        """Licences for *hardware*, a charge per pool and measure. Raises CostError where servers are not known."""
+    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+        """Licences, a charge per pool and measure. Raises CostError where servers are not known."""
+        return for_each(fleet, self._of)
+
+    def _of(self, hardware: Hardware) -> list[FlatCharge]:
         result = []
         if self.usd_per_gpu_year is not None:
             result += _licences(hardware, hardware.gpus, "gpu", self.usd_per_gpu_year)

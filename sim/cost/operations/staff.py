@@ -1,6 +1,6 @@
 """People who keep machines running: full-time equivalents times their cost, shared by the machines they look after."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from pydantic import model_validator
@@ -8,12 +8,13 @@ from pydantic import model_validator
 from sim.cost.bill.charge import FlatCharge, Stated
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
+from sim.cost.operations.component import UserComponent, for_each
 from sim.cost.prices import CostError, Problem
-from sim.spec import NonNegative, Positive, Spec
+from sim.spec import NonNegative, Positive
 from sim.units import HOURS_PER_YEAR
 
 
-class Staff(Spec):
+class Staff(UserComponent):
     """A team and what it looks after; the fleet pays for its part of that."""
 
     fte: NonNegative
@@ -31,8 +32,11 @@ class Staff(Spec):
             raise ValueError("either over_servers or over_gpus is needed: what the team looks after")
         return self
 
-    def charges(self, hardware: Hardware) -> list[FlatCharge]:
-        """The team's time for *hardware*, a charge per pool. Raises CostError where servers are not known."""
+    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+        """The team's time, a charge per pool. Raises CostError where servers are not known."""
+        return for_each(fleet, self._time_for)
+
+    def _time_for(self, hardware: Hardware) -> list[FlatCharge]:
         if self.over_gpus is not None:
             share = hardware.gpus / self.over_gpus
         elif self.over_servers is not None and hardware.server is not None:

@@ -4,17 +4,20 @@ from sim.cost.bill.charge import FlatCharge, Paid
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.money import Price
+from sim.cost.operations.component import Owned, OwnerComponent, for_each
 from sim.cost.prices import CostError, Problem
-from sim.spec import Spec
 
 
-class Deployment(Spec):
+class Deployment(OwnerComponent):
     """Paid once, when the servers come."""
 
     usd_per_server: Price
 
-    def charges(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
-        """The work for *hardware*, spread over its life, a charge per pool. Raises CostError without a server."""
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The work, spread over the life of the servers, a charge per pool. Raises CostError without a server."""
+        return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
+
+    def _work(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
         servers = countable_servers(hardware, "operations.deployment")
         once = self.usd_per_server.unit_price("server", "operations.deployment.usd_per_server")
         price = once.per("server-h", finance.sunk_usd_per_h(once.usd))

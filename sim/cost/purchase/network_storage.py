@@ -1,22 +1,25 @@
 """Switches, cables and storage: a share of what the servers and GPUs cost, bought and written off with them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from sim.cost.bill.charge import FlatCharge, Stated
 from sim.cost.finance.finance import Annuity, StraightLine
-from sim.spec import NonNegative, Spec
+from sim.cost.operations.component import Owned, OwnerComponent
+from sim.spec import NonNegative
 
 
-class NetworkStorage(Spec):
+class NetworkStorage(OwnerComponent):
     """Network and storage as a share of the hardware's price, where no parts list is at hand."""
 
     fraction_of_hardware: NonNegative
     """Price of network and storage over the price of servers and GPUs."""
 
-    def charges(self, hardware: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
-        """For every purchase in *hardware*, its network and storage; they lose value as the hardware does."""
-        return [_share(charge, self.fraction_of_hardware, finance) for charge in hardware]
+    buys: ClassVar[bool] = True
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """Network and storage of every server and GPU bought; they lose value as the hardware does."""
+        return [_share(charge, self.fraction_of_hardware, owned.finance) for charge in owned.purchases]
 
 
 def _share(charge: FlatCharge, fraction: float, finance: StraightLine | Annuity) -> FlatCharge:

@@ -1,22 +1,22 @@
 """Tax and duties on what is bought, where they are not refunded."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sim.cost.bill.charge import FlatCharge, Stated
 from sim.cost.finance.finance import Annuity, StraightLine
-from sim.spec import NonNegative, Spec
+from sim.cost.operations.component import Owned, OwnerComponent
+from sim.spec import NonNegative
 
 
-class Tax(Spec):
-    """Sales tax, VAT or import duty that the buyer pays."""
+class Tax(OwnerComponent):
+    """Sales tax, VAT or import duty that the buyer bears."""
 
     fraction_of_purchases: NonNegative
     """Tax over the purchase prices; a resale does not bring it back."""
 
-    def charges(self, bought: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
-        """The tax on every purchase in *bought*, spread over the life."""
-        return [self._tax(charge, finance) for charge in bought]
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The tax on every purchase, spread over the life."""
+        return [self._tax(charge, owned.finance) for charge in owned.purchases]
 
     def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
         paid_usd = self.fraction_of_purchases * charge.once_usd
