@@ -35,21 +35,22 @@ def validate(
 ) -> None:
     """Predict measured benchmarks and show how far the predictions are off."""
     with bad_input_told():
-        from sim.benchdata import read_benchmarks
         from sim.catalogue.catalog import load_catalog
+        from sim.deliver.tables import table_kind
 
-        rows = read_benchmarks(table)
+        kind = table_kind(table)
+        rows = kind.read(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
         from concurrent.futures.process import BrokenProcessPool
 
         from sim.deliver.folder import owned
         from sim.deliver.validate import run_validation
-        from sim.report.validate.answer import terminal_tables
 
         try:
             with owned(folder):
                 outcomes = run_validation(
+                    kind=kind,
                     rows=rows,
                     catalog=load_catalog(),
                     out=folder,
@@ -64,4 +65,4 @@ def validate(
         except KeyboardInterrupt:
             fail("interrupted; nothing is kept", OTHER_FAILURE)
     if not quiet:
-        show_all(*terminal_tables(outcomes), f"results in {folder}")
+        show_all(*kind.show(outcomes), f"results in {folder}")

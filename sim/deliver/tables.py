@@ -1,0 +1,55 @@
+"""Kinds of tables that `gpufleet validate` knows: the header says which. A new kind is a row in KINDS."""
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.benchdata import read_benchmarks
+from sim.catalogue.catalog import Catalog
+from sim.report.page.fitted import FittedTable
+from sim.report.validate.answer import terminal_tables, write_validation
+from sim.study.validate.table import Told, validate
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """What is done with one kind of table of measurements. Rows and outcomes are the kind's own."""
+
+    columns: frozenset[str]
+    """A header that has all of these belongs to this kind."""
+    read: Callable[[Path], Sequence[Any]]
+    """Path -> rows. Raises BenchdataError with everything that is wrong."""
+    predict: Callable[[Sequence[Any], Catalog, int, Told], Sequence[Any]]
+    """(rows, catalogue, workers, progress) -> outcomes, in the order of the rows."""
+    write: Callable[[Path, Sequence[Any]], None]
+    """(folder, outcomes): validation.csv, summaries, a picture."""
+    show: Callable[[Sequence[Any]], list[FittedTable | str]]
+    """Outcomes -> what the terminal prints."""
+
+
+SERVING = TableKind(
+    columns=frozenset(),
+    read=read_benchmarks,
+    predict=validate,
+    write=write_validation,
+    show=terminal_tables,
+)
+"""Operating points of serving engines; any table that no other kind knows."""
+KINDS: tuple[TableKind, ...] = (SERVING,)
+"""The first kind whose columns are all in the header counts."""
+
+
+def table_kind(path: Path) -> TableKind:
+    """The kind of the table at *path*; a folder, a result of a benchmark client or an unreadable file is SERVING's."""
+    header = _header(path) if path.is_file() and path.suffix != ".json" else frozenset[str]()
+    return next(kind for kind in KINDS if kind.columns <= header)
+
+
+def _header(path: Path) -> frozenset[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return frozenset(name.strip() for name in next(csv.reader(file), []))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return frozenset()  # the kind's own reader says what is wrong
