@@ -8,7 +8,7 @@ from io import TextIOWrapper
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import (
+from sim.cli import (  # noqa: F401 - each registers its command
     breakeven,
     calibrate,
     capacity,
@@ -23,24 +23,6 @@ from sim.cli import (
     validate,
 )
 from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
-
-__all__ = [
-    "app",
-    "breakeven",
-    "calibrate",
-    "capacity",
-    "catalogue",
-    "check",
-    "init",
-    "main",
-    "plan",
-    "price",
-    "run",
-    "sensitivity",
-    "size",
-    "validate",
-]
-
 
 LONGEST_SHOWN = 100
 _FULL = "; finished points are kept: make room, and the same command goes on from them"

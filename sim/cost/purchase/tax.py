@@ -9,7 +9,7 @@ from sim.spec import NonNegative
 
 
 class Tax(OwnerComponent):
-    """Sales tax, VAT or import duty that the buyer bears."""
+    """Sales tax, VAT or import duty that the buyer pays."""
 
     fraction_of_purchases: NonNegative
     """Tax over the purchase prices; a resale does not bring it back."""

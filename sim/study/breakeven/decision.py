@@ -93,3 +93,14 @@ def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
         for name, usd_per_h in costs_at(ledgers, float(load)).items():
             found.setdefault(name, []).append((float(load), usd_per_h))
     return found
+
+
+def why_no_breakeven(scenario: Scenario) -> list[str]:
+    """What keeps the fleets of *scenario* from being compared, one line each; empty if nothing does."""
+    refusals = []
+    for position, fleet in enumerate(scenario.fleets):
+        if fleet.has_own_costs:
+            refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
+        elif fleet.cost is None:
+            refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+    return refusals

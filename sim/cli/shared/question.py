@@ -1,0 +1,159 @@
+"""The frame of every command that asks a question about a scenario: its options, loading, folder, workplace and end.
+
+A command is a function of `Asked` under `@asks(...)`; what it has beyond the frame is its answer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sim.cli.shared.common import (
+    RELATIVE,
+    Force,
+    Format,
+    NoReport,
+    Out,
+    Quiet,
+    Relative,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    Workers,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    narrowed,
+    say_what_is_left_aside,
+    scenario_file,
+    show_all,
+    show_money_of,
+    usable,
+)
+from sim.cli.shared.naming import default_folder
+from sim.cli.shared.workplace import Address, workplace
+
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "scenario": (ScenarioFile, Parameter.empty),
+    "sets": (Sets, None),
+    "seed": (Seed, None),
+    "replications": (Replications, None),
+    "workers": (Workers, None),
+    "cluster": (Address, None),
+    "out": (Out, None),
+    "relative": (Relative, RELATIVE),
+    "no_report": (NoReport, False),
+    "force": (Force, False),
+    "quiet": (Quiet, False),
+    "format": (Format, "table"),
+}
+"""Option -> its type for typer, and its default."""
+ON_REQUEST = frozenset({"relative", "no_report"})
+"""Only commands that name these have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it was typed, with its scenario read and the folder of its answer known to be usable."""
+
+    path: Path
+    scenario: Any
+    catalog: Any
+    folder: Path
+    given: dict[str, Any]
+    """Option -> value."""
+
+    @property
+    def relative(self) -> float:
+        """Width of the last bracket in the search for a capacity."""
+        return float(self.given["relative"])
+
+    def refuse(self, *reasons: str) -> None:
+        """Ends the command with those *reasons* that are not empty, each after the scenario's path."""
+        if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
+            fail("\n".join(dict.fromkeys(told)))
+
+    def say_what_is_left_aside(self, keys: Sequence[str] = ("sweep", "precision"), **instead: Any) -> None:
+        """On stderr; where a section is taken to be another than the scenario's, *instead* has it."""
+        scenario = self.scenario.model_copy(update=instead) if instead else self.scenario
+        say_what_is_left_aside(scenario, self.given["quiet"], keys)
+
+    def delivered(self, deliver: Callable[..., Any]) -> Any:
+        """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
+        given = self.given
+        more = {"relative": given["relative"]} if "relative" in given else {}
+        more |= {"report": not given["no_report"]} if "no_report" in given else {}
+        with workplace(given["workers"], given["cluster"], self.folder, self.scenario, self.path) as there:
+            return deliver(
+                scenario=self.scenario,
+                catalog=self.catalog,
+                out=self.folder,
+                workplace=there,
+                quiet=given["quiet"],
+                command=command_line(),
+                force=given["force"],
+                **more,
+            )
+
+    def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Sequence[Any]]) -> None:
+        """Prints the answer: by --format json the *document* of a folder, else tables and lines, unless --quiet."""
+        from sim.report.page.document import as_json
+
+        if self.given["format"] == "json":
+            typer.echo(as_json(document(str(self.folder))))
+        elif not self.given["quiet"]:
+            show_all(*told())
+
+    def notes(self) -> list[str]:
+        """Sentences about hosts that the bill leaves out."""
+        from sim.scenario.checks.hostless import hostless_notes
+
+        return hostless_notes(self.scenario, self.catalog)
+
+
+Answer = Callable[[Asked], None]
+
+
+def asks(*on_request: str, suffix: str | None = None, fleets_optional: bool = False) -> Callable[[Answer], Answer]:
+    """Makes a function of `Asked` the command of its name, with the common options and those *on_request*.
+
+    *suffix* ends the name of the usual folder; left out: the command's name. With *fleets_optional* a scenario with a
+    section `size` may have no fleets of its own.
+    """
+    names = [name for name in OPTIONS if name not in ON_REQUEST or name in on_request]
+
+    def command_of(answer: Answer) -> Answer:
+        def command(**given: Any) -> None:
+            with bad_input_told():
+                answer(_asked(given, f"-{answer.__name__}" if suffix is None else suffix, fleets_optional))
+
+        command.__name__, command.__doc__ = answer.__name__, answer.__doc__
+        command.__annotations__ = {name: OPTIONS[name][0] for name in names}
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=OPTIONS[name][1], annotation=OPTIONS[name][0])
+            for name in names
+        ]
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        app.command()(command)
+        return answer
+
+    return command_of
+
+
+def _asked(given: dict[str, Any], suffix: str, fleets_optional: bool) -> Asked:
+    from sim.catalogue.catalog import load_catalog
+    from sim.scenario.reading.load import load, load_for_size
+
+    path, catalog = scenario_file(given["scenario"]), load_catalog()
+    numbers = {name: given[name] for name in ("seed", "replications")}
+    read = load_for_size if fleets_optional else load
+    scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
+    show_money_of(scenario)
+    named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
+    folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
+    return Asked(path, scenario, catalog, folder, given)
