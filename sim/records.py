@@ -56,6 +56,16 @@ class Request:
         return min(len(self.block_hashes), self.prompt_tokens // self.hash_block_tokens) * self.hash_block_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a request has come on a replica."""
+
+    computed_tokens: int
+    """Tokens of prompt and answer that have KV there."""
+    output_tokens: int
+    """Tokens of the answer that were made, there or before."""
+
+
 @dataclass(slots=True)
 class Batch:
     """One engine step in aggregates: all that a step-time model may know. Token counts are of one rank.

@@ -6,9 +6,12 @@ engine in `sim/engine` must give the same dates.
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import inf, isnan, nan
 
-from sim.records import Batch, Request
+from sim.records import Batch, Progress, Request
+
+Eviction = tuple[float, int]
+"""When, and which request by its place in the list; one that is not there then is left alone."""
 
 
 @dataclass(eq=False)
@@ -28,6 +31,12 @@ class Tracked:
     cached_tokens: int = 0
     started: bool = False
     decoding: bool = False
+    evicted: Progress | None = None
+    """How far it had come when it was evicted."""
+
+    @property
+    def gone(self) -> bool:
+        return self.evicted is not None or not isnan(self.finished_s)
 
     @property
     def tokens(self) -> int:
@@ -68,23 +77,50 @@ class ReferenceEngine:
         self.preemptions = 0
         self.steps = 0
 
-    def run(self, requests: list[Request]) -> list[Tracked]:
+    def run(self, requests: list[Request], evictions: list[Eviction] = ()) -> list[Tracked]:
         tracked = [Tracked(r) for r in requests]
         coming = deque(sorted((t for t in tracked if self._possible(t.request)), key=lambda t: t.request.arrived_s))
+        leaving = deque((at_s, tracked[place]) for at_s, place in sorted(evictions))
         now = 0.0
         while coming or self.waiting or self.running:
             if not self.waiting and not self.running:
                 now = max(now, coming[0].request.arrived_s)
             while coming and coming[0].request.arrived_s <= now:
                 self.waiting.append(coming.popleft())
+            while leaving and leaving[0][0] <= now:
+                self._evict(*leaving.popleft(), {})
             scheduled = self._schedule()
             if not scheduled:
                 continue
             now += self.step_s(self._batch(scheduled))
             self.steps += 1
+            while coming and coming[0].request.arrived_s <= now:
+                self.waiting.append(coming.popleft())
+            out = []
+            while leaving and leaving[0][0] < now:
+                out += self._evict(*leaving.popleft(), scheduled)
             self._update(scheduled, now)
+            for one in out:
+                self._remove(one)
             assert len(self.free) + sum(1 for _ in self._in_use()) == self.usable
         return tracked
+
+    def _evict(self, at_s: float, one: Tracked, under_way: dict[Tracked, int]) -> list[Tracked]:
+        """Notes how far *one* has come. Who is in the step under way leaves at its end: it is returned."""
+        if one.gone or at_s < one.request.arrived_s or one not in (*self.waiting, *self.running):
+            return []
+        one.evicted = Progress(one.computed, one.made)
+        if one in self.waiting:
+            self.waiting.remove(one)
+            return []
+        if not under_way:
+            self._remove(one)
+            return []
+        return [one]
+
+    def _remove(self, one: Tracked) -> None:
+        self.running.remove(one)
+        self._release(one)
 
     def _possible(self, request: Request) -> bool:
         needed = -(-(request.prompt_tokens + request.output_tokens - 1) // self.size)
@@ -167,12 +203,7 @@ class ReferenceEngine:
         if missing > len(self.free):
             return False
         for _ in range(missing):
-            block = self.free.popleft()
-            if block.name is not None:
-                self.named[block.name].remove(block)
-                block.name = None
-            block.users = 1
-            one.blocks.append(block)
+            one.blocks.append(self._take())
         if self.caching:
             for index in range((one.computed + new) // self.size):
                 block = one.blocks[index]
@@ -180,6 +211,14 @@ class ReferenceEngine:
                     block.name = one.name_of(index, self.size)
                     self.named.setdefault(block.name, []).append(block)
         return True
+
+    def _take(self) -> PhysicalBlock:
+        block = self.free.popleft()
+        if block.name is not None:
+            self.named[block.name].remove(block)
+            block.name = None
+        block.users = 1
+        return block
 
     def _release(self, one: Tracked) -> None:
         for block in reversed(one.blocks):
@@ -218,12 +257,13 @@ class ReferenceEngine:
     def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
         for one, new in scheduled.items():
             one.computed += new
-            if one.computed >= one.tokens and self._makes_token(one, now):
+            if one.computed >= one.tokens and not one.evicted and self._makes_token(one, now):
                 self.running.remove(one)
                 self._release(one)
 
     @staticmethod
     def _makes_token(one: Tracked, now: float) -> bool:
+        """Whether it was the last one."""
         one.made += 1
         one.decoding = True
         if one.made == 1:
@@ -248,3 +288,36 @@ def drain(engine, requests: list[Request]) -> None:
         else:
             engine.advance()
             end = engine.plan(end)
+
+
+def drain_evicting(engine, requests: list[Request], evictions: list[Eviction]) -> dict[int, Progress]:
+    """Feeds *requests* to a fast engine and evicts some: place in the list -> how far it had come.
+
+    At a step boundary arrivals come first, then the step is completed, then requests are evicted, and then the next
+    step is formed.
+    """
+    coming = deque(sorted(requests, key=lambda r: r.arrived_s))
+    leaving = deque(sorted(evictions))
+    evicted: dict[int, Progress] = {}
+    here: set[Request] = set()
+    end = inf
+    while coming or end < inf:
+        now = min(end, coming[0].arrived_s if coming else inf, leaving[0][0] if leaving else inf)
+        touched = end <= now
+        while coming and coming[0].arrived_s <= now:
+            request = coming.popleft()
+            touched |= engine.offer(request, now)
+            if not request.rejected:
+                here.add(request)
+        if end <= now:
+            here.difference_update(engine.advance())
+        while leaving and leaving[0][0] <= now:
+            place = leaving.popleft()[1]
+            if requests[place] in here:
+                evicted[place] = engine.evict(requests[place], now)
+                here.remove(requests[place])
+                touched = True
+        if touched:
+            end = engine.plan(now)
+    assert not here
+    return evicted

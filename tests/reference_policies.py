@@ -40,6 +40,14 @@ class PrefillFirst(_Whole):
     def _blocks_to_join(self, one: Tracked) -> int:
         return super()._blocks_to_join(one) + (self.kept_free if self.running else 0)
 
+    def _allocate(self, one: Tracked, new: int) -> bool:
+        # a prompt has the blocks of all its tokens from its first chunk on, and names them as they are filled
+        missing = -(-one.tokens // self.size) - len(one.blocks)
+        assert one.decoding or missing <= len(self.free)
+        for _ in range(0 if one.decoding else missing):
+            one.blocks.append(self._take())
+        return super()._allocate(one, new)
+
 
 class Reserve(_Whole):
     def _blocks_to_join(self, one: Tracked) -> int:
@@ -83,14 +91,24 @@ class Static(ReferenceEngine):
 
     def _batch(self, scheduled: dict[Tracked, int]) -> Batch:
         batch = super()._batch(scheduled)
-        done = sum(one.made == one.request.output_tokens and one.computed + 1 == one.tokens for one in scheduled)
+        done = sum(one.gone and one.computed + 1 == one.tokens for one in scheduled)
         batch.sampled_seqs -= done
         return batch
 
     def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
         for one, new in scheduled.items():
             one.computed += new
-            if one.computed >= one.tokens and one.made < one.request.output_tokens:
+            if one.computed >= one.tokens and not one.gone:
                 self._makes_token(one, now)
-        if all(one.finished_s == one.finished_s for one in self.batch):
+        self._end_batch()
+
+    def _end_batch(self) -> None:
+        if all(one.gone for one in self.batch):
             self.batch, self.running = [], []
+
+    def _remove(self, one: Tracked) -> None:
+        # who decodes is computed along to the end of the batch; a prompt that is not done leaves it
+        if one in self.batch and not one.decoding:
+            self.batch.remove(one)
+            self.running.remove(one)
+        self._end_batch()

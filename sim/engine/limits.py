@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
-from sim.records import Request
+from sim.engine.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RankLimits:
         pool = PrefixCache if self.enable_prefix_caching else BlockPool
         return pool(self.num_gpu_blocks, self.block_size)
 
-    def serves(self, request: Request) -> bool:
-        """Whether *request* fits the longest context and the whole pool; the last token made needs no KV."""
-        tokens = request.prompt_tokens + request.output_tokens
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether *sequence* fits the longest context and the whole pool; the last token made needs no KV."""
+        tokens = sequence.request.prompt_tokens + sequence.output_tokens
         return tokens <= self.max_model_len and -(-(tokens - 1) // self.block_size) <= self.num_gpu_blocks - 1

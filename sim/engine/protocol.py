@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from sim.records import Batch, Leap, Meters, Request
+from sim.records import Batch, Leap, Meters, Progress, Request
 
 
 class StepTime(Protocol):
@@ -21,11 +21,23 @@ class ReplicaEngine(Protocol):
     is formed.
     """
 
-    def offer(self, request: Request, now: float) -> bool:
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """Takes *request*, which arrives at *now*; whether the planned end may have moved, so that `plan` must be
         asked.
 
-        One that can never be served is marked `rejected` and not taken.
+        A request that can never be served is marked `rejected` and not taken. With *prompt_only* it is handed over
+        after its prompt: it leaves with its first token, for another replica to make the others.
+        """
+        ...
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """Gives up *request*, which waits or runs here; how far it had come at *now*, in whole steps. `plan` must be
+        asked afterwards.
+
+        Nobody can stop a step half-way: the step under way goes on with the request in it and takes as long as it
+        would have; at its end seat and KV blocks are free, and the token that it made for the request is nobody's. A
+        static batch is computed along with the request to the batch's end. Where a step ends at *now*, `advance`
+        comes first: a request may have finished.
         """
         ...
 
@@ -34,7 +46,9 @@ class ReplicaEngine(Protocol):
         ...
 
     def advance(self) -> list[Request]:
-        """Completes the step or leap that ends at the planned time; the requests that finished."""
+        """Completes the step or leap that ends at the planned time; the requests that leave: finished, or handed over
+        with `finished_s` still nan.
+        """
         ...
 
     def meters(self, now: float) -> Meters:

@@ -11,12 +11,16 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "request", "token_s",
-        "tokens",
+        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "output_tokens",
+        "prompt_only", "request", "token_s", "tokens",
     )  # fmt: skip
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, prompt_only: bool = False) -> None:
         self.request = request
+        self.prompt_only = prompt_only and request.output_tokens > 1
+        """It leaves with its first token, unfinished."""
+        self.output_tokens = 1 if prompt_only else request.output_tokens
+        """Tokens of the answer that are made here."""
         self.tokens = request.prompt_tokens
         """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
         self.made = 0

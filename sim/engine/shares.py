@@ -27,6 +27,10 @@ class TimeShares:
         """*sequences* decode and are not in the step at counter *step*."""
         self._standing, self._standing_at = sequences, step
 
+    def left_out(self, sequence: Sequence, step: int) -> bool:
+        """Whether *sequence* decodes and is not in the step at counter *step*."""
+        return self._standing_at == step and sequence in self._standing
+
     def share(self, elapsed_s: float, batch: Batch, chunks: Iterable[tuple[Sequence, int]], step: int) -> None:
         """Shares the time of the step at counter *step* up to *elapsed_s* after its begin.
 

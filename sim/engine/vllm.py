@@ -9,7 +9,7 @@ from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Request
+from sim.records import Leap, Meters, Progress, Request
 
 
 class VllmEngine:
@@ -34,18 +34,32 @@ class VllmEngine:
         self._steps = 0
         """Steps of the leap under way; 0 between leaps."""
 
-    def offer(self, request: Request, now: float) -> bool:
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
-        if not self._limits.serves(request):
+        sequence = Sequence(request, prompt_only)
+        if not self._limits.serves(sequence):
             request.rejected = True
             return False
-        sequence = Sequence(request)
         is_head = self._waiting.add(sequence)
         if not self._steps:
             return True
         if self._steps == 1 or not is_head or not self._rank.may_admit(sequence):
             return False
         return self._cut(now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        steps = self._steps
+        waiting = self._waiting.remove(request)
+        if waiting is not None:
+            self._pool.forget(waiting)
+            progress = Progress(0, waiting.made)
+        else:
+            whole = steps_within(self._leap, now - self._start_s, steps - 1) if steps else 0
+            progress = self._rank.evict(request, whole, stepping=steps > 0)
+        if steps:
+            self._cut(now)
+        return progress
 
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""

@@ -42,6 +42,9 @@ class BlockPool:
         """Takes back the *held* blocks of *sequence*."""
         self.free += held
 
+    def forget(self, sequence: Sequence) -> None:
+        """*sequence* leaves without any blocks: nothing is known of it here."""
+
 
 class Block:
     """A KV block with a name: what it holds can be found again until the block is reallocated."""
@@ -141,6 +144,10 @@ class PrefixCache(BlockPool):
             if not block.users:
                 self._queue[block] = 1
                 self.free += 1
+
+    def forget(self, sequence: Sequence) -> None:
+        """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
+        self._names_of.pop(sequence, None)
 
     def _put(self, blocks: int, last: bool) -> None:
         """Adds a run of blocks that nobody can ask for at one end of the free queue."""

@@ -9,7 +9,7 @@ from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Request
+from sim.records import Leap, Meters, Progress, Request
 
 
 class LockstepEngine:
@@ -27,18 +27,44 @@ class LockstepEngine:
         self._steps = 0
         self._sharing = False
 
-    def offer(self, request: Request, now: float) -> bool:
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
-        if not self._limits.serves(request):
+        sequence = Sequence(request, prompt_only)
+        if not self._limits.serves(sequence):
             request.rejected = True
             return False
         rank = min(self._ranks, key=lambda rank: len(rank.waiting) + len(rank.running))
-        sequence = Sequence(request)
         is_head = rank.waiting.add(sequence)
         if not self._steps:
             return True
         if not is_head or not rank.may_admit(sequence):
             return False
+        return self._cut(now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        steps = self._steps
+        progress = self._leave_queue(request)
+        if progress is None:
+            whole = steps_within(self._leap, now - self._start_s, steps - 1) if steps else 0
+            rank = next(rank for rank in self._ranks if any(one.request is request for one in rank.running))
+            stepping = steps > 0 and any(other is rank for other, _ in self._stepping)
+            progress = rank.evict(request, whole if stepping else 0, stepping)
+        if steps:
+            self._cut(now)
+        return progress
+
+    def _leave_queue(self, request: Request) -> Progress | None:
+        """Takes *request* out of the queue that it waits in; None if it waits in none."""
+        for rank in self._ranks:
+            waiting = rank.waiting.remove(request)
+            if waiting is not None:
+                rank.pool.forget(waiting)
+                return Progress(0, waiting.made)
+        return None
+
+    def _cut(self, now: float) -> bool:
+        """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
         steps = cut_steps(self._leap, self._start_s, now, self._steps)
         moved = steps < self._steps
         self._steps = steps

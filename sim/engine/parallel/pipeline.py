@@ -17,7 +17,7 @@ from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Meters, Request
+from sim.records import Meters, Progress, Request
 
 
 class Lane:
@@ -59,13 +59,23 @@ class PipelineEngine:
         self._meters = Meters()
         self._sharing = False
 
-    def offer(self, request: Request, now: float) -> bool:
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
-        if not self._limits.serves(request):
+        sequence = Sequence(request, prompt_only)
+        if not self._limits.serves(sequence):
             request.rejected = True
             return False
-        self._waiting.add(Sequence(request))
+        self._waiting.add(sequence)
         return any(lane.end_s == inf for lane in self._lanes)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`: a batch in flight keeps *request* until it leaves the last stage."""
+        waiting = self._waiting.remove(request)
+        if waiting is not None:
+            self._pool.forget(waiting)
+            return Progress(0, waiting.made)
+        lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
+        return lane.rank.evict(request, 0, stepping=lane.end_s < inf)
 
     def plan(self, now: float) -> float:
         """See `Engine.plan`."""

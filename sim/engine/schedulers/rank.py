@@ -139,7 +139,7 @@ class Rank(RankSchedule):
         if sequence.decoding:
             computed = sequence.base + self._step
             sequence.held = -(-computed // size) + int(served and computed % size == 0)
-            sequence.made = sequence.request.output_tokens - (sequence.finish_step - self._step)
+            sequence.made = sequence.output_tokens - (sequence.finish_step - self._step)
             self._leave_decoding(sequence)
             self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
             heapify(self._finishing)

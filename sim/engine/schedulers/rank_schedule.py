@@ -6,7 +6,7 @@ and who holds which KV blocks.
 """
 
 from abc import ABC, abstractmethod
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
@@ -15,7 +15,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import TimeShares, recomputed_tokens
-from sim.records import Batch
+from sim.records import Batch, Progress, Request
 
 
 class RankSchedule(ABC):
@@ -50,6 +50,8 @@ class RankSchedule(ABC):
         self._base_sum = 0
         self._prefilling: Sequence | None = None
         self._chunks: list[tuple[Sequence, int]] = []
+        self._evicted: list[Sequence] = []
+        """Still in the step under way; they leave at its end."""
         self._decodes_wait = False
         """The step formed last computes prompts only: those who decode stand still."""
         self._windows = WindowedContexts(limits.window) if limits.window else None
@@ -177,7 +179,9 @@ class RankSchedule(ABC):
         return min(steps, self._windows.steps_until_change(self._step)) if self._windows else steps
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """Takes *steps* steps, the last of which ends at *end_s*; the sequences that finish, in admission order."""
+        """Takes *steps* steps, the last of which ends at *end_s*; the sequences that leave with their last
+        token made here, in admission order.
+        """
         finished: list[Sequence] = []
         if not self._decodes_wait:
             if steps > 1:
@@ -188,12 +192,15 @@ class RankSchedule(ABC):
                 finished.append(heappop(finishing)[2])
         for sequence, chunk in self._chunks:
             sequence.computed += chunk
-            if sequence.computed == sequence.tokens:
+            if sequence.computed == sequence.tokens and sequence not in self._evicted:
                 self._end_prefill(sequence, end_s, finished)
         self._chunks.clear()
         for sequence in finished:
-            sequence.request.finished_s = end_s
+            if not sequence.prompt_only:
+                sequence.request.finished_s = end_s
             self._leave(sequence)
+        if self._evicted:
+            self._drop_evicted()
         return finished
 
     def _blocks_of_leap(self, steps: int) -> int:
@@ -201,13 +208,40 @@ class RankSchedule(ABC):
         return 0
 
     def _leave(self, sequence: Sequence) -> None:
-        """*sequence* has its last token: seat and blocks are free again."""
+        """*sequence* leaves: seat and blocks are free again."""
         held, computed = sequence.held, sequence.computed
         if sequence.decoding:
             held, computed = self._held(sequence), sequence.base + self._step
             self._leave_decoding(sequence)
         self.pool.release(sequence, held, False, computed)
         del self.running[sequence]
+
+    def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
+        """*request*, which runs here, leaves unfinished: now, or where this rank is *stepping* at the end of the step
+        under way. How far it has come after *whole_steps* of the steps under way.
+        """
+        sequence = next(one for one in self.running if one.request is request)
+        progress = self._progress(sequence, whole_steps)
+        if sequence.decoding:
+            self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
+            heapify(self._finishing)
+        self._evicted.append(sequence)
+        if not stepping:
+            self._drop_evicted()
+        return progress
+
+    def _progress(self, sequence: Sequence, whole_steps: int) -> Progress:
+        if not sequence.decoding:
+            return Progress(sequence.computed, sequence.made)
+        step = self._step + whole_steps + self.shares.left_out(sequence, self._step)
+        return Progress(sequence.base + step, sequence.output_tokens - (sequence.finish_step - step))
+
+    def _drop_evicted(self) -> None:
+        for sequence in self._evicted:
+            if self._prefilling is sequence:
+                self._prefilling = None
+            self._leave(sequence)
+        self._evicted.clear()
 
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         """The last chunk of a prompt also yields a token."""
@@ -217,7 +251,7 @@ class RankSchedule(ABC):
         if isnan(request.first_token_s):
             request.first_token_s = end_s
         sequence.made += 1
-        left = request.output_tokens - sequence.made
+        left = sequence.output_tokens - sequence.made
         sequence.base = sequence.computed - self._step
         if left == 0:
             finished.append(sequence)

@@ -23,8 +23,7 @@ class ReserveRank(RankSchedule):
 
     def _blocks(self, sequence: Sequence) -> int:
         """Blocks of the whole request; the last token made needs no KV."""
-        request = sequence.request
-        return -(-(request.prompt_tokens + request.output_tokens - 1) // self.pool.block_size)
+        return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // self.pool.block_size)
 
     def _missing(self, sequence: Sequence, hits: int) -> int:
         of_prompt = -(-sequence.tokens // self.pool.block_size)

@@ -13,6 +13,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
 
 
 class StaticRank(RankSchedule):
@@ -55,9 +56,9 @@ class StaticRank(RankSchedule):
         prompts: list[int] = []
         longest = 0
         while waiting and len(prompts) < self.seats:
-            request = waiting.head().request
-            prompts.append(request.prompt_tokens)
-            longest = max(longest, request.output_tokens)
+            head = waiting.head()
+            prompts.append(head.request.prompt_tokens)
+            longest = max(longest, head.output_tokens)
             if sum(-(-(tokens + longest - 1) // pool.block_size) for tokens in prompts) > pool.free:
                 self.blocked_by = "kv"
                 break
@@ -66,7 +67,7 @@ class StaticRank(RankSchedule):
             self._prompts.append(sequence)
         else:
             self.blocked_by = "seats" if waiting else ""
-        longest = max((sequence.request.output_tokens for sequence in self.running), default=0)
+        longest = max((sequence.output_tokens for sequence in self.running), default=0)
         for sequence in self.running:
             sequence.held = -(-(sequence.tokens + longest - 1) // pool.block_size)
             pool.take(sequence.held)
@@ -81,6 +82,11 @@ class StaticRank(RankSchedule):
             self._schedule_chunk(sequence, chunk)
             budget -= chunk
 
+    def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
+        """See `Schedule.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
+        self._prompts = deque(sequence for sequence in self._prompts if sequence.request is not request)
+        return super().evict(request, whole_steps, stepping)
+
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         super()._end_prefill(sequence, end_s, finished)
         self._prompts.popleft()
@@ -88,8 +94,11 @@ class StaticRank(RankSchedule):
             self._enter_decoding(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        """Who is done is computed along until all are."""
-        self._done.append(sequence)
+        """Who is done, or evicted while it decodes, is computed along until all are done."""
+        if sequence.decoding:
+            self._done.append(sequence)
+        else:  # evicted before its prompt was computed
+            super()._leave(sequence)
         if len(self._done) < len(self.running):
             return
         for member in self._done:

@@ -1,9 +1,10 @@
 """Queues of requests that wait for a seat and for KV blocks."""
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from sim.engine.sequence import Sequence
+from sim.records import Request
 
 
 class FcfsQueue:
@@ -33,6 +34,13 @@ class FcfsQueue:
     def pop(self) -> Sequence:
         """Takes the head out."""
         return self._queue.popleft()
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        found = next((sequence for sequence in self._queue if sequence.request is request), None)
+        if found is not None:
+            self._queue.remove(found)
+        return found
 
     @staticmethod
     def victim(running: list[Sequence]) -> Sequence:
@@ -67,6 +75,15 @@ class PriorityQueue:
     def pop(self) -> Sequence:
         """Takes the head out."""
         return heappop(self._heap)[1]
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        found = next((entry for entry in self._heap if entry[1].request is request), None)
+        if found is None:
+            return None
+        self._heap.remove(found)
+        heapify(self._heap)
+        return found[1]
 
     @staticmethod
     def victim(running: list[Sequence]) -> Sequence:

@@ -1,0 +1,179 @@
+"""Requests that leave an engine before their last token: evicted at any moment, or handed over after their prompt."""
+
+import sys
+from math import isnan
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine.limits import RankLimits
+from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.static import StaticRank
+from sim.engine.vllm import VllmEngine
+from sim.records import Progress, Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine, Windowed, workloads
+from reference_engine import Eviction, ReferenceEngine, drain, drain_evicting
+from reference_policies import PrefillFirst, Reserve, Static
+
+POLICIES = {
+    "vllm": (Rank, ReferenceEngine),
+    "prefill_first": (PrefillFirstRank, PrefillFirst),
+    "reserve": (ReserveRank, Reserve),
+    "static": (StaticRank, Static),
+}
+ENGINES = {
+    "one rank": lambda limits, schedule: VllmEngine(Affine(), limits, schedule),
+    "lockstep": lambda limits, schedule: LockstepEngine(Affine(), limits, 2, schedule),
+    "pipeline": lambda limits, schedule: PipelineEngine(Affine(), limits, 2, schedule),
+}
+
+
+class Open(VllmEngine):
+    """Its methods can be replaced."""
+
+
+@st.composite
+def evicted_workloads(draw: st.DrawFn) -> tuple[list[dict], dict, list[Eviction]]:
+    """Requests, limits, and who is evicted when: waiting, in the middle of steps, on their boundaries, or too late."""
+    requests, limits = draw(workloads())
+    reference = ReferenceEngine(Affine().leap, **limits)
+    boundaries = [one.first_token_s for one in reference.run([Request(**r) for r in requests])]
+    moments = st.one_of(
+        st.integers(0, 600).map(lambda n: n / 64 + 2**-21),
+        st.sampled_from([at_s for at_s in boundaries if not isnan(at_s)] or [0.5]),
+    )
+    places = draw(st.lists(st.integers(0, len(requests) - 1), unique=True, max_size=8))
+    arrived = {r["arrived_s"] for r in requests}
+    evictions = [(draw(moments), place) for place in places]
+    return requests, limits, [one for one in evictions if one[0] not in arrived]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(evicted_workloads(), st.sampled_from([Affine(), Windowed()]))
+@settings(max_examples=120, deadline=None)
+def test_the_others_go_on_as_in_the_reference(policy, workload, model) -> None:
+    requests, limits, evictions = workload
+    schedule, reference_type = POLICIES[policy]
+    if policy == "static":
+        limits = limits | {"enable_prefix_caching": False}
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(model, RankLimits(window=model.window, **limits), schedule)
+    evicted = drain_evicting(engine, fast, evictions)
+    reference = reference_type(model.leap, window=model.window, **limits)
+    slow = reference.run([Request(**r) for r in requests], evictions)
+    assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.request.preemptions
+        assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == reference.steps
+    assert engine.waiting() == 0
+    assert engine._pool.free == engine._pool.usable
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("policy", POLICIES)
+@given(evicted_workloads())
+@settings(max_examples=40, deadline=None)
+def test_requests_blocks_and_time_are_conserved(engine, policy, workload) -> None:
+    requests, limits, evictions = workload
+    if policy == "static" or engine == "pipeline":
+        limits = limits | {"enable_prefix_caching": False}
+    running = ENGINES[engine](RankLimits(**limits), POLICIES[policy][0])
+    rows = [Request(**r) for r in requests]
+    running.share_time(True, 0.0)
+    evicted = drain_evicting(running, rows, evictions)
+    for place, request in enumerate(rows):
+        assert request.rejected + (place in evicted) + (not isnan(request.finished_s)) == 1
+    for pool in pools(running):
+        assert pool.free == pool.usable >= pool.peak
+        assert not getattr(pool, "_blocks_of", None)
+    meters = running.meters(1e9)
+    made = sum(one.output_tokens for one in evicted.values())
+    made += sum(r.output_tokens for r in rows if not isnan(r.finished_s))
+    # each evicted request may have had a token under way, which nobody gets
+    assert made <= meters.output_tokens <= made + len(evicted)
+    for place, progress in evicted.items():
+        tokens = rows[place].prompt_tokens + rows[place].output_tokens
+        assert 0 <= progress.output_tokens < rows[place].output_tokens
+        assert 0 <= progress.computed_tokens < tokens
+    shared_s = sum(r.prefill_s + r.recompute_s + r.decode_s for r in rows)
+    assert shared_s == pytest.approx(meters.busy_s)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workloads(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, data) -> None:
+    requests, limits = workload
+    place = data.draw(st.integers(0, len(requests) - 1))
+    schedule = POLICIES[policy][0]
+    with_it, without = [Request(**r) for r in requests], [Request(**r) for r in requests]
+    never = with_it[place]
+    engine = Open(Affine(), RankLimits(**limits | {"enable_prefix_caching": False}), schedule)
+    offer = engine.offer
+
+    def offer_and_take_back(request: Request, now: float) -> bool:
+        touched = offer(request, now)
+        if request is never and not request.rejected:
+            assert engine.evict(request, now) == Progress(0, 0)
+            return True
+        return touched
+
+    engine.offer = offer_and_take_back
+    drain(engine, with_it)
+    alone = VllmEngine(Affine(), RankLimits(**limits | {"enable_prefix_caching": False}), schedule)
+    drain(alone, [one for one in without if one.index != never.index])
+    assert isnan(never.finished_s)
+    assert [dates(one) for one in with_it] == [dates(one) for one in without]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workloads(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workload, data) -> None:
+    requests, limits = workload
+    if policy == "static":
+        limits = limits | {"enable_prefix_caching": False}
+    handed = data.draw(st.sets(st.integers(0, len(requests) - 1)))
+    schedule, reference_type = POLICIES[policy]
+    engine = Open(Affine(), RankLimits(**limits), schedule)
+    left: list[Request] = []
+    offer, advance = engine.offer, engine.advance
+    engine.offer = lambda request, now: offer(request, now, prompt_only=request.index in handed)
+    engine.advance = lambda: left.extend(advance())
+    fast = [Request(**r) for r in requests]
+    drain(engine, fast)
+    short = [r | {"output_tokens": 1} if r["index"] in handed else r for r in requests]
+    slow = reference_type(Affine().leap, **limits).run([Request(**r) for r in short])
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert dates(ours)[0] == dates(theirs)[0]
+        assert ours.rejected == isnan(theirs.first_token_s)
+        if ours.index in handed and ours.output_tokens > 1:
+            assert isnan(ours.finished_s)
+        else:
+            assert dates(ours) == dates(theirs)
+    assert sorted(r.index for r in left) == [r.index for r in fast if not r.rejected]
+    assert engine._pool.free == engine._pool.usable
+
+
+def dates(request) -> tuple[float, float]:
+    """First token and finish; -1 for what never happened."""
+    return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))
+
+
+def pools(engine):
+    """The KV blocks of an engine of any kind."""
+    if isinstance(engine, VllmEngine):
+        return [engine._pool]
+    if isinstance(engine, PipelineEngine):
+        return [engine._pool]
+    return [rank.pool for rank in engine._ranks]
