@@ -17,7 +17,7 @@ from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Progress, Workplace
 from sim.study.cases.points import POINTS, jobs_of
-from sim.study.cases.store import StoredCase, discard_unfinished, load_case
+from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.metrics.precision import replications_next
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
@@ -219,7 +219,7 @@ def _side_by_side(
                 found: Found = end.value
                 return found
             (job,) = jobs_of(scenario, [case], catalog, out)
-            stored = load_case(job.folder)
+            stored = job.found()
             if stored is None:
                 waiting[job.folder] = search
                 workplace.submit(job)

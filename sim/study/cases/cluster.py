@@ -72,7 +72,8 @@ class Cluster:
         at = at_point(job.scenario, job.case.overrides)  # the point may name files of its own
         inputs = self._sent(client, at, job.catalog)
         case = replace(job.case, overrides={})
-        future = client.submit(simulate_there, _program(), inputs, at, case, pure=False)
+        known = (job.folder.name, job.foundations())
+        future = client.submit(simulate_there, _program(), inputs, at, case, *known, pure=False)
         self._jobs[future] = job
         self._coming.add(future)
 
@@ -178,12 +179,17 @@ def _place(path: Path) -> str:
     return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
 
-def simulate_there(program: str, inputs: bytes, scenario: Scenario, case: Case) -> bytes:
-    """On a worker: the archive of the folder of *case*. Raises ClusterError where the worker runs another program."""
+def simulate_there(
+    program: str, inputs: bytes, scenario: Scenario, case: Case, point: str, foundations: dict[str, str]
+) -> bytes:
+    """On a worker: the archive of the folder of *case*, called *point*, which rests on *foundations*.
+
+    Raises ClusterError where the worker runs another program.
+    """
     there, catalog = _there(program, inputs, scenario)
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
-        job = Job(there, case, Path(folder) / "case", catalog)
-        job.run()
+        job = Job(there, case, Path(folder) / point, catalog)
+        job.run(foundations)
         return archived(job.folder)
 
 

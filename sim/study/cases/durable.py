@@ -90,7 +90,7 @@ def _take_name(building: Path, folder: Path) -> None:
             building.replace(folder)
             return
         except OSError:
-            if not folder.exists():
+            if not os.path.lexists(folder):
                 raise
         before = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         folder.replace(before / folder.name)

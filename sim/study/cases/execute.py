@@ -1,5 +1,6 @@
 """Cases as jobs, and the interface of places where they are simulated: `cores.py`, `cluster.py`."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,8 @@ from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
+from sim.study.cases.durable import Damaged, warn_of
+from sim.study.cases.inputs import rests_on
 from sim.study.cases.store import StoredCase, load_case, read_case, save_case
 from sim.study.metrics.case_metrics import measure
 
@@ -24,19 +27,36 @@ class Job:
     """Where it is stored."""
     catalog: Catalog
 
-    def run(self) -> None:
-        """Simulates the case and stores it."""
+    def run(self, foundations: dict[str, str] | None = None) -> None:
+        """Simulates the case and stores it, with its *foundations* as they are where the command runs."""
         outcome = run_case(self.scenario, self.case, self.catalog)
         metrics = measure(outcome) if isinstance(outcome, CaseResult) else {}
-        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none")
+        known = foundations or self.foundations()
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", known)
+
+    def foundations(self) -> dict[str, str]:
+        """What its quantities rest on, in words -> digest."""
+        return rests_on(self.scenario, self.case, self.catalog)
 
     def __reduce__(self) -> Any:
         # another process reads the catalogue itself, once
         return _job, (self.scenario, self.case, self.folder, self.catalog.root)
 
     def stored(self) -> StoredCase:
-        """The finished case."""
+        """The finished case, which this command has written or `found`."""
         return read_case(self.folder)
+
+    def found(self) -> StoredCase | None:
+        """The case on disk, checked; None where there is none, or, after a warning, where it is damaged or not its."""
+        stored = load_case(self.folder)
+        if stored is None or self._is_mine(stored):
+            return stored
+        warn_of(self.folder, Damaged(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
+        return None
+
+    def _is_mine(self, stored: StoredCase) -> bool:
+        mine = (self.case.fleet, json.loads(json.dumps(self.case.axes)), self.case.replication)
+        return mine == (stored.fleet, stored.axes, stored.replication)
 
 
 def _job(scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
@@ -111,7 +131,7 @@ def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
 def missing(jobs: Iterable[Job]) -> list[Job]:
     """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
     each = {job.folder: job for job in jobs}
-    return [job for job in each.values() if load_case(job.folder) is None]
+    return [job for job in each.values() if job.found() is None]
 
 
 def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:

@@ -19,6 +19,10 @@ NOT_IN_DIGEST = (
     *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
     *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size", "limits"),
 )
+MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
+"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
+CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
+"""Parts of the catalogue that no simulated quantity depends on."""
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
 
@@ -36,10 +40,31 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     parts = [
         json.dumps(placeless(data, with_content=True), sort_keys=True),
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
-        _catalogue_digest(catalog),
+        json.dumps(catalogue_digests(catalog)),
         program_digest(),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
+    """What the simulated quantities of *case* rest on, in words, each with a digest; prices and terms left out."""
+    at = at_point(scenario, case.overrides)
+    data = {key: value for key, value in as_data(at).items() if key not in (*NOT_IN_DIGEST, *MONEY)}
+    fleet = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    data["fleet"] = {key: value for key, value in fleet.items() if key not in ("cost", *MONEY)}
+    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in fleet["pools"]]
+    named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
+    parts = catalogue_digests(catalog)
+    return {
+        "the scenario": _short(json.dumps(placeless(data), sort_keys=True)),
+        **{f"the file {name}": content[:16] for name, content in named.items()},
+        **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
+        "the program": program_digest(),
+    }
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def files_of(data: Any) -> Iterator[Path]:
@@ -91,19 +116,20 @@ def _placeless(key: Any, value: Any, with_content: bool) -> Any:
     return f"{name} {_content(file)}" if with_content else name
 
 
-_CATALOGUES: WeakKeyDictionary[Catalog, str] = WeakKeyDictionary()
+_CATALOGUES: WeakKeyDictionary[Catalog, dict[str, str]] = WeakKeyDictionary()
 """A catalogue reads each of its files once, so its digest is taken once."""
 _FILES: dict[Path, tuple[tuple[int, ...], str]] = {}
 """File -> its state, and the digest of its content in that state."""
 
 
-def _catalogue_digest(catalog: Catalog) -> str:
-    """Of the content of every file: which of them a case reads is known only once it has run."""
+def catalogue_digests(catalog: Catalog) -> dict[str, str]:
+    """A digest of all files for each folder of the catalogue: which of them a case reads is known only afterwards."""
     if catalog not in _CATALOGUES:
-        found = hashlib.sha256()
+        found: dict[str, str] = {}
         for path in sorted(path for path in catalog.root.rglob("*.yaml") if path.is_file()):
-            found.update(f"{path.relative_to(catalog.root)} {file_digest(path)}\n".encode())
-        _CATALOGUES[catalog] = found.hexdigest()
+            name = path.relative_to(catalog.root)
+            found[name.parts[0]] = f"{found.get(name.parts[0], '')}{name} {file_digest(path)}\n"
+        _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
     return _CATALOGUES[catalog]
 
 

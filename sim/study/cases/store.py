@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ class StoredCase:
     """ok or infeasible."""
     reason: str
     metrics: dict[str, Any]
+    point: str = ""
+    """Name of the folder that it was written to."""
+    rests_on: dict[str, str] = field(default_factory=dict)
+    """What its quantities rest on, in words -> digest; see `inputs.rests_on`."""
 
     def requests(self) -> pa.Table:
         """One row per request; without rows if the scenario keeps none."""
@@ -54,15 +58,18 @@ class StoredCase:
 
 
 def load_case(folder: Path) -> StoredCase | None:
-    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged."""
+    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged or another one."""
     if not folder.exists():
         return None
     try:
         check_folder(folder)
+        stored = read_case(folder)
+        if stored.point != folder.name:
+            raise Damaged(f"holds another point, {stored.point or 'without a name'}")
     except Damaged as error:
         warn_of(folder, error)
         return None
-    return read_case(folder)
+    return stored
 
 
 def read_case(folder: Path) -> StoredCase:
@@ -71,10 +78,16 @@ def read_case(folder: Path) -> StoredCase:
 
 
 def save_case(
-    folder: Path, case: Case, outcome: CaseResult | CasePlan, metrics: dict[str, Any], keep_requests: bool
+    folder: Path,
+    case: Case,
+    outcome: CaseResult | CasePlan,
+    metrics: dict[str, Any],
+    keep_requests: bool,
+    rests_on: dict[str, str],
 ) -> None:
     """Writes *outcome* to *folder*, which appears complete or not at all."""
     told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
+    told |= {"rests_on": rests_on}
     if isinstance(outcome, CasePlan):
         told |= {"status": "infeasible", "reason": outcome.infeasible}
         tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
@@ -90,7 +103,8 @@ def save_case(
 
 def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: dict[str, Any]) -> None:
     """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
-    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication", "status", "reason")}
+    kept = ("fleet", "axes", "replication", "status", "reason", "rests_on")
+    told = {name: getattr(stored, name) for name in kept}
     tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
     if result is not None:
         tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
@@ -105,7 +119,7 @@ def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> N
     with whole_folder(folder) as building:
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
-        (building / CASE_FILE).write_text(json.dumps(told), encoding="utf-8")
+        (building / CASE_FILE).write_text(json.dumps(told | {"point": folder.name}), encoding="utf-8")
 
 
 def discard_unfinished(points: Path) -> None:
@@ -167,9 +181,9 @@ def _records(kind: type, rows: Iterable[Any]) -> pa.Table:
     listed = list(rows)
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
     columns = {}
-    for field in fields(kind):
-        name = field.type if isinstance(field.type, str) else field.type.__name__
-        columns[field.name] = pa.array([getattr(row, field.name) for row in listed], types[name])
+    for column in fields(kind):
+        name = column.type if isinstance(column.type, str) else column.type.__name__
+        columns[column.name] = pa.array([getattr(row, column.name) for row in listed], types[name])
     return pa.table(columns)
 
 

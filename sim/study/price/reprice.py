@@ -15,8 +15,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import as_data, points
-from sim.study.cases.inputs import digest
+from sim.scenario.sweep import Case, as_data, points
+from sim.study.cases.inputs import MONEY, digest, rests_on
 from sim.study.cases.points import POINTS
 from sim.study.cases.store import SHARES, StoredCase, load_case, read_case, save_repriced
 from sim.study.metrics.precision import key_of, with_further
@@ -24,8 +24,6 @@ from sim.study.price.bill import bill
 from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
-MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
-"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
 OF_A_BILL = (
     *("usd_per_request_", "api_usd", "cost_usd", "calendar_usd", "phase_usd", "component_usd", "energy_usd"),
     *("idle_tax", "preemption_waste", "peak_usd", "operational_kg", "embodied_kg"),
@@ -58,7 +56,23 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
     moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in _moved_schedules(data, scenario)]
     if moved:
         raise ScenarioErrors(moved)
+    changed: dict[str, None] = {}
+    for case, stored in _finished(run, scenario):
+        now = rests_on(scenario, case, catalog)
+        changed |= dict.fromkeys(
+            what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
+        )
+    if changed:
+        raise ScenarioErrors(_told(run, what) for what in changed)
     return scenario
+
+
+def _told(run: Path, what: str) -> InputError:
+    """That *what* the run rests on is not as it was."""
+    if what == "the scenario":
+        text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"
+        return InputError(str(run / SCENARIO_FILE), 0, "", text)
+    return InputError(str(run), 0, "", f"{what} has changed since it was simulated: simulate it anew")
 
 
 def _moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -97,14 +111,8 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
-    finished = (run / POINTS).glob("[!.]*")
-    found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
     result = []
-    for case in with_further(scenario, found):
-        stored = found.get(key_of(case))
-        if stored is None:
-            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
-            raise ScenarioErrors([InputError(str(run), 0, "", text)])
+    for case, stored in _finished(run, scenario):
         plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
         billed = _billed(plan, stored) if stored.status == "ok" else None
@@ -114,6 +122,18 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         save_repriced(folder, stored, billed, metrics)
         result.append(read_case(folder))
     return result
+
+
+def _finished(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
+    """The cases of *scenario* as *run* has them. Raises ScenarioErrors where one is missing."""
+    finished = (run / POINTS).glob("[!.]*")
+    found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
+    for case in with_further(scenario, found):
+        stored = found.get(key_of(case))
+        if stored is None:
+            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
+            raise ScenarioErrors([InputError(str(run), 0, "", text)])
+        yield case, stored
 
 
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
+from sim.study.cases.execute import Job
 from sim.study.cases.inputs import digest
-from sim.study.cases.store import load_case, save_case
-from sim.study.metrics.case_metrics import measure
+from sim.study.cases.store import load_case
 from sim.study.price.reprice import keep_scenario, load_repriced, reprice
 from sim.yamlio import dump, parse
 
@@ -55,9 +54,7 @@ def finished_run(folder: Path, **more) -> Path:
     path.write_text(dump(SCENARIO | more))
     scenario = load(path, (), catalog=catalog)
     for case in cases(scenario):
-        outcome = run_case(scenario, case, catalog)
-        assert isinstance(outcome, CaseResult)
-        save_case(folder / "points" / digest(scenario, case, catalog), case, outcome, measure(outcome), True)
+        Job(scenario, case, folder / "points" / digest(scenario, case, catalog), catalog).run()
     keep_scenario(folder, scenario)
     return folder
 
