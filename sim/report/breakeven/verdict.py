@@ -1,17 +1,20 @@
 """What `gpufleet breakeven` found, in sentences: who is the cheapest, from where on, and what would change it."""
 
 from collections.abc import Sequence
-from math import isfinite
+from math import isclose, isfinite
 
 from sim.report.page.money import amount as amount_text
 from sim.report.page.money import cash
-from sim.report.page.text import listing, percent, plain
+from sim.report.page.text import difference, listing, percent, plain
 from sim.report.page.text import place as place_text
 from sim.study.breakeven.candidates import Candidate, below
 from sim.study.breakeven.cash import payback_months
 from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
+
+ROUNDING = 1e-9
+"""Of sums of floats: what differs by less costs the same."""
 
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
@@ -23,7 +26,9 @@ def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     at = place_text(answer.axis, answer.load)
     first = f"At {at}, {winner} is the cheapest: {cash(least * HOURS_PER_MONTH)} a month"
     if rest:
-        first += f", {percent(1 - least / rest[0][1])} below {rest[0][0]}"
+        second, usd_per_h = rest[0]
+        same = isclose(least, usd_per_h, rel_tol=ROUNDING)
+        first += f", as much as {second}" if same else f", {difference(1 - least / usd_per_h)} below {second}"
     told = [f"{first}."]
     told += _crossings(answer)
     told += _paybacks(answer)

@@ -70,6 +70,11 @@ def percent(fraction: float) -> str:
     return f"{round(shown, digits) + 0.0:.{digits}f}\u00a0%"
 
 
+def difference(fraction: float) -> str:
+    """A relative difference, which never reads 0 % where there is one: 0.012 %, 4.5 %, 109 %."""
+    return percent(fraction) if not 0 < abs(fraction) < 5e-4 else f"{plain(100 * fraction, 2)}\u00a0%"
+
+
 def axis_label(axis: str) -> str:
     """What a sweep axis means, for the edge of a chart or the head of a column."""
     return AXIS_LABELS.get(axis, axis)

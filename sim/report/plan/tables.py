@@ -34,9 +34,8 @@ def date(plan: MultiYear, month: int) -> str:
 
 def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
     """The months of one fleet by the columns of plan.csv; what does not exist in the closing row is None."""
-    cumulative, result = 0.0, []
-    for row in outlook.rows:
-        cumulative += row.net_usd
+    result = []
+    for row, cumulative_usd in zip(outlook.rows, outlook.cumulative_usd, strict=True):
         closing = row.month == plan.months
         cells: dict[str, Any] = {
             "fleet": outlook.fleet,
@@ -54,7 +53,7 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
             "opex_usd": row.running_usd,
             "rental_usd": row.rental_usd,
             "net_cash_usd": row.net_usd,
-            "cumulative_cash_usd": cumulative,
+            "cumulative_cash_usd": cumulative_usd,
             "present_value_usd": row.present_usd,
             "prompt_tokens": row.prompt_tokens,
             "output_tokens": row.output_tokens,

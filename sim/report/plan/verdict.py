@@ -7,7 +7,7 @@ from math import fsum
 from sim.cost import MultiYear
 from sim.report.page.exactness import capacity_notes
 from sim.report.page.money import cash
-from sim.report.page.text import listing, percent, plain
+from sim.report.page.text import difference, listing, percent, plain
 from sim.report.plan.tables import date
 from sim.scenario.sections.precision import Precision
 from sim.study.plan.api import LINE
@@ -40,8 +40,8 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     best = order[0]
     first = f"Over {span(plan)} {best.fleet} costs least: {_costs(best)}"
     if len(order) > 1:
-        others = [f"{one.fleet} costs {percent(one.present_usd / best.present_usd - 1)} more" for one in order[1:]]
-        first += f"; {listing(others)}" if best.present_usd > 0 else ""
+        others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
+        first += f"; {listing(others)}" if others else ""
     kept = next((one for one in order if not one.short and not one.api), None)
     if best.api:
         fleet = "" if kept is None else f"; the cheapest that meets it in every month is {kept.fleet}, {_costs(kept)}"
@@ -52,6 +52,11 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     if kept is None:
         return f"{short}; no plan meets the SLO in every month."
     return f"{short}; the cheapest plan that meets the SLO in every month is {kept.fleet}, {_costs(kept)}."
+
+
+def _more(one: Outlook, best: Outlook) -> str:
+    more = one.present_usd / best.present_usd - 1
+    return f"{one.fleet} costs {difference(more)} more" if more > 0 else f"{one.fleet} costs as much"
 
 
 def _costs(one: Outlook) -> str:
@@ -84,7 +89,8 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
 def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
     usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
     share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
-    served = f"{cash(usd)} over {span(plan)} for {percent(share)} of the load"
+    alone = ", without the cost of the existing units" if one.held else ""
+    served = f"its bill is {cash(usd)} over {span(plan)} for {percent(share)} of the load{alone}"
     return f"{one.fleet}: {served}; its service level is not simulated."
 
 
@@ -106,19 +112,16 @@ def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
 
 
 def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
-    """From which month on *best* has cost less in sum than *other*, purchases of the month included, if not always."""
-    behind = -1
-    before_usd = 0.0
-    for mine, theirs in zip(best.rows, other.rows, strict=True):
-        after_usd = before_usd + mine.net_usd - theirs.net_usd
-        if min(before_usd - mine.at_once_usd + theirs.at_once_usd, after_usd) < 0:
-            behind = mine.month
-        before_usd = after_usd
-    if behind < 0:
+    """At whose end *best* has paid less in sum than *other* for the first time and for good, if it has not always."""
+    ahead_usd = [mine - theirs for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
+    if min(ahead_usd) >= 0:
         return ""
-    if behind + 1 >= plan.months:
+    following = max(month for month, usd in enumerate(ahead_usd) if usd <= 0) + 1
+    if following > plan.months:
+        return f"{best.fleet} pays more in sum than {other.fleet}, but later: in present value it costs less."
+    if following == plan.months:
         return f"{best.fleet} has paid more than {other.fleet} until its hardware is sold at the end."
-    return f"From {date(plan, behind + 1)} on {best.fleet} has paid less in sum than {other.fleet}."
+    return f"From the end of {date(plan, following)} on {best.fleet} has paid less in sum than {other.fleet}."
 
 
 def span(plan: MultiYear) -> str:

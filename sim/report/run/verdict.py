@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.report.page.goals import readings, unsure
 from sim.report.page.money import cash
-from sim.report.page.text import listing, percent, place, places, seconds, span
+from sim.report.page.text import difference, listing, place, places, seconds, span
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.service_level import slack
 from sim.study.run.compare import COST, Comparison, Contest, comparisons_of
@@ -103,7 +103,7 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
 def _quote(part: Comparison, contest: Contest) -> str:
     low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
     there = "" if part.sweep.single else f" at {place(part.sweep.axis, contest.value)}"
-    less = f" ({percent(1 - low / high)} less)" if high > 0 else ""
+    less = f" ({difference(1 - low / high)} less)" if high > low else ""
     return f"{cash(low)} against {cash(high)}{there}{less}"
 
 

@@ -10,7 +10,7 @@ from sim.report.page.goals import latency_columns, percentiles_shown, seconds_be
 from sim.report.page.money import cash, in_code
 from sim.report.page.page import Table, render_page, write_picture
 from sim.report.page.routing import routing_told
-from sim.report.page.text import first_sentence, percent, place, plain, seconds
+from sim.report.page.text import difference, first_sentence, percent, place, plain, seconds
 from sim.report.run.tables import write_rows
 from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
 from sim.report.size.picture import key, panels
@@ -26,6 +26,8 @@ from sim.yamlio import dump
 
 NOT_THE_WINNERS = ("question", "size", "sweep", "breakeven", "plan", "futures")
 """What asks about other fleets or other loads."""
+ROUNDING = 1e-6
+"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
@@ -148,8 +150,8 @@ def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
 def _compared(one: TriedFleet, best_usd_per_h: float) -> str:
     """Its cost, or the least that it costs, over the best."""
     ratio = _least(one) / best_usd_per_h
-    told = f"{percent(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
-    told = "as much" if abs(ratio - 1) < 5e-4 else told
+    told = f"{difference(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    told = "as much" if abs(ratio - 1) < ROUNDING else told
     return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
 
 

@@ -7,7 +7,7 @@ interval are the answer, so the noise of the search and that of the traffic are 
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, sqrt
+from math import inf, log2, sqrt
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
@@ -25,7 +25,7 @@ from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from sim.workload import Profile
 
 WIDEST = 4096.0
-"""The search leaves the scenario's own load by at most this factor either way."""
+"""The search leaves the load at which it begins by at most this factor either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LoadAxis:
     path: str
     label: str
     start: float
-    """The scenario's own load, where the search begins."""
+    """The scenario's own load; the search begins at the power of two that is nearest to it."""
     whole: bool
     """Clients come in whole numbers."""
 
@@ -250,7 +250,8 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: 
             tried[value] = TriedLoad(value, met["slo_attainment"] or 0.0, met["overloaded"], meets(stored), named)
         return stored
 
-    start = axis.start * 2.0 ** _offset(replication)
+    # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
+    start = 2.0 ** round(log2(axis.start)) * 2.0 ** _offset(replication)
     best = yield from attempt(start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)

@@ -8,6 +8,7 @@ on the safe side: a router that sees all of them leaves shorter queues.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from math import ceil, fsum, inf
 
 from sim.catalogue.catalog import Catalog
@@ -67,6 +68,11 @@ class Outlook:
     def short(self) -> list[Row]:
         """Months whose busiest hours exceed the capacity."""
         return [row for row in self.months if not row.meets_slo]
+
+    @property
+    def cumulative_usd(self) -> tuple[float, ...]:
+        """What has been received less what has been paid since the start, at the end of each month and at the close."""
+        return tuple(accumulate(row.net_usd for row in self.rows))
 
     @property
     def total_usd(self) -> float:

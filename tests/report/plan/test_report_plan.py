@@ -1,6 +1,7 @@
 """What a plan's verdict says of rows whose sums are known."""
 
 from sim.cost import MultiYear
+from sim.report.plan.tables import month_rows
 from sim.report.plan.verdict import verdict
 from sim.study.capacity.search import Capacity
 from sim.study.plan.cash import Row
@@ -50,10 +51,32 @@ def test_the_cheapest_and_what_the_others_cost_more() -> None:
     )
 
 
-def test_a_purchase_that_takes_the_lead_away_for_days_counts() -> None:
-    # 30 + 1 < 32 after two months, but 53 > 48 when the second purchase is paid at the start of February
-    answer = verdict([outlook("rented", RENTED), outlook("bought", BOUGHT)], PLAN)
-    assert answer.findings[-1] == "From 2028-03 on bought has paid less in sum than rented."
+def test_the_month_at_whose_end_a_plan_takes_the_lead_is_that_of_its_row() -> None:
+    rented, bought = outlook("rented", RENTED), outlook("bought", BOUGHT)
+    # -31 -32 -33 ... against -16 -32 -48 ...: as much at the end of December, less at the end of January
+    assert bought.cumulative_usd[:4] == (-31, -32, -33, -54)
+    assert verdict([rented, bought], PLAN).findings[-1] == (
+        "From the end of 2028-01 on bought has paid less in sum than rented."
+    )
+    rows = [month_rows(one, PLAN) for one in (bought, rented)]
+    ahead = [b["date"] for b, r in zip(*rows, strict=True) if b["cumulative_cash_usd"] > r["cumulative_cash_usd"]]
+    assert ahead[0] == "2028-01"
+
+
+def test_a_plan_that_is_ahead_in_its_last_month_needs_no_sale() -> None:
+    ahead = [(59.5, 1.0), *[(0, 1)] * 5, (-10, 0)]
+    answer = verdict([outlook("rented", RENTED), outlook("bought", ahead)], PLAN)
+    assert answer.findings[-1] == "From the end of 2028-02 on bought has paid less in sum than rented."
+    behind = [(95.0, 1.0), *[(0, 1)] * 5, (-10, 0)]
+    answer = verdict([outlook("rented", RENTED), outlook("bought", behind)], PLAN)
+    assert answer.findings[-1] == "bought has paid more than rented until its hardware is sold at the end."
+
+
+def test_a_difference_of_less_than_a_thousandth_is_seen() -> None:
+    rented = [(0.0, 10.0)] * 6 + [(0.0, 0.0)]
+    answer = verdict([outlook("a", rented), outlook("b", [*rented[:-1], (0.0, 0.012)])], PLAN)
+    assert "b costs 0.02\N{NO-BREAK SPACE}% more" in answer.headline
+    assert "b costs as much" in verdict([outlook("a", rented), outlook("b", rented)], PLAN).headline
 
 
 def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
