@@ -7,7 +7,7 @@ from sim.cost import Ledger, RequestUse, request_costs
 from sim.fleet import RunningFleet
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case

@@ -31,8 +31,8 @@ def check(
         from sim.report.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document
         from sim.scenario.reading.load import load_for_size
+        from sim.scenario.resolving.case import resolve
         from sim.scenario.resolving.describe import describe
-        from sim.scenario.resolving.resolve import resolve
         from sim.scenario.sweep import cases
 
         catalog = load_catalog()

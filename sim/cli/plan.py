@@ -19,7 +19,7 @@ def plan(asked: Asked) -> None:
     if scenario.plan is None:
         asked.refuse("plan: is missing: years, starts and what else is known of the years to come")
     asked.refuse(why_no_capacity(scenario))
-    asked.say_what_is_left_aside(("sweep",))
+    asked.say_what_is_left_aside()
     found = asked.delivered(deliver_plan)
     answer = verdict(found, scenario.plan, scenario.precision)
     asked.show(

@@ -10,15 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.cases.inputs import placeless
 
-SECTIONS = frozenset({"breakeven", "plan", "sensitivity", "size"})
-"""Each is read by the command of its name alone."""
 SWEEPING = ("run", "price")
 """The other commands ask about the workload as it stands."""
-BY_THEMSELVES = frozenset({"question", "base", "limits", "replications", "precision", "sweep", "fleets"})
+EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
+BY_THEMSELVES = EFFORT | {"question", "base", "replications", "sweep", "fleets"}
 
 Question = dict[str, Any]
 """As it stands in the manifest: `command`, and what else has to agree; values of the scenario by their digests."""
@@ -27,7 +26,7 @@ Question = dict[str, Any]
 def question_of(command: str, scenario: Scenario, **options: Any) -> Question:
     """What *command* asks about *scenario* with such *options*."""
     data = placeless(as_data(scenario))
-    left_out = BY_THEMSELVES | (SECTIONS - {command})
+    left_out = BY_THEMSELVES.union(name for name, one in SECTIONS.items() if one.command not in ("", command))
     sweeping = command in SWEEPING
     return {
         "command": command,

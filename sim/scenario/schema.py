@@ -1,214 +1,51 @@
-"""What a scenario file may say: the whole experiment as frozen data, ids and parameters only."""
+"""What a scenario file may say: the experiment, and sections that ask about it or say how far to go.
 
-from typing import Annotated, Any, Literal, TypeVar
+A section is a file in `sections/` with its keys, its checks and what else the program needs to know of it, and a line
+here.
+"""
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from typing import Annotated, Any
 
-from sim.batching import Batching, OfEngine
-from sim.catalogue.entries.quantization import KvCacheDtype
-from sim.cost import Api, Carbon, Cost, Finance, Moment, MultiYear, Operations, Site
-from sim.power import Power
-from sim.routing import LeastOutstanding, Routing
+from sim.cost import MultiYear
+from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.distribution import Futures
-from sim.scenario.sections.breakeven import Breakeven
-from sim.scenario.sections.limits import Limits
-from sim.scenario.sections.load_profile import LoadProfile
-from sim.scenario.sections.precision import Precision
-from sim.scenario.sections.schedule import Schedule
-from sim.scenario.sections.sensitivity import Sensitivity
-from sim.scenario.sections.size import Size
-from sim.scenario.sections.slo import Slo
-from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
-from sim.steptime import StepTimeSpec
-from sim.workload import Workload
-from sim.yamlio import MOST_CHARACTERS
+from sim.scenario.sections.breakeven import BREAKEVEN, Breakeven
+from sim.scenario.sections.futures import FUTURES
+from sim.scenario.sections.limits import LIMITS, Limits
+from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
+from sim.scenario.sections.plan import PLAN
+from sim.scenario.sections.precision import PRECISION, Precision
+from sim.scenario.sections.section import Section, sections_of
+from sim.scenario.sections.sensitivity import SENSITIVITY, Sensitivity
+from sim.scenario.sections.size import SIZE, Size
 
-T = TypeVar("T")
-
-LONGEST_NAME = 200
-"""Characters: what tables, pictures and folders can still show."""
+__all__ = ["LONGEST_NAME", "SECTIONS", "TERMS", "Choices", "Fleet", "Pool", "Scenario", "nearest"]
 
 
-def _on_one_line(name: str) -> str:
-    if "\n" in name or "\t" in name or "\r" in name:
-        raise ValueError("a name stands on one line, without tabs")
-    return name
+class Scenario(Experiment):
+    """An experiment and what is asked about it."""
 
-
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
-
-GridSweep = dict[str, tuple[Any, ...]]
-"""Axis (dotted path) -> values: every combination is a point."""
-PointSweep = tuple[dict[str, Any], ...]
-"""Explicit points: dotted path -> value."""
-
-
-def _seconds_or_auto(value: Any) -> Any:
-    if isinstance(value, str) and value != "auto":
-        raise ValueError(f"a number of seconds or auto is needed, not {value!r}")
-    return value
-
-
-SecondsOrAuto = Annotated[NonNegative | Literal["auto"], BeforeValidator(_seconds_or_auto)]
-
-
-class Choices(Spec):
-    """What may stand at the top, in a fleet or in a pool: the nearest wins."""
-
-    model: str | None = None
-    """Id in data/models, or the path of a Hugging Face config.json (relative to the scenario)."""
-    quantization: str | None = None
-    """Id in data/quantizations; none: the model's own dtype."""
-    kv_cache_dtype: KvCacheDtype | None = None
-    """Storage of the KV cache; auto: the activations' 16 bit."""
-    kernel: str | None = None
-    """Id in data/kernels: how fast quantised weights multiply. Left out: the kernel that is usual for the format."""
-    engine: str | None = None
-    """Id in data/engines: scheduler, host overheads, memory reserves and default limits."""
-    calibration: str | None = None
-    """File that `gpufleet calibrate` has written (relative to the scenario): holds for pools of its GPU."""
-    max_model_len: Count | None = None
-    """Longest prompt + output [tokens]; left out: what the model allows."""
-    power: Power | None = None
-    """How power is computed; left out: from how busy the GPUs are."""
-
-
-class Pool(Choices):
-    """Identical replicas of one model on one kind of GPU."""
-
-    name: Name | None = None
-    """In the outputs; left out: the GPU's id."""
-    gpu: str | None = None
-    """Id in data/gpus. Only a pool with its own step time and block pool does without."""
-    replicas: Count = 1
-    """Copies of the model, each with GPUs of its own."""
-    tensor_parallel_size: Count = 1
-    """GPUs that share every layer."""
-    pipeline_parallel_size: Count = 1
-    """Stages that hold the layers in turn."""
-    data_parallel_size: Count = 1
-    """Ranks of one replica, each with its own requests."""
-    enable_expert_parallel: bool = False
-    """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
-    schedule: Schedule | None = None
-    """When the replicas run, by the time of day; left out: always."""
-    server: str | None = None
-    """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
-    link: str | None = None
-    """Id in data/links. Left out: the server's, else the GPU's own."""
-    steptime: StepTimeSpec | None = None
-    """How long a step takes; left out: a roofline of the model on the GPU."""
-    batching: Batching = OfEngine()
-    """The scheduler and its limits; without a policy the engine's own."""
-    cost: Cost | None = None
-    """How this pool is paid for, where that is not as the fleet's `cost` says."""
-
-
-class Fleet(Choices):
-    """One candidate to compare: pools behind one router, and what they cost."""
-
-    name: Name
-    """In the outputs."""
-    pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
-    routing: Routing = LeastOutstanding(policy="least_outstanding")
-    """Which replica, of all pools, gets the next request."""
-    cost: Cost | None = None
-    """Left out: no money columns, unless each pool has a cost of its own."""
-    site: Site | None = None
-    """In place of the scenario's."""
-    finance: Finance | None = None
-    """In place of the scenario's."""
-    operations: Operations | None = None
-    """In place of the scenario's."""
-    api: Api | None = None
-    """In place of the scenario's."""
-    carbon: Carbon | None = None
-    """In place of the scenario's."""
-
-    @property
-    def costs(self) -> tuple[Cost | None, ...]:
-        """How each pool is paid for: as it says itself, else as the fleet says."""
-        return tuple(self.cost if pool.cost is None else pool.cost for pool in self.pools)
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether any pool is paid for."""
-        return any(cost is not None for cost in self.costs)
-
-    @property
-    def has_own_costs(self) -> bool:
-        """Whether pools are paid for in ways of their own."""
-        return any(pool.cost is not None for pool in self.pools)
-
-
-class Scenario(Choices):
-    """Fleets x sweep points x replications, all under the same workload."""
-
-    name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
-    """Also names the out folder. Left out: the file's name."""
-    question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
-    """What the scenario answers. Left out: the comment that opens the file."""
-    workload: Workload
-    """Arrivals and lengths, or a trace."""
-    horizon_s: Positive | None = None
-    """When arrivals stop; a trace without it runs until its last request has finished."""
-    warmup_s: SecondsOrAuto = 0.0
-    """Requests that arrive before are simulated and not measured. auto: until the run has settled, by the rule MSER-5
-    (docs/statistics.md), in each replication by itself."""
-    drain_limit_s: NonNegative | None = None
-    """How long the fleet may go on after the horizon; left out: as long as the horizon."""
-    meter_interval_s: Positive = 300.0
-    """Usage is cut into rows of at most this length."""
-    starts_at: Moment | None = None
-    """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00 is local time in the
-    site's `timezone`, 2026-07-01T08:00:00+02:00 one moment everywhere. Meters are then read at every full hour of the
-    local clock, too."""
-    seed: WholeNumber = 0
-    replications: Count = 1
-    """Runs with other random numbers; confidence intervals come from them."""
-    precision: Precision | None = None
+    precision: Annotated[Precision | None, PRECISION] = None
     """Adds replications until a metric is known exactly enough."""
-    measured_at: Literal["client", "engine"] = "client"
-    """Whether latencies include the API server's time per request."""
-    requests: Literal["csv", "parquet", "none"] = "csv"
-    """Format of the request table; csv turns into parquet from 200,000 rows."""
-    requests_cost: bool = False
-    """Whether each request's part of the cost is booked: a column cost_usd in the request table, and percentiles."""
-    slo: Slo = Slo()
-    site: Site | None = None
-    """Electricity price, PUE, hosting."""
-    finance: Finance | None = None
-    """How capital becomes a rate."""
-    operations: Operations | None = None
-    """Network, maintenance, failures, staff, software and what else is paid beside hardware, space and electricity."""
-    api: Api | None = None
-    """Prices of an API, for what the same tokens would cost there."""
-    carbon: Carbon | None = None
-    """Greenhouse gases of the electricity and of making the machines."""
-    load_profile: LoadProfile | None = None
+    load_profile: Annotated[LoadProfile | None, LOAD_PROFILE] = None
     """What a year is made of, for year.csv: hours per year at each of several loads ({8: 2920, 0.5: 5840}), or 24
     loads, one an hour of the day, or 168, one an hour of the week from Monday on. A load is requests per second, in a
     closed loop the number of clients; all lie within the loads that the sweep simulates, but for 0: then the machines
     are on and idle."""
-    plan: MultiYear | None = None
+    plan: Annotated[MultiYear | None, PLAN] = None
     """Several years month by month, for `gpufleet plan`."""
-    breakeven: Breakeven | None = None
+    breakeven: Annotated[Breakeven | None, BREAKEVEN] = None
     """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
-    sensitivity: Sensitivity | None = None
+    sensitivity: Annotated[Sensitivity | None, SENSITIVITY] = None
     """What `gpufleet sensitivity` varies; nothing else reads it."""
-    size: Size | None = None
+    size: Annotated[Size | None, SIZE] = None
     """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
-    futures: Futures | None = None
+    futures: Annotated[Futures | None, FUTURES] = None
     """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
     the load between simulated loads."""
-    limits: Limits = Limits()
+    limits: Annotated[Limits, LIMITS] = Limits()
     """How large a run may become."""
-    fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)] = Field(default=(), validate_default=False)
-    """The candidates to compare. `gpufleet size` does without, where `size` says what to choose from."""
-    sweep: GridSweep | PointSweep | None = None
-    """Dotted paths to lists of values (a grid), or a list of explicit points."""
 
 
-def nearest(*levels: T | None) -> T | None:
-    """The first of *levels* that is given: pool, then fleet, then scenario."""
-    return next((level for level in levels if level is not None), None)
+SECTIONS: dict[str, Section[Any]] = sections_of(Scenario)
+"""Name -> section, in the order of the file."""

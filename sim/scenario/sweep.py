@@ -1,15 +1,15 @@
 """From one scenario to its cases: fleets x sweep points x replications."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.routing import PowerOfTwo, Random
+from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.reading.layers import place_of, value_at, with_values
-from sim.scenario.schema import Fleet, Scenario
 
 TAKEN_LABELS = frozenset(
     {
@@ -28,9 +28,10 @@ TAKEN_LABELS = frozenset(
     | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
 )
 """Columns of the result tables: no axis is called like one."""
-NOT_SWEPT = frozenset(
-    {"name", "question", "base", "sweep", "replications", "precision", "requests", "fleets", "limits"}
-)
+BOOKKEEPING = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
+"""Keys that no point of a sweep has a value of its own for."""
+LAST = ("fleets", "sweep")
+Said = TypeVar("Said", bound=Experiment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,12 @@ def shortest_label(path: str, others: Sequence[str]) -> str:
     return path
 
 
-def axes(scenario: Scenario) -> list[str]:
+def axes(scenario: Experiment) -> list[str]:
     """Labels of the scenario's sweep axes, in order."""
     return list(axis_labels(path for point in points(scenario.sweep) for path in point).values())
 
 
-def cases(scenario: Scenario) -> list[Case]:
+def cases(scenario: Experiment) -> list[Case]:
     """All cases, fleet by fleet, point by point. What has nothing random in it is run once."""
     found = points(scenario.sweep)
     labels = axis_labels(path for point in found for path in point)
@@ -101,7 +102,7 @@ def cases(scenario: Scenario) -> list[Case]:
     ]
 
 
-def _axes(labels: dict[str, str], point: dict[str, Any], at: Scenario) -> dict[str, Any]:
+def _axes(labels: dict[str, str], point: dict[str, Any], at: Experiment) -> dict[str, Any]:
     """Every axis with its value at the point; one that an explicit point leaves out has the scenario's own."""
     if point.keys() == labels.keys():
         return {labels[path]: _cell(value) for path, value in point.items()}
@@ -117,28 +118,33 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
-def as_data(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as its file would say it, without what was left out."""
-    return scenario.model_dump(mode="json", exclude_unset=True)
+def as_data(scenario: Experiment) -> dict[str, Any]:
+    """The scenario as its file would say it, without what was left out; fleets and sweep stand last."""
+    data = scenario.model_dump(mode="json", exclude_unset=True)
+    return {key: value for key, value in data.items() if key not in LAST} | {
+        key: data[key] for key in LAST if key in data
+    }
 
 
-def at_point(scenario: Scenario, overrides: dict[str, Any]) -> Scenario:
+def at_point(scenario: Said, overrides: dict[str, Any]) -> Said:
     """The scenario at one point of its sweep, itself without a sweep."""
     if not overrides:
         return scenario
     data = as_data(scenario)
     values: dict[Place, Any] = {place_of(data, path): value for path, value in overrides.items()}
-    return Scenario.model_validate(with_values(data, values) | {"sweep": None})
+    return type(scenario).model_validate(with_values(data, values) | {"sweep": None})
 
 
-def is_deterministic(scenario: Scenario, fleet: Fleet) -> bool:
+def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
     """Whether every replication would give the same result."""
     routed_at_random = isinstance(fleet.routing, Random | PowerOfTwo) and sum(pool.replicas for pool in fleet.pools) > 1
     return scenario.workload.deterministic and not routed_at_random
 
 
-def sweep_complaints(data: dict[str, Any]) -> list[Complaint]:
-    """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist."""
+def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Complaint]:
+    """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist and are not sections
+    that *never* vary.
+    """
     sweep = data.get("sweep")
     if sweep is None:
         return []
@@ -155,7 +161,7 @@ def sweep_complaints(data: dict[str, Any]) -> list[Complaint]:
         ]
     else:
         return [Complaint(("sweep",), "a mapping of dotted paths to lists, or a list of points, is needed")]
-    found += [_path_complaint(data, place, axis) for place, axis in named]
+    found += [_path_complaint(data, place, axis, never) for place, axis in named]
     return [complaint for complaint in found if complaint is not None]
 
 
@@ -195,8 +201,8 @@ def _point_complaint(index: int, point: Any, stands_twice: bool) -> Complaint | 
     return Complaint(("sweep", index), "the point stands twice") if stands_twice else None
 
 
-def _path_complaint(data: dict[str, Any], place: Place, axis: Any) -> Complaint | None:
-    if str(axis) in NOT_SWEPT:
+def _path_complaint(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> Complaint | None:
+    if str(axis) in BOOKKEEPING or str(axis) in never:
         return Complaint(place, f"{axis} cannot be swept")
     try:
         place_of(data, str(axis))

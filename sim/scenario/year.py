@@ -1,22 +1,13 @@
 """From a load profile to the hours that each point of the sweep stands for."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from sim.scenario.reading.errors import Complaint, Place, dotted
-from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.load_profile import LoadProfile
+from sim.scenario.sections.load_profile import CLIENTS, RATE, loads_of
 from sim.scenario.sweep import as_data, axis_labels, points
-from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
-
-PROCESS: Place = ("workload", "arrivals", "process")
-RATE: Place = ("workload", "arrivals", "rate_rps")
-CLIENTS: Place = ("workload", "arrivals", "concurrency")
+from sim.units import HOURS_PER_WEEK
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +53,7 @@ def year_plan(scenario: Scenario) -> YearPlan | None:
     place = CLIENTS if clients else RATE
     axis = next((label for path, label in labels.items() if place_of(data, path) == place), None)
     of_week = len(scenario.load_profile) == HOURS_PER_WEEK and not isinstance(scenario.load_profile, dict)
-    return YearPlan(_loads(scenario.load_profile), axis, clients, of_week)
-
-
-def _loads(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
-    if isinstance(profile, dict):
-        return tuple((load, hours, None) for load, hours in sorted(profile.items()))
-    return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
+    return YearPlan(loads_of(scenario.load_profile), axis, clients, of_week)
 
 
 def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
@@ -80,34 +65,3 @@ def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
         return None
     loads = tuple(load for load, _, _ in plan.loads)
     return loads if any(loads) else None
-
-
-def profile_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
-    """Whether the loads of the raw `load_profile` lie within those that the sweep simulates."""
-    if data.get("load_profile") is None:
-        return
-    try:
-        profile: Any = TypeAdapter(LoadProfile).validate_python(data["load_profile"])
-    except ValidationError:
-        return  # the schema's complaint is told
-    clients = value_at(data, PROCESS) == "closed_loop"
-    place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
-    simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]
-    known = [load for load in simulated if isinstance(load, int | float) and not isinstance(load, bool)]
-    if len(known) < len(simulated):
-        text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
-        yield Complaint(("load_profile",), text)
-        return
-    # hours without any load need no simulated load: idle machines have one bill
-    loads = [load for load, hours, _ in _loads(profile) if hours and load]
-    outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
-    if outside:
-        text = f"{', '.join(outside)} {unit} lie outside what is simulated ({min(known):g} to {max(known):g}): "
-        yield Complaint(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
-
-
-def _load_at(data: dict[str, Any], point: dict[str, Any], load: Place) -> Any:
-    for path, value in point.items():
-        if place_of(data, path) == load:
-            return value
-    return value_at(data, load)

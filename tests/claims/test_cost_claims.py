@@ -8,7 +8,7 @@ import pytest
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.cost.bill.charge import FlatCharge
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.study.cases.cores import Cores

@@ -13,7 +13,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.cost.bill.charge import Paid
 from sim.cost.finance.finance import RunningLine
 from sim.cost.finance.horizon import Horizon
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.breakeven.cash import months

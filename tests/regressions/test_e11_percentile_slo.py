@@ -136,7 +136,7 @@ def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) 
 
 
 def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
-    from sim.scenario.resolving.resolve import resolve
+    from sim.scenario.resolving.case import resolve
     from sim.scenario.sweep import cases
     from sim.study.size.bounds import OfferedLoad
 

@@ -13,8 +13,8 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import with_values
 from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
-from sim.scenario.resolving.resolve import resolve
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, read
 

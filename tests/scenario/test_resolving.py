@@ -7,8 +7,8 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
-from sim.scenario.resolving.resolve import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, parse

@@ -1,7 +1,7 @@
 """What the commands share: the app, arguments that several take, and how they end."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -104,13 +104,16 @@ def command_line() -> list[str]:
     return ["gpufleet", *sys.argv[1:]]
 
 
-def say_what_is_left_aside(scenario: Any, quiet: bool, keys: Sequence[str] = ("sweep", "precision")) -> None:
-    """On stderr, for commands that ask about the scenario's own workload."""
-    names = [name for name in keys if getattr(scenario, name) is not None]
+def say_what_is_left_aside(command: str, scenario: Any, quiet: bool) -> None:
+    """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
+    from sim.scenario.schema import SECTIONS
+
+    ignored = [name for name, section in SECTIONS.items() if command in section.ignored_by]
+    names = [name for name in ("sweep", *ignored) if getattr(scenario, name) is not None]
     if names and not quiet:
         runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
         what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
-        more = "" if "precision" in keys or scenario.precision is None else " or more"
+        more = "" if "precision" in ignored or scenario.precision is None else " or more"
         if names == ["precision"]:
             typer.echo(f"{what}: every fleet is simulated with {runs}", err=True)
         else:

@@ -61,6 +61,7 @@ ON_REQUEST = frozenset({"relative", "no_report"})
 class Asked:
     """A question as it was typed, with its scenario read and the folder of its answer known to be usable."""
 
+    command: str
     path: Path
     scenario: Any
     catalog: Any
@@ -78,10 +79,10 @@ class Asked:
         if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
             fail("\n".join(dict.fromkeys(told)))
 
-    def say_what_is_left_aside(self, keys: Sequence[str] = ("sweep", "precision"), **instead: Any) -> None:
+    def say_what_is_left_aside(self, **instead: Any) -> None:
         """On stderr; where a section is taken to be another than the scenario's, *instead* has it."""
         scenario = self.scenario.model_copy(update=instead) if instead else self.scenario
-        say_what_is_left_aside(scenario, self.given["quiet"], keys)
+        say_what_is_left_aside(self.command, scenario, self.given["quiet"])
 
     def delivered(self, deliver: Callable[..., Any]) -> Any:
         """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
@@ -130,7 +131,7 @@ def asks(*on_request: str, suffix: str | None = None, fleets_optional: bool = Fa
     def command_of(answer: Answer) -> Answer:
         def command(**given: Any) -> None:
             with bad_input_told():
-                answer(_asked(given, f"-{answer.__name__}" if suffix is None else suffix, fleets_optional))
+                answer(_asked(answer.__name__, given, suffix, fleets_optional))
 
         command.__name__, command.__doc__ = answer.__name__, answer.__doc__
         command.__annotations__ = {name: OPTIONS[name][0] for name in names}
@@ -145,7 +146,7 @@ def asks(*on_request: str, suffix: str | None = None, fleets_optional: bool = Fa
     return command_of
 
 
-def _asked(given: dict[str, Any], suffix: str, fleets_optional: bool) -> Asked:
+def _asked(command: str, given: dict[str, Any], suffix: str | None, fleets_optional: bool) -> Asked:
     from sim.catalogue.catalog import load_catalog
     from sim.scenario.reading.load import load, load_for_size
 
@@ -155,5 +156,7 @@ def _asked(given: dict[str, Any], suffix: str, fleets_optional: bool) -> Asked:
     scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
-    folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
-    return Asked(path, scenario, catalog, folder, given)
+    folder = usable(
+        given["out"] or default_folder(scenario, f"-{command}" if suffix is None else suffix, given["sets"], **named)
+    )
+    return Asked(command, path, scenario, catalog, folder, given)

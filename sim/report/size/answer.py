@@ -15,7 +15,7 @@ from sim.report.run.tables import write_rows
 from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
 from sim.report.size.picture import key, panels
 from sim.routing import ByLength
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data, is_deterministic
 from sim.scenario.year import year_plan
 from sim.study.capacity.search import LoadAxis
@@ -24,7 +24,7 @@ from sim.study.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
-NOT_THE_WINNERS = ("question", "size", "sweep", "breakeven", "plan", "futures")
+NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.items() if section.of_fleets))
 """What asks about other fleets or other loads."""
 ROUNDING = 1e-6
 """Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""

@@ -12,7 +12,7 @@ from sim.records import Batch
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
-from sim.scenario.schema import Pool, Scenario
+from sim.scenario.schema import SECTIONS, Pool, Scenario
 from sim.scenario.sections.limits import Limits
 from sim.workload import ClosedLoop
 
@@ -129,14 +129,12 @@ def _span_s(scenario: Scenario) -> float:
 
 
 def _months(scenario: Scenario) -> Iterator[Complaint]:
-    asked: list[tuple[Place, float]] = []
-    if scenario.breakeven is not None:
-        asked.append((("breakeven", "months"), scenario.breakeven.months))
-    if scenario.plan is not None:
-        asked.append((("plan", "years"), scenario.plan.months))
-    for place, months in asked:
-        if months > scenario.limits.months:
-            yield _over(place, f"{_count(months)} months", "months", scenario.limits)
+    for name, section in SECTIONS.items():
+        if section.months is None or (asked := getattr(scenario, name)) is None:
+            continue
+        key, months_of = section.months
+        if (months := months_of(asked)) > scenario.limits.months:
+            yield _over((name, key), f"{_count(months)} months", "months", scenario.limits)
 
 
 def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:

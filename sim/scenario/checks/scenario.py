@@ -1,7 +1,7 @@
 """What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,19 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
-from sim.scenario.checks.multi_year import bridge_complaints, multi_year_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.checks.routing import routing_complaints
-from sim.scenario.checks.sensitivity import sensitivity_complaints
 from sim.scenario.checks.site import site_complaints
-from sim.scenario.checks.size import size_complaints, size_id_complaints
-from sim.scenario.checks.statistical import statistical_complaints
+from sim.scenario.checks.warmup import warmup_complaints
 from sim.scenario.reading.calibration import load_calibration
-from sim.scenario.reading.errors import Complaint, InputError, Place, complaints, did_you_mean
+from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
+from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
 from sim.scenario.reading.layers import value_at, with_values
 from sim.scenario.resolving.bind import BoundPool, bind
 from sim.scenario.resolving.resolve import pool_names, resolve_fleet
 from sim.scenario.resolving.terms import other_currencies
-from sim.scenario.schema import LONGEST_NAME, Fleet, Scenario
+from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Scenario
+from sim.scenario.sections.section import Section
 from sim.workload import TraceError, hourly_table, length_table
 
 Found = list[Complaint | InputError]
@@ -42,73 +41,24 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         "calibration": load_calibration,
     }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
-    found = list(_unknown(data, (), everywhere))
-    found += _unknown(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
-    found += _unknown(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
+    found = list(unknown_ids(data, (), everywhere))
+    found += unknown_ids(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
+    found += unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
         held: Place = ("workload", "lengths", side)
-        found += _unknown(value_at(data, held), held, {"table": length_table})
-    for i, fleet in _mappings(data, "fleets"):
+        found += unknown_ids(value_at(data, held), held, {"table": length_table})
+    for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
-        found += _unknown(fleet, place, everywhere)
-        found += _unknown(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
-        found += _price_complaints(fleet.get("cost"), (*place, "cost"), catalog)
-        for j, pool in _mappings(fleet, "pools"):
-            found += _unknown(pool, (*place, "pools", j), in_pools)
-            found += _price_complaints(pool.get("cost"), (*place, "pools", j, "cost"), catalog)
-    found += size_id_complaints(data, catalog)
-    for label, cost in _entries(data, ("size", "costs")):
-        found += _price_complaints(cost, ("size", "costs", label), catalog)
-    for label, _ in _entries(data, ("size", "rents")):
-        for gpu, offer in _entries(data, ("size", "rents", label)):
-            found += _offer_complaints(offer, ("size", "rents", label, gpu), catalog)
+        found += unknown_ids(fleet, place, everywhere)
+        found += unknown_ids(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
+        found += unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
+        for j, pool in mappings(fleet, "pools"):
+            found += unknown_ids(pool, (*place, "pools", j), in_pools)
+            found += unknown_prices(pool.get("cost"), (*place, "pools", j, "cost"), catalog)
+    for name, section in SECTIONS.items():
+        if section.check_ids is not None:
+            found += section.check_ids(value_at(data, (name,)), catalog)
     return found
-
-
-def _entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
-    held = value_at(data, place)
-    return list(held.items()) if isinstance(held, dict) else []
-
-
-def _mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    items = holder.get(key) if isinstance(holder, dict) else None
-    for i, item in enumerate(items if isinstance(items, list) else []):
-        if isinstance(item, dict):
-            yield i, item
-
-
-def _unknown(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[Complaint]:
-    for key, lookup in lookups.items() if isinstance(holder, dict) else ():
-        if isinstance(name := holder.get(key), str):
-            try:
-                lookup(name)
-            except ValueError as error:
-                yield Complaint((*place, key), str(error).splitlines()[0])
-
-
-def _price_complaints(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
-    if not isinstance(cost, dict):
-        return
-    yield from _offer_complaints(cost.get("price"), (*place, "price"), catalog)
-    quotes = cost.get("quotes")
-    known = {*catalog.ids("gpus"), *catalog.ids("servers")}
-    for item in quotes if isinstance(quotes, dict) else ():
-        if item not in known:
-            yield Complaint(
-                (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
-            )
-
-
-def _offer_complaints(name: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
-    if not isinstance(name, str):
-        return
-    try:
-        catalog.offer(name)
-    except UnknownId as error:
-        item = name.partition("/")[0]
-        prices = None if error.suggestions else catalog.prices(item)
-        known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
-        yield Complaint(place, str(error) + did_you_mean(name, known))
 
 
 def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
@@ -149,20 +99,15 @@ def scenario_complaints(scenario: Scenario) -> Found:
     for i, fleet in enumerate(scenario.fleets):
         named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
         found += _twice(named)
-    found += multi_year_complaints(scenario)
-    found += _breakeven_complaints(scenario)
-    found += sensitivity_complaints(scenario, scenario_complaints)
+    for section, asked in _given(scenario):
+        if section.check is not None:
+            found += section.check(asked, scenario, scenario_complaints)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
     elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:
         text = f"is too long a name for a folder: at most {LONGEST_NAME} bytes in UTF-8"
         found.append(Complaint(("name",), text))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
-    if scheduled and scenario.load_profile is not None:
-        text = (
-            "weights steady loads, and a schedule follows the day: simulate whole days of arrivals: {process: profile}"
-        )
-        found.append(Complaint(("load_profile",), text))
     if scheduled and scenario.horizon_s is None:
         found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
@@ -170,7 +115,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
     found += site_complaints(scenario)
-    found += statistical_complaints(scenario)
+    found += warmup_complaints(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
         found.append(Complaint(("warmup_s",), message))
@@ -187,12 +132,11 @@ def scenario_complaints(scenario: Scenario) -> Found:
     return found
 
 
-def _breakeven_complaints(scenario: Scenario) -> Iterator[Complaint]:
-    """Ways to pay for fleets that are not there."""
-    names = [fleet.name for fleet in scenario.fleets]
-    for name in scenario.breakeven.also if scenario.breakeven else ():
-        if name not in names:
-            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
+    """The registered sections that *scenario* has, each with its values."""
+    for name, section in SECTIONS.items():
+        if (asked := getattr(scenario, name)) is not None:
+            yield section, asked
 
 
 def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:
@@ -227,7 +171,10 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     found: list[Complaint] = []
     bound: list[BoundPool] = []
     complete = True
-    found += size_complaints(scenario, catalog)
+    sections = list(_given(scenario))
+    for section, asked in sections:
+        if section.check_terms is not None:
+            found += section.check_terms(asked, scenario, catalog)
     found += [Complaint(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
     for i, fleet in enumerate(scenario.fleets):
         try:
@@ -244,22 +191,9 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     if complete and not found:
-        found += [*bridge_complaints(scenario, catalog), *_other_ways_complaints(scenario, catalog)]
+        for section, asked in sections:
+            found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
     return [*found, *(unused_calibration(scenario.calibration, bound, ()) if complete else ())]
-
-
-def _other_ways_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
-    """Ways to pay that `breakeven` names and that cannot be billed."""
-    fleets = {fleet.name: fleet for fleet in scenario.fleets}
-    for name, ways in scenario.breakeven.also.items() if scenario.breakeven else ():
-        for label, cost in ways.items() if name in fleets else ():
-            try:
-                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
-            except CostError as error:
-                for path, text in error.problems:
-                    steps: Place = tuple(path.split("."))
-                    inside = steps[0] == "cost"
-                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
 
 
 def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:

@@ -1,10 +1,10 @@
 """From a scenario file to a Scenario, or to all its mistakes at once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
@@ -13,15 +13,13 @@ from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, 
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
 from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.reading.uncertain import futures_complaints, take_out
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sweep_complaints
-from sim.scenario.year import profile_complaints
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
-ASKING = ("sensitivity", "precision", "size", "breakeven", "plan", "futures", "load_profile")
-"""Sections whose mistakes say nothing of the others."""
-SAME_QUESTION = ("name", "question", "seed", "replications", "precision", "requests", "limits")
+EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
+SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
@@ -68,11 +66,11 @@ def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, ne
     _ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
-    found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data)]
+    found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data, EFFORT)]
     if found:
         layers.data["sweep"] = None
     _options_win_over_sweep(layers, taken.inputs)
-    found += [*_at_the_points(layers.data, catalog), *(() if found else profile_complaints(layers.data))]
+    found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data))]
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
     found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
@@ -250,7 +248,7 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     built, schema = _schema_complaints(at)
     found: Found = [*schema, *id_complaints(at, catalog)]
     asking = built
-    if built is None and all(one.place and one.place[0] in ASKING for one in schema):
+    if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
         asking = salvaged(at, schema)
     if asking is not None:
         wrong = [one.place for one in schema]
@@ -276,6 +274,18 @@ def _lacks_what_is_broken(place: Place, at: dict[str, Any], broken: Collection[P
     """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
     fleet = value_at(at, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
     return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
+
+
+def _beside_the_sweep(data: dict[str, Any]) -> Iterator[Complaint]:
+    """Sections that do not fit the sweep; one that is wrong in itself is told by the schema."""
+    for name, section in SECTIONS.items():
+        if section.check_sweep is not None and data.get(name) is not None:
+            try:
+                kind: Any = Scenario.model_fields[name].annotation
+                asked = TypeAdapter(kind).validate_python(data[name])
+            except ValidationError:
+                continue
+            yield from section.check_sweep(asked, data)
 
 
 def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from textwrap import dedent
 from typing import Any
 
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import SECTIONS, Scenario
 from sim.spec import Spec
 
 PRICES = "sim.cost"
@@ -46,7 +46,6 @@ horizon_s: 900                # arrivals stop then, and the fleet drains
 warmup_s: 60                  # requests that arrive before are simulated but not measured; auto: until it has settled
 seed: 1
 replications: 3               # runs with other random numbers: they give the confidence intervals
-# precision: {{metric: ttft_s_p95, relative: 0.05}}   # adds replications until it is known to 5 %
 
 slo: {{ttft_s: 1.0, tpot_s: 0.05, attainment: 0.95}}   # also e2e_s; a percentile: ttft_s: {{p99: 2.0}}
 
@@ -93,27 +92,15 @@ carbon:                       # kg CO2e of the electricity, and of making the ma
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
-load_profile: {{8: 2920, 1: 5840}}   # for year.csv: hours of a year at each load, 0 too; or 24 loads, one an hour
-# futures: {{draws: 2000}}      # any price, any term and the load may be {{triangular: [low, mode, high], note: why}},
-#   {{uniform: [low, high]}}, {{normal: [mean, sd]}} or {{lognormal: [mean, cv]}} in place of a number
 # requests_cost: true         # each request's part of the bill
-# months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
-# plan: {{years: 4, starts: 2027-01, demand: {{growth_per_year: 0.5}}, peak_to_mean: 2, lead_time_months: 3,
-#   price_decline_per_year: 0.1, existing: [{{fleet: 2x RTX 4090, units: 1, bought: 2025-03, book_value_usd: 3000}}]}}
-# what to choose from, for `gpufleet size`; costs are ways to pay, as in a fleet
-# size: {{gpus: [rtx-4090, l40s], tensor_parallel_sizes: [1, 2], quantizations: [none, fp8], max_replicas: 4,
-#   budget: {{capex_usd: 15000, usd_per_month: 500, kw: 3}}, spare_replicas: 1, mixed: {{}},
-#   costs: {{bought: {{acquisition: buy}}, rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4, l40s: 0.9}}}}}}}}
-# what to vary, for `gpufleet sensitivity`; left out: prices, rates, load and lengths, by 30 % each
-# sensitivity: {{inputs: {{site.pue: [1.1, 1.6], fleets.2x RTX 4090.cost.quotes.rtx-4090: {{relative: 0.2}}}}}}
-# other ways to pay for a fleet, for `gpufleet breakeven`
-# breakeven: {{also: {{2x RTX 4090: {{rented: {{acquisition: rent, quotes: {{rtx-4090: 0.4}}}}}}}}}}
+{sections}
 """
 
 
 def template(name: str) -> str:
     """A scenario called *name* that passes `check` and runs as it is."""
-    return _TEMPLATE.format(name=name, schema=SCHEMA_FILE)
+    examples = [section.example for section in SECTIONS.values() if section.example]
+    return _TEMPLATE.format(name=name, schema=SCHEMA_FILE, sections="\n".join(examples))
 
 
 def schema_text() -> str:

@@ -15,12 +15,10 @@ from pydantic import ValidationError
 from sim.scenario.reading.distribution import FAMILIES, Uncertain
 from sim.scenario.reading.errors import Complaint, Place, complaints, did_you_mean, dotted, known_keys
 from sim.scenario.reading.layers import Layers, place_of, put, value_at, with_values
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import TERMS, Scenario
+from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import points
-from sim.scenario.year import RATE
 
-SECTIONS = ("site", "finance", "operations", "api", "carbon")
-"""Where every number is a price or a term; in a fleet `cost`, too."""
 PARAMETERS = frozenset({"low", "mode", "high", "mean", "sd", "cv", "min", "max", "median", "sigma", "std"})
 ALIKE = 0.75
 TRIED = (0.0, 0.37, 1.0)
@@ -114,8 +112,8 @@ def _alike(name: str) -> float:
 def _is_drawn(place: Place) -> bool:
     """Whether a value at *place* may be a distribution."""
     if place[:1] == ("fleets",) and len(place) > 3:
-        return place[2] in (*SECTIONS, "cost")
-    return place == RATE or (place[0] in SECTIONS and len(place) > 1)
+        return place[2] in (*TERMS, "cost")
+    return place == RATE or (place[0] in TERMS and len(place) > 1)
 
 
 def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Taken) -> None:
@@ -134,7 +132,7 @@ def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Ta
     if _is_drawn(place):
         taken.inputs[place] = one
     else:
-        text = f"must be one value: only prices and terms ({', '.join(SECTIONS)}, cost of a fleet) and "
+        text = f"must be one value: only prices and terms ({', '.join(TERMS)}, cost of a fleet) and "
         taken.found.append(Complaint(place, f"{text}{dotted(RATE)} may be distributions"))
 
 

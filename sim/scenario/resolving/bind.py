@@ -16,8 +16,8 @@ from sim.catalogue.entries.server import Server
 from sim.catalogue.value import Value
 from sim.memory import Layout
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
+from sim.scenario.experiment import Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
-from sim.scenario.schema import Fleet, Pool, Scenario, nearest
 from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
 
 USUAL_ENGINE = "vllm-0.11"
@@ -52,7 +52,7 @@ class BoundPool:
     link: Link | None = None
 
 
-def bind(scenario: Scenario, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
+def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
     """Look up everything that *pool* names, at its own level or above.
 
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.

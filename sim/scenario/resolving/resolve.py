@@ -1,9 +1,8 @@
-"""From a case to its plan: every id a sourced value, memory laid out, step time built, prices found."""
+"""From a fleet to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
 from sim.rng import stream
+from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, power_coefficients, roofline_inputs
 from sim.scenario.resolving.facts import cost_facts, pool_facts
-from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
+from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
-from sim.scenario.schema import Fleet, Scenario, nearest
-from sim.scenario.sweep import Case, at_point
-from sim.scenario.year import load_by_hour
 from sim.steptime import Roofline
 from sim.workload import Workload
 
@@ -42,41 +39,7 @@ class FleetPlan:
     facts: tuple[Fact, ...]
 
 
-def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
-    """The plan of one case of a scenario that has passed `load`. Raises CostError if prices are missing."""
-    at = at_point(scenario, case.overrides)
-    position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
-    fleet = at.fleets[position]
-    built = resolve_fleet(at, fleet, catalog)
-    models = {nearest(pool.model, fleet.model, at.model) for pool in fleet.pools}
-    return CasePlan(
-        fleet=case.fleet,
-        axes=case.axes,
-        replication=case.replication,
-        seed=at.seed,
-        workload=at.workload,
-        routing=fleet.routing,
-        pools=built.pools,
-        slo=at.slo,
-        horizon_s=at.horizon_s,
-        warmup_s=0.0 if at.warmup_s == "auto" else at.warmup_s,
-        warmup_auto=at.warmup_s == "auto",
-        drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
-        meter_interval_s=at.meter_interval_s,
-        clock=built.clock,
-        requests_cost=at.requests_cost,
-        load_by_hour=load_by_hour(at),
-        model=", ".join(sorted(model for model in models if model)),
-        costs=built.costs,
-        carbon=built.carbon,
-        servers=ceil(built.machines.servers),
-        pue=built.pue,
-        infeasible=built.infeasible,
-        facts=built.facts,
-    )
-
-
-def resolve_fleet(scenario: Scenario, fleet: Fleet, catalog: Catalog) -> FleetPlan:
+def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> FleetPlan:
     """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
     bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
     names = pool_names(bound)

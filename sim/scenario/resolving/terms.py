@@ -30,11 +30,11 @@ from sim.cost import (
 from sim.cost.hardware import Hardware
 from sim.cost.purchase.buying import Buy
 from sim.cost.site.rack import PerRack
+from sim.scenario.experiment import TERMS, Experiment, Fleet
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put
-from sim.scenario.schema import Fleet, Scenario
 
-SECTIONS = ("cost", "site", "finance", "operations", "api", "carbon")
+SECTIONS = ("cost", *TERMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FleetTerms:
     starts_at: datetime | None
 
     @classmethod
-    def of(cls, scenario: Scenario, fleet: Fleet) -> "FleetTerms":
+    def of(cls, scenario: Experiment, fleet: Fleet) -> "FleetTerms":
         """Those of *fleet*."""
         return cls(
             cost=fleet.cost,
@@ -161,7 +161,7 @@ def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
     return place
 
 
-def reporting_currency(scenario: Scenario) -> tuple[str, float]:
+def reporting_currency(scenario: Experiment) -> tuple[str, float]:
     """What the report shows money in, and US dollars per unit of it.
 
     It is the `finance.currency` of the scenario, else that of the first fleet that names another than the dollar.
@@ -171,7 +171,7 @@ def reporting_currency(scenario: Scenario) -> tuple[str, float]:
     return (named[0].currency, named[0].fx.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
 
 
-def other_currencies(scenario: Scenario) -> Iterator[tuple[int, str]]:
+def other_currencies(scenario: Experiment) -> Iterator[tuple[int, str]]:
     """(position, message) of fleets whose own `finance` reports in another currency or at another rate."""
     code, usd = reporting_currency(scenario)
     for index, fleet in enumerate(scenario.fleets):

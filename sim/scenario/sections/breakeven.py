@@ -1,10 +1,16 @@
 """What `gpufleet breakeven` compares, as a scenario says it."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from sim.cost import Cost
+from sim.catalogue.catalog import Catalog
+from sim.cost import Cost, CostError
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.sections.section import Everything, Section
 from sim.spec import Count, Positive, Spec
 
 
@@ -19,3 +25,38 @@ class Breakeven(Spec):
     scaled; left out: the profile's own."""
     months: Count = 60
     """How far the cash flows reach."""
+
+
+def _check(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    """Ways to pay for fleets that are not there."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for name in asked.also:
+        if name not in names:
+            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+
+
+def _check_bills(asked: Breakeven, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+    """Ways to pay that cannot be billed."""
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    for name, ways in asked.also.items():
+        for label, cost in ways.items() if name in fleets else ():
+            try:
+                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+            except CostError as error:
+                for path, text in error.problems:
+                    steps: Place = tuple(path.split("."))
+                    inside = steps[0] == "cost"
+                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
+
+
+BREAKEVEN = Section(
+    command="breakeven",
+    repriced=True,
+    of_fleets=True,
+    check=_check,
+    check_bills=_check_bills,
+    months=("months", lambda asked: asked.months),
+    example="""\
+# other ways to pay for a fleet, for `gpufleet breakeven`
+# breakeven: {also: {2x RTX 4090: {rented: {acquisition: rent, quotes: {rtx-4090: 0.4}}}}}""",
+)

@@ -1,5 +1,6 @@
 """How large a run may become."""
 
+from sim.scenario.sections.section import Section
 from sim.spec import Count, Spec
 
 
@@ -20,3 +21,6 @@ class Limits(Spec):
     """Replicas x meter intervals in one case."""
     months: Count = 1200
     """How far `plan` and `breakeven` look ahead."""
+
+
+LIMITS: Section[Limits] = Section(effort=True)

@@ -1,11 +1,21 @@
 """How a year's hours fall on the loads of a sweep, as a scenario says it."""
 
+from collections.abc import Iterator
 from math import fsum, isclose, isfinite
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint, Place, dotted
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.sections.section import Everything, Section
+from sim.scenario.sweep import points
 from sim.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+
+PROCESS: Place = ("workload", "arrivals", "process")
+RATE: Place = ("workload", "arrivals", "rate_rps")
+CLIENTS: Place = ("workload", "arrivals", "concurrency")
 
 
 def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
@@ -42,3 +52,51 @@ LoadProfile = Annotated[
     PlainValidator(_profile, json_schema_input_type=dict[float, float] | list[float]),
     PlainSerializer(lambda profile: profile, return_type=Any),
 ]
+
+
+def loads_of(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
+    """(load, hours per year, hour of the day or of the week or None where it is not said) of every part of the year."""
+    if isinstance(profile, dict):
+        return tuple((load, hours, None) for load, hours in sorted(profile.items()))
+    return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
+
+
+def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    """Steady loads beside a schedule that follows the day."""
+    if any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools):
+        text = "weights steady loads, and a schedule follows the day: simulate whole days of arrivals"
+        yield Complaint(("load_profile",), f"{text}: {{process: profile}}")
+
+
+def _check_sweep(profile: LoadProfile, data: dict[str, Any]) -> Iterator[Complaint]:
+    """Whether its loads lie within those that the sweep simulates."""
+    clients = value_at(data, PROCESS) == "closed_loop"
+    place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
+    simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]
+    known = [load for load in simulated if isinstance(load, int | float) and not isinstance(load, bool)]
+    if len(known) < len(simulated):
+        text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
+        yield Complaint(("load_profile",), text)
+        return
+    # hours without any load need no simulated load: idle machines have one bill
+    loads = [load for load, hours, _ in loads_of(profile) if hours and load]
+    outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
+    if outside:
+        text = f"{', '.join(outside)} {unit} lie outside what is simulated ({min(known):g} to {max(known):g}): "
+        yield Complaint(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
+
+
+def _load_at(data: dict[str, Any], point: dict[str, Any], load: Place) -> Any:
+    for path, value in point.items():
+        if place_of(data, path) == load:
+            return value
+    return value_at(data, load)
+
+
+LOAD_PROFILE = Section(
+    repriced=True,
+    check=_check,
+    check_sweep=_check_sweep,
+    example="""\
+load_profile: {8: 2920, 1: 5840}   # for year.csv: hours of a year at each load, 0 too; or 24 loads, one an hour""",
+)

@@ -1,9 +1,14 @@
 """How exact the results are to be."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint
+from sim.scenario.sections.section import Everything, Section
+from sim.scenario.sweep import is_deterministic
 from sim.spec import Count, Positive, Spec
 
 FEWEST = 5
@@ -51,3 +56,29 @@ class Precision(Spec):
     """0.05: plus or minus 5 %."""
     max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
     """Where to stop at a point that does not get there."""
+
+
+def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    """A precision that no number of replications gives."""
+    # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
+    fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
+    if all(fixed):
+        yield Complaint(("precision",), "nothing here is random: every replication would be the same")
+    if precision.max_replications < scenario.replications:
+        text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
+        yield Complaint(("precision", "max_replications"), text)
+    if precision.metric is None:
+        return
+    priced = [fleet.is_priced for fleet in scenario.fleets] or [True]
+    if precision.metric.startswith("usd") and not any(priced):
+        yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
+    if precision.metric == "slo_attainment" and not scenario.slo.per_request:
+        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request")
+
+
+PRECISION = Section(
+    ignored_by=("size", "sensitivity"),
+    effort=True,
+    check=_check,
+    example="# precision: {metric: ttft_s_p95, relative: 0.05}   # adds replications until it is known to 5 %",
+)

@@ -1,12 +1,22 @@
 """What `gpufleet sensitivity` varies and compares, as a scenario says it."""
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean, dotted
+from sim.scenario.reading.layers import descend, place_of
+from sim.scenario.sections.section import Everything, Section, sections_of
+from sim.scenario.sweep import BOOKKEEPING, as_data, at_point
 from sim.spec import Spec
 
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
+Contradictions = Callable[[str, Place, float], Iterator[Complaint]]
+"""Of (path, place to tell it at, value): what is wrong with the scenario at that value and not without."""
+NO_INPUTS = ("sweep", "seed")
+"""Keys that say nothing of what is simulated and billed; no section does."""
 
 
 class Relative(Spec):
@@ -26,3 +36,112 @@ class Sensitivity(Spec):
     """What they move."""
     between: tuple[str, str] | None = None
     """The fleets whose difference is reported, the first less the second; left out: the first two."""
+
+
+def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[Complaint]:
+    """Unknown fleets, one named twice; then the inputs, and whatever contradicts itself at their ends."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for i, name in enumerate(asked.between or ()):
+        if name not in names:
+            yield Complaint(("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+    if asked.between and asked.between[0] == asked.between[1]:
+        yield Complaint(("sensitivity", "between"), "two different fleets are needed")
+    if asked.inputs:
+        yield from _input_complaints(scenario, asked.inputs, _contradictions(scenario, everything))
+
+
+def _input_complaints(
+    scenario: Experiment, inputs: Mapping[str, tuple[float, float] | Relative], contradictions: Contradictions
+) -> Iterator[Complaint]:
+    """Paths of nothing or of no number, and values that the scenario does not allow there."""
+    data = as_data(scenario)
+    for path, ends in inputs.items():
+        place: Place = ("sensitivity", "inputs", path)
+        try:
+            where = place_of(data, path)
+        except LookupError as error:
+            yield Complaint(place, str(error.args[0]))
+            continue
+        depth, now = descend(data, where)
+        if path in BOOKKEEPING or where[0] in (*NO_INPUTS, *sections_of(type(scenario))):
+            yield Complaint(place, f"{path} is no input")
+        elif depth < len(where):
+            known = [str(key) for key in now] if isinstance(now, dict) else []
+            yield Complaint(place, f"the scenario does not say it{did_you_mean(where[depth], known)}")
+        elif (number := number_at(path, now)) is None:
+            yield Complaint(place, "is no number in the scenario")
+        elif isinstance(ends, tuple):
+            yield from _range_complaints(scenario, number[0], place, ends, contradictions)
+        else:
+            low, high = around(scenario, *number, ends.relative)
+            if not allowed(scenario, number[0], (low, high)):
+                yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
+                continue
+            for value in (low, high):
+                yield from contradictions(number[0], place, value)
+
+
+def number_at(path: str, value: object) -> tuple[str, float] | None:
+    """The number at *path* and its own path, which of a quote is that of its price; None where there is none.
+
+    >>> number_at("a", 4), number_at("a", {"price": 1900.0, "unit": "each"}), number_at("a", True)
+    (('a', 4), ('a.price', 1900.0), None)
+    """
+    if isinstance(value, dict):
+        path, value = f"{path}.price", value.get("price")
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else (path, value)
+
+
+def _contradictions(scenario: Experiment, everything: Everything) -> Contradictions:
+    quiet = {"sensitivity": None, "sweep": None}
+    standing = everything(scenario.model_copy(update=quiet))
+
+    def found(path: str, place: Place, value: float) -> Iterator[Complaint]:
+        for one in everything(at_point(scenario, {path: value}).model_copy(update=quiet)):
+            if one not in standing and isinstance(one, Complaint):
+                yield Complaint(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+
+    return found
+
+
+def _range_complaints(
+    scenario: Experiment, path: str, place: Place, ends: tuple[float, float], contradictions: Contradictions
+) -> Iterator[Complaint]:
+    if ends[0] >= ends[1]:
+        yield Complaint(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
+        return
+    for i, value in enumerate(ends):
+        try:
+            at_point(scenario, {path: value})
+        except ValueError:
+            yield Complaint((*place, i), f"{value:g} is not allowed there")
+        else:
+            yield from contradictions(path, (*place, i), value)
+
+
+def around(scenario: Experiment, path: str, now: float, relative: float) -> tuple[float, float]:
+    """So much less and more than *now*; whole numbers where nothing else is allowed."""
+    low, high = now * (1 - relative), now * (1 + relative)
+    if isinstance(now, int) and not allowed(scenario, path, (low, high)):
+        return round(low), round(high)
+    return low, high
+
+
+def allowed(scenario: Experiment, path: str, values: tuple[float, float]) -> bool:
+    """Whether the scenario may say either of *values* at *path*."""
+    try:
+        for value in values:
+            at_point(scenario, {path: value})
+    except ValueError:
+        return False
+    return True
+
+
+SENSITIVITY = Section(
+    command="sensitivity",
+    of_fleets=True,
+    check=_check,
+    example="""\
+# what to vary, for `gpufleet sensitivity`; left out: prices, rates, load and lengths, by 30 % each
+# sensitivity: {inputs: {site.pue: [1.1, 1.6], fleets.2x RTX 4090.cost.quotes.rtx-4090: {relative: 0.2}}}""",
+)

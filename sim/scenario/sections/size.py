@@ -1,12 +1,21 @@
 """What `gpufleet size` searches, as a scenario says it."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.batching import Batching, OfEngine
-from sim.cost import Cost
+from sim.catalogue.catalog import Catalog
+from sim.cost import Cost, CostError, resolve_costs
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.ids import entries, unknown_offers, unknown_prices
+from sim.scenario.reading.layers import value_at
+from sim.scenario.sections.section import Section
 from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
+from sim.yamlio import dump_line
 
 Label = Annotated[str, Field(min_length=1)]
 
@@ -79,3 +88,95 @@ class Size(Spec):
         if not self.costs and not self.rents:
             raise ValueError("costs or rents is needed: what a fleet costs is the question")
         return self
+
+
+LISTS = ("gpus", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching")
+
+
+def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
+    """Names in the raw section that the catalogue does not know."""
+    servers = value_at(data, ("servers",))
+    named: list[tuple[Place, Any, Any]] = [
+        *((("size", "gpus", i), item, catalog.gpu) for i, item in _items(value_at(data, ("gpus",)))),
+        *(
+            (("size", "quantizations", i), item, catalog.quantization)
+            for i, item in _items(value_at(data, ("quantizations",)))
+        ),
+    ]
+    for gpu, found in servers.items() if isinstance(servers, dict) else ():
+        place: Place = ("size", "servers", gpu)
+        named += [(place, found, catalog.server)] if isinstance(found, str) else []
+        named += [((*place, i), item, catalog.server) for i, item in _items(found)]
+    for place, name, lookup in named:
+        if isinstance(name, str):
+            try:
+                lookup(name)
+            except ValueError as error:
+                yield Complaint(place, str(error).splitlines()[0])
+    for label, cost in entries(data, ("costs",)):
+        yield from unknown_prices(cost, ("size", "costs", label), catalog)
+    for label, _ in entries(data, ("rents",)):
+        for gpu, offer in entries(data, ("rents", label)):
+            yield from unknown_offers(offer, ("size", "rents", label, gpu), catalog)
+
+
+def _items(value: Any) -> Iterable[tuple[int, Any]]:
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+    """Contradictions within the section, and terms without which nothing can be bought."""
+    for name in LISTS:
+        for value, count in Counter(getattr(size, name)).items():
+            if count > 1:
+                named = isinstance(value, str | int)
+                shown = value if named else dump_line(value.model_dump(mode="json", exclude_none=True))
+                yield Complaint(("size", name), f"{shown} stands twice")
+    for label in size.rents:
+        if label in size.costs:
+            yield Complaint(("size", "rents", label), f"the label {label!r} stands in costs, too")
+    workload = scenario.workload
+    if size.mixed is not None and workload.trace is None and not (workload.stationary and workload.mean_rate_rps()):
+        text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
+        yield Complaint(("size", "mixed"), text)
+    yield from _strange_gpus(size)
+    yield from _servers_of_others(size, catalog)
+    for label, cost in size.costs.items():
+        try:
+            resolve_costs(cost, scenario.site, scenario.finance, [], lambda _: None)
+        except CostError as error:
+            for path, text in error.problems:
+                steps: Place = tuple(path.split("."))
+                yield Complaint(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
+
+
+def _strange_gpus(size: Size) -> Iterator[Complaint]:
+    named: list[tuple[Place, str]] = [(("size", "servers", gpu), gpu) for gpu in size.servers]
+    named += [(("size", "rents", label, gpu), gpu) for label, offers in size.rents.items() for gpu in offers]
+    for place, gpu in named:
+        if gpu not in size.gpus:
+            yield Complaint(place, f"{gpu} is not among size.gpus{did_you_mean(gpu, size.gpus)}")
+
+
+def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[Complaint]:
+    for gpu, servers in size.servers.items():
+        for name in servers:
+            try:
+                holds = catalog.server(name).gpu
+            except ValueError:
+                continue  # size_id_complaints names it
+            if holds is not None and holds != gpu:
+                yield Complaint(("size", "servers", gpu), f"{name} holds {holds}")
+
+
+SIZE = Section(
+    command="size",
+    of_fleets=True,
+    check_ids=_check_ids,
+    check_terms=_check_terms,
+    example="""\
+# what to choose from, for `gpufleet size`; costs are ways to pay, as in a fleet
+# size: {gpus: [rtx-4090, l40s], tensor_parallel_sizes: [1, 2], quantizations: [none, fp8], max_replicas: 4,
+#   budget: {capex_usd: 15000, usd_per_month: 500, kw: 3}, spare_replicas: 1, mixed: {},
+#   costs: {bought: {acquisition: buy}, rented: {acquisition: rent, quotes: {rtx-4090: 0.4, l40s: 0.9}}}}""",
+)

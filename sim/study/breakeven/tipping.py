@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
-from sim.scenario.checks.sensitivity import number_at
 from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.sections.sensitivity import number_at
 from sim.scenario.sweep import as_data
 from sim.study.breakeven.candidates import Candidate, Ledgers
 

@@ -10,16 +10,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import SECTIONS, TERMS, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
 from sim.study.cases.durable import file_digest
 
-NOT_IN_DIGEST = (
-    *("name", "question", "sweep", "replications", "precision", "fleets", "base"),
-    *("load_profile", "breakeven", "plan", "futures", "sensitivity", "size", "limits"),
-)
-MONEY = ("site", "finance", "operations", "api", "carbon", "load_profile", "breakeven", "futures")
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", *SECTIONS)
+MONEY = (*TERMS, *(name for name, section in SECTIONS.items() if section.repriced))
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
 CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
 """Parts of the catalogue that no simulated quantity depends on."""

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
-from sim.scenario.resolving.resolve import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.cases.execute import Job, Progress, Workplace, do_all

@@ -17,7 +17,8 @@ from sim.cost.bill.window import ONE_HOUR, Window, together
 from sim.cost.site.carbon import GRAMS_PER_KG
 from sim.records import Interval
 from sim.scenario.reading.errors import Place
-from sim.scenario.resolving.resolve import resolve, resolve_fleet
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines, place_in_terms
 from sim.scenario.schema import Scenario

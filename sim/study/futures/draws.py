@@ -16,8 +16,8 @@ from sim.catalogue.catalog import Catalog
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import Case, as_data, axis_labels, cases, points
-from sim.scenario.year import RATE
 from sim.study.cases.store import StoredCase
 from sim.study.futures.bill import AMOUNTS, Amounts, Biller
 from sim.study.futures.inputs import HIGH, LOW, UncertainInput, World, central_world, inputs_of

@@ -8,7 +8,7 @@ from sim.case import priced
 from sim.catalogue.catalog import Catalog
 from sim.cost.bill.window import Window
 from sim.fleet import RunningFleet
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.bill.window import together
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case

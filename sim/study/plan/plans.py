@@ -15,10 +15,10 @@ from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan, MultiYear
 from sim.cost.finance.cash_flow import discount_factor
 from sim.cost.rent.rental import Rent
-from sim.scenario.checks.multi_year import bridged_fleet
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.plan import bridged_fleet
 from sim.scenario.year import load_by_hour
 from sim.study.breakeven.horizon import horizon_of
 from sim.study.breakeven.tipping import API
@@ -139,7 +139,7 @@ def outlook(
     assert measured is not None
     finance = fleet.finance or scenario.finance
     rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
-    bridged = bridged_fleet(scenario, fleet)
+    bridged = bridged_fleet(plan, fleet)
     kind = _kind(scenario, plan, fleet, built, capacity.mean, measured, catalog)
     rented = kind.costs if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog)
     purchasing = None

@@ -13,7 +13,8 @@ from sim.cost import Clock, CostPlan
 from sim.cost.bill.window import Window
 from sim.cost.finance.flows import Flows, flows_of
 from sim.records import Interval
-from sim.scenario.resolving.resolve import resolve, resolve_fleet
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario

@@ -12,7 +12,7 @@ from sim.records import FleetLog, Interval, Meters, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.fleet.warmup import with_warmup
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic

@@ -11,10 +11,9 @@ from math import isfinite
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.checks.sensitivity import around, number_at
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.sensitivity import Relative, Sensitivity
+from sim.scenario.sections.sensitivity import Relative, Sensitivity, around, number_at
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.breakeven.tipping import INPUTS, in_stated_currency, number_of
 from sim.study.capacity.search import LoadAxis

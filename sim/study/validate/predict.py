@@ -17,7 +17,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.fleet import RunningFleet
 from sim.records import FleetLog
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.metrics.case_metrics import percentile

@@ -13,7 +13,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.report.calibrate.answer import calibration_text, factors
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor

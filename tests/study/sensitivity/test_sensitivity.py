@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.resolve import resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import Case
 from sim.study.cases.cores import Cores
 from sim.study.sensitivity import gap as gap_of_fleets

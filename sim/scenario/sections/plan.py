@@ -1,4 +1,7 @@
-"""What the `plan` section cannot see by itself: whether fleets, prices and terms suffice for it."""
+"""Several years month by month: whether fleets, prices and terms suffice for the section `plan`.
+
+Its keys are those of `sim.cost.MultiYear`.
+"""
 
 from collections.abc import Iterator
 
@@ -7,16 +10,14 @@ from sim.cost import CostError, MultiYear
 from sim.cost.finance.multi_year import ExistingUnits
 from sim.cost.purchase.buying import Buy
 from sim.cost.rent.rental import Rent
+from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint, did_you_mean
 from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.section import Everything, Section
 
 
-def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def _check(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
     """Fleets without a cost, names of fleets that do not exist, and a missing discount rate."""
-    plan = scenario.plan
-    if plan is None:
-        return
     names = [fleet.name for fleet in scenario.fleets]
     for i, fleet in enumerate(scenario.fleets):
         if fleet.has_own_costs:
@@ -36,7 +37,7 @@ def multi_year_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(("plan", "existing", index, key), text)
 
 
-def _existing_problems(scenario: Scenario, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
+def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
     """(key, what is wrong) of an entry of `plan.existing`."""
     fleet = next((one for one in scenario.fleets if one.name == entry.fleet), None)
     if fleet is None:
@@ -53,11 +54,10 @@ def _existing_problems(scenario: Scenario, plan: MultiYear, entry: ExistingUnits
         yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
 
 
-def bridge_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+def _check_bills(plan: MultiYear, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
     """Prices that are missing for renting what a fleet buys."""
-    plan = scenario.plan
-    for fleet in scenario.fleets if plan is not None else ():
-        bridged = bridged_fleet(scenario, fleet)
+    for fleet in scenario.fleets:
+        bridged = bridged_fleet(plan, fleet)
         if bridged is None or not isinstance(fleet.cost, Buy):
             continue
         try:
@@ -68,7 +68,20 @@ def bridge_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complain
                 yield Complaint(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
 
 
-def bridged_fleet(scenario: Scenario, fleet: Fleet) -> Fleet | None:
-    """*fleet* as it is rented until its own hardware comes; None where the plan has no such terms."""
-    terms = scenario.plan.bridge.get(fleet.name) if scenario.plan is not None else None
+def bridged_fleet(plan: MultiYear, fleet: Fleet) -> Fleet | None:
+    """*fleet* as it is rented until its own hardware comes; None where the *plan* has no such terms."""
+    terms = plan.bridge.get(fleet.name)
     return None if terms is None else fleet.model_copy(update={"cost": terms})
+
+
+PLAN = Section(
+    command="plan",
+    of_fleets=True,
+    check=_check,
+    check_bills=_check_bills,
+    months=("years", lambda plan: plan.months),
+    example="""\
+# months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
+# plan: {years: 4, starts: 2027-01, demand: {growth_per_year: 0.5}, peak_to_mean: 2, lead_time_months: 3,
+#   price_decline_per_year: 0.1, existing: [{fleet: 2x RTX 4090, units: 1, bought: 2025-03, book_value_usd: 3000}]}""",
+)

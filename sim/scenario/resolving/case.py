@@ -1,0 +1,45 @@
+"""From a case to its plan: its point of the sweep, and its fleet there."""
+
+from math import ceil
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.experiment import nearest
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import load_by_hour
+
+
+def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
+    """The plan of one case of a scenario that has passed `load`. Raises CostError if prices are missing."""
+    at = at_point(scenario, case.overrides)
+    position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
+    fleet = at.fleets[position]
+    built = resolve_fleet(at, fleet, catalog)
+    models = {nearest(pool.model, fleet.model, at.model) for pool in fleet.pools}
+    return CasePlan(
+        fleet=case.fleet,
+        axes=case.axes,
+        replication=case.replication,
+        seed=at.seed,
+        workload=at.workload,
+        routing=fleet.routing,
+        pools=built.pools,
+        slo=at.slo,
+        horizon_s=at.horizon_s,
+        warmup_s=0.0 if at.warmup_s == "auto" else at.warmup_s,
+        warmup_auto=at.warmup_s == "auto",
+        drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
+        meter_interval_s=at.meter_interval_s,
+        clock=built.clock,
+        requests_cost=at.requests_cost,
+        load_by_hour=load_by_hour(at),
+        model=", ".join(sorted(model for model in models if model)),
+        costs=built.costs,
+        carbon=built.carbon,
+        servers=ceil(built.machines.servers),
+        pue=built.pue,
+        infeasible=built.infeasible,
+        facts=built.facts,
+    )
