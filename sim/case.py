@@ -27,8 +27,7 @@ class CaseResult:
     @property
     def window_s(self) -> tuple[float, float]:
         """[start, end) of what is measured [s]."""
-        horizon_s = self.plan.horizon_s
-        return self.plan.warmup_s, self.log.end_s if horizon_s is None else horizon_s
+        return self.plan.window_s(self.log.end_s)
 
 
 def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import inf, nan
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,23 @@ class Leap:
     load: float = 1.0
 
 
+class StepTime(Protocol):
+    """How long steps take: the only thing that an engine knows about the hardware."""
+
+    @property
+    def window(self) -> int | None:
+        """Sliding window of the model [tokens], None without one."""
+        ...
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
+        ...
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        ...
+
+
 @dataclass(slots=True)
 class Meters:
     """Running totals of one replica since its start. Steps are split by tokens into prefill, recompute and decode."""
@@ -170,6 +188,15 @@ class Interval:
     output_tokens: int = 0
     recomputed_tokens: int = 0
     service: str = "default"
+
+    @property
+    def middle_s(self) -> float:
+        """Half-way between start and end [s]; an interval lies wholly on that side of a meter reading."""
+        return (self.start_s + self.end_s) / 2
+
+    def is_within(self, start_s: float, end_s: float) -> bool:
+        """Whether it lies in the window [start, end) [s], neither of whose edges it straddles."""
+        return start_s <= self.middle_s < end_s
 
 
 @dataclass(slots=True)

@@ -2,15 +2,7 @@
 
 from typing import Protocol
 
-from sim.records import Batch, Leap, Meters, Progress, Request
-
-
-class StepTime(Protocol):
-    """The only thing that an engine knows about the hardware."""
-
-    def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*."""
-        ...
+from sim.records import Meters, Progress, Request
 
 
 class ReplicaEngine(Protocol):

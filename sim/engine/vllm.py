@@ -5,11 +5,10 @@ from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
-from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Progress, Request
+from sim.records import Leap, Meters, Progress, Request, StepTime
 
 
 class VllmEngine:

@@ -45,7 +45,7 @@ class Window:
         inside: dict[str, list[Interval]] = {}
         for interval in intervals:
             every.setdefault(interval.pool, []).append(interval)
-            if start_s <= (interval.start_s + interval.end_s) / 2 < end_s:
+            if interval.is_within(start_s, end_s):
                 inside.setdefault(interval.pool, []).append(interval)
         due = {pool: [stop for stop in stops(found) if start_s <= stop.at_s < end_s] for pool, found in every.items()}
         return cls((end_s - start_s) / SECONDS_PER_HOUR, inside, due)

@@ -172,7 +172,7 @@ class Band:
 
     def holds(self, interval: Interval) -> bool:
         """Whether *interval*, which lies within one hour of the clock, is charged at this price."""
-        return self.tariff.usd_per_kwh(self.clock.at((interval.start_s + interval.end_s) / 2)) == self.usd_per_kwh
+        return self.tariff.usd_per_kwh(self.clock.at(interval.middle_s)) == self.usd_per_kwh
 
     def share(self, month: int | None = None, weights: Sequence[float] | None = None) -> float:
         """Part of the energy of a year, or of one *month*, that is charged at this price.

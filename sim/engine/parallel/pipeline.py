@@ -13,11 +13,10 @@ from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, switch_shares
-from sim.engine.protocol import StepTime
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Meters, Progress, Request
+from sim.records import Meters, Progress, Request, StepTime
 
 
 class Lane:

@@ -2,35 +2,18 @@
 
 from dataclasses import dataclass, field
 from math import floor
-from typing import Any, Protocol
+from typing import Any
 
 from sim.batching import Scheduler
 from sim.catalogue.value import Value
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
-from sim.records import Batch, Leap
+from sim.records import StepTime
 from sim.routing import Routing
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.workload import Workload
-
-
-class StepTime(Protocol):
-    """The only thing that an engine knows about the hardware."""
-
-    @property
-    def window(self) -> int | None:
-        """Sliding window of the model [tokens], None without one."""
-        ...
-
-    def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
-        ...
-
-    def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +87,10 @@ class CasePlan:
     infeasible: str = ""
     """Why this fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())
+
+    def window_s(self, end_s: float) -> tuple[float, float]:
+        """[start, end) of what is measured [s]; without a horizon it lasts until *end_s*, the end of the run."""
+        return self.warmup_s, end_s if self.horizon_s is None else self.horizon_s
 
     @property
     def scheduled(self) -> bool:

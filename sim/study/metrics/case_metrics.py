@@ -215,7 +215,7 @@ def _machines(result: CaseResult) -> dict[str, Any]:
     plan, totals = result.plan, result.log.meters
     start_s, end_s = result.window_s
     window_s = end_s - start_s or inf
-    inside = [i for i in result.log.intervals if start_s <= (i.start_s + i.end_s) / 2 < end_s]
+    inside = [i for i in result.log.intervals if i.is_within(start_s, end_s)]
     gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)

@@ -40,7 +40,7 @@ def it_power_w_mean(result: CaseResult) -> float | None:
     start_s, end_s = result.window_s
     if any(pool.power is None for pool in result.plan.pools):
         return None
-    inside = (i for i in result.log.intervals if start_s <= (i.start_s + i.end_s) / 2 < end_s)
+    inside = (i for i in result.log.intervals if i.is_within(start_s, end_s))
     return sum(i.server_energy_j for i in inside) / (end_s - start_s or inf)
 
 
@@ -138,7 +138,7 @@ def _carbon(result: CaseResult) -> dict[str, Any]:
         return {}
     start_s, end_s = result.window_s
     powered = all(pool.power is not None for pool in result.plan.pools)
-    inside = (i for i in result.log.intervals if start_s <= (i.start_s + i.end_s) / 2 < end_s)
+    inside = (i for i in result.log.intervals if i.is_within(start_s, end_s))
     return {
         "operational_kg_co2e": carbon.operational_kg(inside) if powered else None,
         "embodied_kg_co2e": carbon.embodied_kg_per_h * (end_s - start_s) / SECONDS_PER_HOUR,

@@ -165,16 +165,14 @@ def metered(stored: StoredCase, plan: CasePlan) -> Window:
 
 def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, float]:
     """[start, end) of what is measured [s]; a run without a horizon ends with its last interval."""
-    if plan.horizon_s is not None:
-        return plan.warmup_s, plan.horizon_s
-    return plan.warmup_s, max((interval.end_s for interval in intervals), default=0.0)
+    return plan.window_s(max((interval.end_s for interval in intervals), default=0.0))
 
 
 def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:
     """*intervals* added up by replica and state, and by hour of the *clock*."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
-        hour = None if clock is None else clock.hour_at((interval.start_s + interval.end_s) / 2)
+        hour = None if clock is None else clock.hour_at(interval.middle_s)
         key = (*(getattr(interval, name) for name in KEYS), hour)
         known = sums.get(key)
         if known is None:

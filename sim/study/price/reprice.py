@@ -150,8 +150,8 @@ def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
     pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]
     end_s = max((interval.end_s for interval in intervals), default=0.0)
     log = FleetLog(requests, intervals, [], pools, end_s)
-    start_s, stop_s = CaseResult(plan, log, None).window_s
-    log.meters = _totals([i for i in intervals if start_s <= (i.start_s + i.end_s) / 2 < stop_s])
+    start_s, stop_s = plan.window_s(log.end_s)
+    log.meters = _totals([i for i in intervals if i.is_within(start_s, stop_s)])
     return priced(plan, log)
 
 

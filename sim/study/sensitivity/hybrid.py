@@ -19,7 +19,6 @@ from math import fsum
 from typing import Any
 
 from sim.batching import Slots
-from sim.case import CaseResult
 from sim.catalogue.entries.gpu import Gpu
 from sim.cost import CostPlan
 from sim.cost.bill.charge import amount_usd
@@ -159,7 +158,7 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
 def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
     """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
     log = RunningFleet(plan).run()
-    window = Window.of(log.intervals, *CaseResult(plan, log, None).window_s)
+    window = Window.of(log.intervals, *plan.window_s(log.end_s))
     tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
     prices = (_prices(payer, plan.pools[0]) for payer in payers)
     first_usd, second_usd = (fsum(amount_usd(charge, window) for charge in costs.charges) for costs in prices)
