@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata import read_benchmarks
+from sim.benchdata.mlperf import REQUIRED, read_mlperf
 from sim.catalogue.catalog import Catalog
 from sim.report.page.fitted import FittedTable
 from sim.report.validate.answer import terminal_tables, write_validation
+from sim.report.validate.services import service_tables, write_services
+from sim.study.validate.services.predict import predict_all
 from sim.study.validate.table import Told, validate
 
 
@@ -37,7 +40,15 @@ SERVING = TableKind(
     show=terminal_tables,
 )
 """Operating points of serving engines; any table that no other kind knows."""
-KINDS: tuple[TableKind, ...] = (SERVING,)
+SERVICES = TableKind(
+    columns=frozenset(REQUIRED),
+    read=read_mlperf,
+    predict=predict_all,
+    write=write_services,
+    show=service_tables,
+)
+"""MLPerf results of services that answer in one pass."""
+KINDS: tuple[TableKind, ...] = (SERVICES, SERVING)
 """The first kind whose columns are all in the header counts."""
 
 

@@ -3,6 +3,7 @@
 from datetime import date
 from typing import Literal
 
+from sim.catalogue.entries.mig import Mig
 from sim.catalogue.value import Value
 from sim.spec import Spec
 
@@ -65,6 +66,8 @@ class Gpu(Spec):
     slots: Value | None = None
     usable_memory_fraction: Value | None = None
     """Unified memory only: the share that the GPU may use."""
+    mig: Mig | None = None
+    """Into which slices the driver can cut it; absent: it cannot, or nobody has written down how."""
 
     @property
     def pcie_card(self) -> bool:

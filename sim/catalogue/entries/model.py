@@ -96,8 +96,25 @@ class Model(Spec):
     params_active_quoted: Value | None = None
 
 
+class ImageGenerator(Spec):
+    """How the work of a diffusion model follows from steps and resolution."""
+
+    resolution: Count
+    """Width and height for which the model's figures hold [pixels]."""
+    steps: Count
+    """Denoiser steps of an image where nothing is said."""
+    calls_per_step: Count
+    """Denoiser calls of one step, in one batch: 2 with classifier-free guidance."""
+    attention_flops_per_call: Value
+    """The part of a call's arithmetic that grows with the square of the pixels [FLOP]."""
+    decoder_flops: Value
+    """Latents to pixels, once an image [FLOP]."""
+    decoder_traffic_elements: Value
+    """Numbers that the decoder moves per image besides its weights."""
+
+
 class OtherModel(Spec):
-    """A network that answers in one pass per sample: an image classifier, an encoder, a diffusion step."""
+    """A network that answers in one pass per sample: an image classifier, an encoder, an image generator."""
 
     kind: Literal["other"]
     id: str
@@ -107,10 +124,18 @@ class OtherModel(Spec):
     input: str
     """What one sample is."""
     sample_unit: str
-    """Noun for one sample in a report: image, sequence, step, ..."""
+    """Noun for one sample in a report: image, sequence, volume, ..."""
     params: Value | None = None
+    """Weights that one pass reads."""
     flops_per_sample: Value | None = None
-    """Arithmetic of one inference pass [FLOP], two per multiply-add."""
+    """Arithmetic of one inference pass [FLOP], two per multiply-add; of an image generator: of one denoiser call."""
+    traffic_elements_per_sample: Value | None = None
+    """Numbers that one pass reads and writes per sample besides the weights, each layer by itself."""
+    kernels: Value | None = None
+    """Kernel launches of one pass."""
+    passes_per_sample: Value | None = None
+    """Passes that one sample takes one after the other; absent: 1."""
+    generator: ImageGenerator | None = None
 
 
 AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]

@@ -1,0 +1,67 @@
+"""What a GPU, or a MIG slice of one, has for a service."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from sim.catalogue.entries.gpu import Gpu
+
+Precision = Literal["fp16", "fp8", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+NUMBER_BYTES: dict[Precision, int] = {"fp16": 2, "fp8": 1, "int8": 1}
+USUAL_SMS = 100.0
+"""Streaming multiprocessors where nobody has written them down."""
+USUAL_TDP_W = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Datasheet figures that a batch time needs."""
+
+    gpu: str
+    """Id in data/gpus."""
+    architecture: str
+    precision: Precision
+    flops: float
+    """Dense tensor rate in the service's precision [FLOP/s]."""
+    bytes_per_s: float
+    sms: float
+    tdp_w: float
+    alone: bool = False
+    """One MIG slice, which runs at the clock of a card that is not full."""
+
+
+def device_of(gpu: Gpu, precision: Precision) -> Device | None:
+    """*gpu* computing in *precision*; None where its tensor cores have no such type."""
+    rate = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s}[precision]
+    if rate is None:
+        return None
+    return Device(
+        gpu=gpu.id,
+        architecture=gpu.architecture,
+        precision=precision,
+        flops=rate.value,
+        bytes_per_s=gpu.memory_bytes_per_s.value,
+        sms=USUAL_SMS if gpu.sm_count is None else gpu.sm_count.value,
+        tdp_w=USUAL_TDP_W if gpu.tdp_w is None else gpu.tdp_w.value,
+    )
+
+
+def slice_of(device: Device, gpu: Gpu, profile: str) -> Device:
+    """The part of *device* that a MIG slice owns.
+
+    Its share of the tensor rate is that of its SMs (a card of 7 slices loses the rest), its share of bandwidth that of
+    its memory slices. Raises KeyError for a profile that *gpu* does not have.
+    """
+    if gpu.mig is None or profile not in gpu.mig.profiles:
+        raise KeyError(profile)
+    one = gpu.mig.profiles[profile]
+    sms = min(one.compute_slices * gpu.mig.sms_per_slice, device.sms)
+    share = sms / device.sms
+    return replace(
+        device,
+        flops=device.flops * share,
+        bytes_per_s=device.bytes_per_s * one.memory_slices / gpu.mig.memory_slices,
+        sms=sms,
+        tdp_w=device.tdp_w * share,
+        alone=True,
+    )

@@ -1,0 +1,1 @@
+"""MLPerf results of services predicted row by row."""

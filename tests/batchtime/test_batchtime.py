@@ -1,0 +1,131 @@
+"""Laws of the batch time, and figures worked by hand."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.batchtime import Device, Factors, batch_time_s, device_of, load_coefficients, slice_of, speed_of, work_of
+from sim.batchtime.served import largest_batch_within
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.model import OtherModel
+
+CATALOG = load_catalog()
+COEFFICIENTS = load_coefficients(CATALOG.root / "batchtime.yaml")
+PLAIN = Factors(
+    compute=1.0, memory=1.0, traffic=1.0, kernels=1.0, launch_s=1e-6, wave=0.0, power_exponent=0.0, slice_speed=1.0
+)
+DEVICE = Device("none", "none", "int8", flops=1e12, bytes_per_s=1e12, sms=100, tdp_w=300)
+SERVICES = [name for name in CATALOG.ids("models") if isinstance(CATALOG.any_model(name), OtherModel)]
+
+
+def service(name: str) -> OtherModel:
+    model = CATALOG.any_model(name)
+    assert isinstance(model, OtherModel)
+    return model
+
+
+def time_s(name: str, gpu: str, samples: float, precision: str = "int8", **sizes: int) -> float:
+    model, device = service(name), device_of(CATALOG.gpu(gpu), precision)  # type: ignore[arg-type]
+    assert device is not None
+    factors = COEFFICIENTS.factors(model, device)
+    return batch_time_s(work_of(model, device.precision, samples, **sizes), speed_of(device, factors))
+
+
+def test_work_of_a_batch_by_hand() -> None:
+    work = work_of(service("resnet-50"), "fp16", 4)
+    assert (work.flops, work.weight_bytes) == (4 * 8.18e9, 2 * 2.56e7)
+    assert (work.traffic_bytes, work.kernels) == (4 * 2 * 2.83e7, 55)
+
+
+def test_an_image_is_steps_times_calls_and_one_decoding() -> None:
+    work = work_of(service("sdxl-base"), "fp16", 1)
+    assert work.flops == pytest.approx(20 * 2 * 6.761e12 + 1.047e13)
+    doubled = work_of(service("sdxl-base"), "fp16", 1, resolution=2048)
+    assert doubled.flops == pytest.approx(40 * (4 * (6.761e12 - 7.52e11) + 16 * 7.52e11) + 4 * 1.047e13)
+    more = work_of(service("sdxl-base"), "fp16", 1, steps=30)
+    assert more.flops - work.flops == pytest.approx(20 * 6.761e12)
+    assert more.kernels == 1.5 * work.kernels
+
+
+def test_launches_alone_compute_alone_and_memory_alone() -> None:
+    speed = speed_of(DEVICE, PLAIN)
+    model = service("resnet-50")
+    nothing = work_of(model, "int8", 0)
+    assert batch_time_s(nothing, speed) == pytest.approx(55e-6 + 2.56e7 / 1e12)
+    huge = work_of(model, "int8", 1000)
+    compute, memory = huge.flops / 1e12, (huge.weight_bytes + huge.traffic_bytes) / 1e12
+    assert max(compute, memory) < batch_time_s(huge, speed) - 55e-6 < compute + memory
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_larger_batch_takes_longer_and_less_per_sample(name: str) -> None:
+    times = [time_s(name, "a100-80gb-sxm", samples) for samples in (1, 2, 4, 8, 64)]
+    assert times == sorted(times)
+    per_sample = [seconds / samples for seconds, samples in zip(times, (1, 2, 4, 8, 64), strict=True)]
+    assert per_sample == sorted(per_sample, reverse=True)
+
+
+def test_eight_bits_are_faster_than_sixteen() -> None:
+    assert time_s("bert-large", "h100-80gb-sxm", 64) < time_s("bert-large", "h100-80gb-sxm", 64, "fp16")
+
+
+def test_precisions_that_a_card_lacks_have_no_device() -> None:
+    assert device_of(CATALOG.gpu("a100-80gb-sxm"), "fp8") is None
+
+
+def test_a_slice_has_its_sms_and_its_memory_slices() -> None:
+    gpu = CATALOG.gpu("a100-80gb-sxm")
+    whole = device_of(gpu, "int8")
+    assert whole is not None
+    one = slice_of(whole, gpu, "1g.10gb")
+    assert one.flops == pytest.approx(624e12 * 14 / 108)
+    assert one.bytes_per_s == pytest.approx(2.039e12 / 8)
+    assert one.flops / one.tdp_w == pytest.approx(whole.flops / whole.tdp_w)
+    with pytest.raises(KeyError):
+        slice_of(whole, gpu, "1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (["1g.10gb"] * 7, True),
+        (["1g.10gb"] * 8, False),
+        (["3g.40gb", "3g.40gb"], True),
+        (["3g.40gb", "4g.40gb"], True),
+        (["4g.40gb", "4g.40gb"], False),
+        (["3g.40gb", "3g.40gb", "1g.10gb"], False),
+        (["4g.40gb", "2g.20gb", "1g.10gb"], True),
+        (["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"], True),
+        (["1g.20gb"] * 4, True),
+        (["7g.80gb", "1g.10gb"], False),
+    ],
+)
+def test_the_driver_places_some_combinations_and_refuses_others(wanted: list[str], fits: bool) -> None:
+    mig = CATALOG.gpu("a100-80gb-pcie").mig
+    assert mig is not None
+    assert mig.fits(tuple(wanted)) is fits
+
+
+def test_the_largest_batch_waits_for_one_and_runs_its_own() -> None:
+    assert largest_batch_within(lambda batch: 0.001 + 0.001 * batch, 0.020, 100) == pytest.approx(9, abs=1e-3)
+    assert largest_batch_within(lambda batch: 0.001 * batch, 10.0, 64) == 64
+    assert largest_batch_within(lambda batch: 1.0, 0.1, 64) == pytest.approx(1, abs=1e-3)
+
+
+def test_counted_figures_are_those_of_the_script(root: Path) -> None:
+    sys.path.insert(0, str(root / "benchmarks" / "fit"))
+    import work
+
+    for name, counted in work.NETWORKS.items():
+        count, model = counted(), service(name)
+        assert model.flops_per_sample is not None
+        assert model.traffic_elements_per_sample is not None
+        assert model.kernels is not None
+        assert model.flops_per_sample.value == pytest.approx(count.flops, rel=2e-3), name
+        assert model.traffic_elements_per_sample.value == pytest.approx(count.moved, rel=5e-3), name
+        assert model.kernels.value == count.kernels, name
+        if model.generator is not None:
+            decoded = work.decoder(work.DECODERS[name])
+            assert model.generator.decoder_flops.value == pytest.approx(decoded.flops, rel=2e-3)
+            assert model.generator.attention_flops_per_call.value == pytest.approx(2 * count.attention_macs, rel=5e-3)
