@@ -1,14 +1,14 @@
 """One engine on the fleet's clock."""
 
 from collections.abc import Callable
-from math import inf
+from math import inf, isnan, nan
 
 import simpy
 
 from sim.engine.protocol import ReplicaEngine
-from sim.records import Request
+from sim.records import Hop, Request
 
-Finished = Callable[["Replica", list[Request]], None]
+Finished = Callable[["Replica", list[Request], float], None]
 Released = Callable[[float], None]
 
 
@@ -47,6 +47,21 @@ class Replica:
             self._fire()
         return self.engine.offer(request, now)
 
+    def evict(self, request: Request, now: float) -> bool:
+        """Takes *request* away from here at *now* and notes its visit; False if it has just got its last token.
+
+        Steps that end up to *now* are completed first.
+        """
+        if now >= self.end_s:
+            self._complete()
+        taken = isnan(request.finished_s)
+        if taken:
+            progress = self.engine.evict(request, now)
+            request.left = (*request.left, Hop(self.index, request.came_s, now, progress))
+            request.replica, request.came_s = -1, nan
+        self.replan(now)
+        return taken
+
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""
         end_s = self.engine.plan(now)
@@ -69,8 +84,13 @@ class Replica:
         """Ends the step: arrivals up to its end come first, then it is completed and the next one formed."""
         self._release(self.end_s)
         end_s = self.end_s
+        self._complete()
+        self.replan(end_s)
+
+    def _complete(self) -> None:
+        """Completes the step that ends at `end_s`."""
+        end_s = self.end_s
         done = self.engine.advance()
         self.end_s = inf
         if done:
-            self._finished(self, done)
-        self.replan(end_s)
+            self._finished(self, done, end_s)
