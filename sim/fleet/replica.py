@@ -48,19 +48,16 @@ class Replica:
         return self.engine.offer(request, now)
 
     def evict(self, request: Request, now: float) -> bool:
-        """Takes *request* away from here at *now* and notes its visit; False if it has just got its last token.
-
-        Steps that end up to *now* are completed first.
-        """
+        """Takes *request* away from here at *now* and notes its visit; False if it gets its last token just then."""
         if now >= self.end_s:
-            self._complete()
-        taken = isnan(request.finished_s)
-        if taken:
-            progress = self.engine.evict(request, now)
-            request.left = (*request.left, Hop(self.index, request.came_s, now, progress))
-            request.replica, request.came_s = -1, nan
+            self._fire()
+        if not isnan(request.finished_s):
+            return False
+        progress = self.engine.evict(request, now)
+        request.left = (*request.left, Hop(self.index, request.came_s, now, progress))
+        request.replica, request.came_s = -1, nan
         self.replan(now)
-        return taken
+        return True
 
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""
@@ -84,13 +81,8 @@ class Replica:
         """Ends the step: arrivals up to its end come first, then it is completed and the next one formed."""
         self._release(self.end_s)
         end_s = self.end_s
-        self._complete()
-        self.replan(end_s)
-
-    def _complete(self) -> None:
-        """Completes the step that ends at `end_s`."""
-        end_s = self.end_s
         done = self.engine.advance()
         self.end_s = inf
         if done:
             self._finished(self, done, end_s)
+        self.replan(end_s)
