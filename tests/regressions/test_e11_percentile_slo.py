@@ -20,6 +20,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.capacity.search import capacities
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing
 from sim.study.run.paired import differences
 from sim.study.run.summary import summarize
@@ -48,8 +49,8 @@ def scenario(tmp_path: Path, slo: str, sets: tuple[str, ...] = ()) -> Any:
     return load(path, sets, catalog=CATALOG)
 
 
-def metrics(**values: Any) -> dict[str, Any]:
-    return {"requests": 1000, "slo_attainment": 0.96, "overloaded": False} | values
+def metrics(**values: Any) -> CaseMetrics:
+    return CaseMetrics.of_data({"requests": 1000, "slo_attainment": 0.96, "overloaded": False} | values)
 
 
 def test_percentiles_and_limits_of_each_request_may_stand_beside_each_other() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sim.study.metrics.case_metrics import CaseMetrics
+
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "e2e_s": None, "attainment": 0.95}
 
 
@@ -19,7 +21,14 @@ class MadeUpCase:
     replication: int = 0
     status: str = "ok"
     reason: str = ""
-    metrics: dict[str, Any] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> CaseMetrics:
+        return CaseMetrics.of_data(self.measured)
+
+    def set(self, **figures: Any) -> None:
+        self.measured |= figures
 
     def requests(self) -> pa.Table:
         ttft = np.geomspace(0.1, 5.0, 50) * self.metrics["ttft_s_p50"]
@@ -45,7 +54,7 @@ class MadeUpCase:
     def costs(self) -> pa.Table:
         names = ["pool", "server", "component", "phase", "unit", "currency", "source"]
         numbers = ["start_s", "end_s", "quantity", "unit_price_usd", "amount_usd", "amount_in_currency", "fx_rate"]
-        rows = 0 if self.metrics.get("cost_usd") is None else 2
+        rows = 0 if self.metrics["cost_usd"] is None else 2
         words = {name: pa.array(["y"] * rows, pa.string()) for name in names}
         return pa.table(words | {name: pa.array([0.1] * rows, pa.float64()) for name in numbers})
 
@@ -83,7 +92,7 @@ def made_up(
         parts = {part: share * usd_per_h for part, share in parts.items()}
         metrics |= {"component_usd_per_h": parts, "cost_usd": hours * sum(parts.values())}
         metrics["capex_usd"] = 15000.0 * usd_per_h
-    return MadeUpCase(fleet, {"rate_rps": load, **axes}, replication, metrics=metrics)
+    return MadeUpCase(fleet, {"rate_rps": load, **axes}, replication, measured=metrics)
 
 
 FLEETS = {"4x RTX 4090": (2.3, 0.62), "2x A100 80GB": (4.6, 1.58)}

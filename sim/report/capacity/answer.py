@@ -19,7 +19,6 @@ from sim.scenario.sections.slo import Slo
 from sim.study.capacity.search import Capacity, LoadAxis
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.statistics import mean, ratio
-from sim.study.price.bill import calendar_usd
 
 AT_CAPACITY = ["ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "output_tokens_per_s", "gpu_busy_fraction"]
 
@@ -89,7 +88,7 @@ def _row(one: Capacity, axis: LoadAxis, slo: Slo) -> dict[str, Any]:
 
 def _usual(cases: Sequence[StoredCase]) -> str:
     """What limits most of the replications."""
-    counted = Counter(str(case.metrics["limited_by"]) for case in cases)
+    counted = Counter(case.metrics.machines.limited_by for case in cases)
     return counted.most_common(1)[0][0] if counted else ""
 
 
@@ -102,11 +101,11 @@ def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
     """Cost per hour and per million good output tokens at the year's mean prices, sums over replications; empty without
     a cost.
     """
-    if not cases or calendar_usd(cases[0].metrics) is None:
+    if not cases or cases[0].metrics.usd_of_a_mean_year is None:
         return dict.fromkeys(("cost_usd_per_h", "usd_per_million_good_tokens", "usd_per_million_good_tokens_ci95"))
-    usd = [calendar_usd(case.metrics) or 0.0 for case in cases]
-    good_millions = [case.metrics["good_output_tokens"] / 1e6 for case in cases]
-    hours = [case.metrics["window_h"] for case in cases]
+    usd = [case.metrics.usd_of_a_mean_year or 0.0 for case in cases]
+    good_millions = [case.metrics.samples.good_output_tokens / 1e6 for case in cases]
+    hours = [case.metrics.machines.window_h for case in cases]
     value, half = ratio(usd, good_millions)
     return {
         "cost_usd_per_h": sum(usd) / sum(hours),

@@ -10,7 +10,7 @@ from sim.report.page.goals import exactly, percentiles_shown
 from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.text import axis_label, percent, places, plain, short
 from sim.scenario.sections.slo import Slo
-from sim.study.metrics.latencies import latencies_s
+from sim.study.metrics.cohort import latencies_s
 from sim.study.run.point import Point, has_money
 from sim.study.run.sweep import Line, Sweep, sweep_of
 

@@ -12,9 +12,10 @@ from sim.report.page.money import twinned
 from sim.report.run.verdict import verdict
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
+from sim.study.metrics.columns import summary_columns
 from sim.study.run.paired import differences
 from sim.study.run.point import FinishedCase, has_money
-from sim.study.run.summary import asked_columns, summarize, summary_columns
+from sim.study.run.summary import columns_where_known, summarize
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -49,7 +50,7 @@ def run_document(
 ) -> dict[str, Any]:
     """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
     points = summarize(cases, axes, slo)
-    wanted = summary_columns(axes, has_money(points), asked_columns(points, axes))
+    wanted = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     columns = [name for name in wanted if name not in axes]
     answer = verdict(points, axes, slo)
     return {

@@ -16,7 +16,8 @@ WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed 
 def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
     """Entries of manifest.json: nothing where nothing was looked for."""
     told: dict[str, Any] = {}
-    if found := [case for case in cases if case.metrics.get("warmup_steady") is not None]:
+    ran = (case for case in cases if case.status == "ok")
+    if found := [case for case in ran if case.metrics.traffic.warmup_steady is not None]:
         told["warmup"] = {
             "rule": WARMUP_RULE,
             "cases": [
@@ -24,8 +25,8 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
                     "fleet": case.fleet,
                     "axes": case.axes,
                     "replication": case.replication,
-                    "warmup_s": case.metrics["warmup_s"],
-                    "steady": case.metrics["warmup_steady"],
+                    "warmup_s": case.metrics.traffic.warmup_s,
+                    "steady": case.metrics.traffic.warmup_steady,
                 }
                 for case in found
             ],

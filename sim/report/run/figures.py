@@ -8,6 +8,7 @@ from sim.report.page.goals import number_beside, percentiles_shown, share_beside
 from sim.report.page.money import cash, shown
 from sim.report.page.text import LIMITS, axis_label, percent, short, spread, steady
 from sim.scenario.sections.slo import Slo
+from sim.study.metrics.columns import IN_REPORT, Column, column
 from sim.study.run.point import Point
 
 THIN, OVER = "†", "▲"
@@ -21,12 +22,10 @@ INTERVALS = {
     "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
 }
 
-PER_MILLION = "USD per million output tokens"
-
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One figure: its heading, the column of summary.csv, and how a value is shown (without unit)."""
+class Shown:
+    """One figure of the tables: its heading, the column of summary.csv, and how a value is shown (without unit)."""
 
     head: str
     unit: str
@@ -38,6 +37,13 @@ class Column:
     """Heading in the terminal; empty: not shown there."""
     named: bool = False
     """A percentile that the service level names."""
+
+    @classmethod
+    def of(cls, column: Column) -> "Shown":
+        """A column as its declaration says it."""
+        in_ms = column.unit == "s" and column.name.startswith("tpot")
+        unit, show, scale = BY_UNIT["ms" if in_ms else column.unit.partition("/")[0]]
+        return cls(column.head, unit, column.name, show, scale, column.brief)
 
 
 def _ms(value: float) -> str:
@@ -52,34 +58,20 @@ def _tokens(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else steady(value)
 
 
-COLUMNS = [
-    Column("within SLO", "", "slo_attainment", percent, 100.0, brief="within SLO [%]"),
-    Column("TTFT p50", "s", "ttft_s_p50", steady),
-    Column("TTFT p95", "s", "ttft_s_p95", steady, brief="TTFT p95 [s]"),
-    Column("TTFT p99", "s", "ttft_s_p99", steady),
-    Column("TPOT p50", "ms", "tpot_s_p50", _ms),
-    Column("TPOT p95", "ms", "tpot_s_p95", _ms, 1e3, brief="TPOT p95 [ms]"),
-    Column("E2E p95", "s", "e2e_s_p95", steady),
-    Column("output tokens", "1/s", "output_tokens_per_s", _tokens, brief="output [tokens/s]"),
-    Column("KV peak", "", "kv_used_peak_fraction", percent, brief="KV peak [%]"),
-    Column("GPU busy", "", "gpu_busy_fraction", percent),
-    Column("power", "kW", "facility_power_w_mean", _kw, brief="power [kW]"),
-    Column("cost per hour", "", "cost_usd_per_h", cash, brief="cost [USD/h]"),
-    Column("per million output tokens", "", "usd_per_million_output_tokens", cash, brief=PER_MILLION),
-    Column("per million good tokens", "", "usd_per_million_good_tokens", cash),
-    Column("the same tokens by API", "", "api_usd_per_million_output_tokens", cash, brief="API, USD per million"),
-    Column(
-        "CO2e per million output tokens",
-        "kg",
-        "kg_co2e_per_million_output_tokens",
-        steady,
-        brief="CO2e [kg per million]",
-    ),
-]
+BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
+    "share": ("", percent, 100.0),
+    "s": ("s", steady, 1.0),
+    "ms": ("ms", _ms, 1e3),
+    "tokens": ("1/s", _tokens, 1.0),
+    "W": ("kW", _kw, 1e-3),
+    "USD": ("", cash, 1.0),
+    "kg": ("kg", steady, 1.0),
+}
+"""Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 
 
-def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Column]:
+def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Shown]:
     """The columns that hold something in this run."""
     level = Slo.model_validate(slo)
     wanted = [_beside_target(column, level) for column in _with_named(level, brief) if column.brief or not brief]
@@ -88,11 +80,11 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
 
 
-def _with_named(slo: Slo, brief: bool) -> list[Column]:
+def _with_named(slo: Slo, brief: bool) -> list[Shown]:
     """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
-    found = list(COLUMNS)
+    found = [Shown.of(column(name)) for name in IN_REPORT]
     for latency in dict.fromkeys(one.latency for one in slo.percentiles):
-        usual = next(column for column in COLUMNS if column.name == f"{latency}_p95")
+        usual = Shown.of(column(f"{latency}_p95"))
         named = [_percentile(usual, part) for part in percentiles_shown(slo, latency)]
         replaced = {column.name for column in named} | ({usual.name} if brief else set())
         others = [column for column in found if column.name not in replaced]
@@ -103,14 +95,14 @@ def _with_named(slo: Slo, brief: bool) -> list[Column]:
     return found
 
 
-def _percentile(usual: Column, part: str) -> Column:
+def _percentile(usual: Shown, part: str) -> Shown:
     """The column of a percentile that the service level names, by that of the 95th."""
     word = usual.head.split()[0]
     head = f"{word} {part}"
     return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
 
 
-def _beside_target(column: Column, slo: Slo) -> Column:
+def _beside_target(column: Shown, slo: Slo) -> Shown:
     """With as many digits as tell what is attained from what is asked for."""
     if column.name == "slo_attainment":
         return replace(column, show=lambda share: share_beside(share, slo.attainment))
@@ -121,7 +113,7 @@ def _beside_target(column: Column, slo: Slo) -> Column:
     return replace(column, show=lambda value: number_beside(scale * value, scale * limit_s))
 
 
-def figure(point: Point, column: Column) -> str:
+def figure(point: Point, column: Shown) -> str:
     """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
     value = point.number(column.name)
     return "" if value is None else column.show(value) + _marks(point, column.name)
@@ -132,7 +124,7 @@ def _marks(point: Point, name: str) -> str:
     return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
 
 
-def interval(point: Point, column: Column) -> str:
+def interval(point: Point, column: Shown) -> str:
     """`± half-width`, for the figures that differ most between replications."""
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
     if not (column.named or column.name in WITH_INTERVAL) or value is None or not half:

@@ -10,9 +10,10 @@ from typing import Any
 from sim.report.page.goals import latency_columns
 from sim.report.page.money import in_code, shown, twin
 from sim.report.page.text import plain, steady
-from sim.report.run.figures import OVER, PER_MILLION, axis_cells, axis_heads
+from sim.report.run.figures import OVER, axis_cells, axis_heads
 from sim.report.run.tables import cell
 from sim.scenario.sections.slo import Slo
+from sim.study.metrics.columns import column
 from sim.study.run.paired import Difference
 
 MOST_IN_TERMINAL, MOST_BLOCKS = 12, 10
@@ -77,7 +78,7 @@ def _shown_metrics(slo: Slo) -> dict[str, str]:
     """Metric -> heading."""
     share = {"slo_attainment": "within SLO [pp]"} if slo.per_request else {}
     latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
-    return share | latencies | {MILLION: PER_MILLION}
+    return share | latencies | {MILLION: column(MILLION).brief}
 
 
 def _in_ms(metric: str) -> bool:

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sim.report.page.money import shown, twin, twinned, with_twins
+from sim.study.metrics.columns import summary_columns
 from sim.study.run.point import FinishedCase, Point, has_money
-from sim.study.run.summary import asked_columns, summary_columns
+from sim.study.run.summary import columns_where_known
 
 REQUEST_COLUMNS = [
     *["request", "service", "pool", "replica", "priority", "measured"],
@@ -76,7 +77,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
     """summary.csv, one row per fleet and sweep point."""
-    columns = summary_columns(axes, has_money(points), asked_columns(points, axes))
+    columns = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     write_rows(path, [point.row for point in points], columns)
 
 

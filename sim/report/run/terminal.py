@@ -8,7 +8,7 @@ from rich.text import Text
 
 from sim.report.page.fitted import FittedTable
 from sim.report.page.money import in_code, without_symbol
-from sim.report.run.figures import Column, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
+from sim.report.run.figures import Shown, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
 from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
 from sim.study.run.paired import differences
 from sim.study.run.point import FinishedCase, Point
@@ -53,7 +53,7 @@ def terminal_differences(
     return tables
 
 
-def _with_interval(point: Point, column: Column) -> str:
+def _with_interval(point: Point, column: Shown) -> str:
     """The figure, and below it half of its interval."""
     around = interval(point, column).replace(" ", "")
     return _bare(figure(point, column)) + (f"\n{around}" if around else "")

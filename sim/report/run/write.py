@@ -22,7 +22,7 @@ from sim.study.run.paired import differences
 from sim.study.run.point import FinishedCase, has_money
 from sim.study.run.summary import summarize
 from sim.study.run.sweep import sweep_of
-from sim.study.run.year import hourly_prices, year_rows
+from sim.study.run.year import FleetYear, hourly_prices, year_rows
 from sim.yamlio import dump
 
 
@@ -55,7 +55,7 @@ def write_report(
     compared = differences(points)
     if compared:
         write_paired(out / "paired.csv", compared, axes)
-    rows: list[dict[str, Any]] = []
+    rows: list[FleetYear] = []
     if year is not None:
         tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
         rows = year_rows(points, axes, year, tariffs, idle)

@@ -247,7 +247,9 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: 
         if stored.status == "ok":
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            tried[value] = TriedLoad(value, met["slo_attainment"] or 0.0, met["overloaded"], meets(stored), named)
+            tried[value] = TriedLoad(
+                value, met.traffic.slo_attainment or 0.0, met.traffic.overloaded, meets(stored), named
+            )
         return stored
 
     # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
@@ -322,7 +324,7 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 
 def _idle(case: StoredCase) -> bool:
     """Whether no request arrived in the window: a load that says nothing of the fleet."""
-    return bool(case.metrics["requests"] == 0)
+    return case.metrics.traffic.requests == 0
 
 
 def _capacity(fleet: str, unordered: Sequence[Found], random: bool) -> Capacity:

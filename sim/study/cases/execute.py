@@ -30,7 +30,7 @@ class Job:
     def run(self, foundations: dict[str, str] | None = None) -> None:
         """Simulates the case and stores it, with its *foundations* as they are where the command runs."""
         outcome = run_case(self.scenario, self.case, self.catalog)
-        metrics = measure(outcome) if isinstance(outcome, CaseResult) else {}
+        metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
         known = foundations or self.foundations()
         save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", known)
 

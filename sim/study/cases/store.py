@@ -15,7 +15,8 @@ from sim.records import Interval, LedgerRow, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, check_folder, warn_of, whole_folder
-from sim.study.metrics.case_metrics import Cohort
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.cohort import Cohort
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
@@ -34,11 +35,18 @@ class StoredCase:
     status: str
     """ok or infeasible."""
     reason: str
-    metrics: dict[str, Any]
+    measured: CaseMetrics | None
+    """None for a fleet that could not run."""
     point: str = ""
     """Name of the folder that it was written to."""
     rests_on: dict[str, str] = field(default_factory=dict)
     """What its quantities rest on, in words -> digest; see `inputs.rests_on`."""
+
+    @property
+    def metrics(self) -> CaseMetrics:
+        """What was measured, of a case that could run."""
+        assert self.measured is not None, f"{self.fleet} could not run"
+        return self.measured
 
     def requests(self) -> pa.Table:
         """One row per request; without rows if the scenario keeps none."""
@@ -74,20 +82,22 @@ def load_case(folder: Path) -> StoredCase | None:
 
 def read_case(folder: Path) -> StoredCase:
     """The case in *folder*, which this command has written or checked."""
-    return StoredCase(folder, **json.loads((folder / CASE_FILE).read_text(encoding="utf-8")))
+    told = json.loads((folder / CASE_FILE).read_text(encoding="utf-8"))
+    metrics = told.pop("metrics")
+    return StoredCase(folder, **told, measured=CaseMetrics.of_data(metrics) if metrics else None)
 
 
 def save_case(
     folder: Path,
     case: Case,
     outcome: CaseResult | CasePlan,
-    metrics: dict[str, Any],
+    metrics: CaseMetrics | None,
     keep_requests: bool,
     rests_on: dict[str, str],
 ) -> None:
     """Writes *outcome* to *folder*, which appears complete or not at all."""
-    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication, "metrics": metrics}
-    told |= {"rests_on": rests_on}
+    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
+    told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
         told |= {"status": "infeasible", "reason": outcome.infeasible}
         tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
@@ -101,7 +111,12 @@ def save_case(
     _write(folder, told, tables)
 
 
-def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: dict[str, Any]) -> None:
+def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
+    """Figures as the file of a case has them; none of a fleet that could not run."""
+    return {} if metrics is None else metrics.as_data()
+
+
+def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: CaseMetrics | None) -> None:
     """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
     kept = ("fleet", "axes", "replication", "status", "reason", "rests_on")
     told = {name: getattr(stored, name) for name in kept}
@@ -111,7 +126,7 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
         if result.plan.requests_cost:
             without = tables["requests"].drop_columns([*SHARES, "cost_usd"])
             tables["requests"] = _with_costs(without, result.log.requests, result.request_nano_usd)
-    _write(folder, told | {"metrics": metrics}, tables)
+    _write(folder, told | {"metrics": as_stored(metrics)}, tables)
 
 
 def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:

@@ -54,7 +54,7 @@ class MeterReading:
         windows = []
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
-            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
+            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics.traffic.warmup_s), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
         whole = together(windows)
         merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
@@ -179,5 +179,5 @@ def _moved(stored: float | None, now: float | None, central: float | None) -> fl
 
 
 def _sum(cases: Sequence[StoredCase], *names: str) -> float | None:
-    values = [case.metrics.get(name) for case in cases for name in names]
+    values = [case.metrics[name] for case in cases for name in names]
     return None if any(value is None for value in values) else fsum(value for value in values if value is not None)

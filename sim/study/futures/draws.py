@@ -82,7 +82,7 @@ def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase])
     """Every fleet at every point where it ran and has a cost."""
     finished: dict[tuple[str, str], list[StoredCase]] = {}
     for one in stored:
-        if one.status == "ok" and one.metrics.get("cost_usd") is not None:
+        if one.status == "ok" and one.metrics.money is not None:
             finished.setdefault(key_of(one)[:2], []).append(one)
     first = (case for case in cases(scenario) if case.replication == 0)
     return [

@@ -1,8 +1,9 @@
-"""What one finished case comes to: the figures of a summary row, for one replication."""
+"""What one finished case comes to: typed figures of one replication, under the names of summary.csv."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import inf
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,106 +11,177 @@ from numpy.typing import NDArray
 from sim.case import CaseResult
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
+from sim.study.metrics.cohort import Cohort, Floats, percentile
 from sim.study.metrics.limits import limited_by, step_share
-from sim.study.metrics.overload import Growth, queue_growth
-from sim.study.price.bill import bill, it_power_w_mean
+from sim.study.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
-
-Floats = NDArray[np.float64]
 
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """A percentile with fewer requests than this beyond it is marked."""
 
 
-class Cohort:
-    """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What was asked for and served in the window."""
 
-    def __init__(self, result: CaseResult) -> None:
-        requests = result.log.requests
-        count = len(requests)
-        self.arrived_s = np.fromiter((r.arrived_s for r in requests), float, count)
-        self.started_s = np.fromiter((r.started_s for r in requests), float, count)
-        self.first_token_s = np.fromiter((r.first_token_s for r in requests), float, count)
-        self.finished_s = np.fromiter((r.finished_s for r in requests), float, count)
-        self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
-        self.tokens = self.output_tokens + np.fromiter((r.prompt_tokens for r in requests), np.int64, count)
-        self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
-        self.start_s, self.end_s = result.window_s
-        self.open_end = result.plan.horizon_s is None
-        self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
-        self.finished = np.isfinite(self.finished_s)
-        # without an answer a request has waited forever: no percentile may leave it out
-        self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
-        self.e2e_s = np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
-        gaps = np.maximum(self.output_tokens - 1, 1)
-        self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
-        self.several_tokens = self.output_tokens > 1
-        self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
-
-    def good(self, slo: Slo) -> NDArray[np.bool_]:
-        """Which requests finished within all of *slo*'s limits of each request."""
-        good: NDArray[np.bool_] = self.finished & self.within(slo.per_request)
-        return good
-
-    def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
-        """Which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
-        kept = np.ones(len(self.arrived_s), bool)
-        for name, limit_s in limits.items():
-            fits = getattr(self, name) <= limit_s
-            kept &= fits | ~self.several_tokens if name == "tpot_s" else fits
-        return kept
-
-    def members(self, latency: str) -> NDArray[np.bool_]:
-        """The measured requests that have this latency: a single token has no time per token after it."""
-        return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
-
-    def served(self) -> NDArray[np.bool_]:
-        """Which requests finished in the window, half open except where the last finish itself ends it."""
-        served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
-        return served & (self.open_end | (self.finished_s < self.end_s))
-
-    def queue_growth(self) -> Growth:
-        """How many more are in the system at the end; a load that ends by itself overloads nothing."""
-        if self.open_end:
-            return Growth(0, False)
-        queued = ~self.rejected
-        dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
-        return queue_growth(*dates, self.start_s, self.end_s)
+    requests: int
+    completed: int
+    rejected: int
+    unfinished: int
+    offered_rps: float
+    requests_per_s: float
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    goodput_rps: float
+    slo_attainment: float | None
+    overloaded: bool
+    queue_growth: int
+    waiting_growth: int
+    warmup_s: float
+    warmup_steady: bool | None
+    """Whether a steady part was found behind an automatic warm-up; None for a given one."""
+    output_tokens: int
+    total_tokens: int
+    preemptions: int
 
 
-def percentile(values: Floats, percent: float) -> float:
-    """numpy's linear percentile, also where the upper values are infinite; nan for none.
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Means and percentiles over the requests of the window [s]; inf where the request never got an answer."""
 
-    >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
-    (2.0, inf)
-    """
-    if not values.size:
-        return float("nan")
-    ordered = np.sort(values)
-    position = (values.size - 1) * percent / 100
-    below = int(position)
-    share = position - below
-    low = float(ordered[below])
-    return low if share == 0 or np.isinf(low) else float(low + (ordered[below + 1] - low) * share)
+    thin_percentiles: list[str]
+    by_column: dict[str, float | None]
+    """`ttft_s_mean`, `ttft_s_p95`, ...; None without a request."""
 
 
-def measure(result: CaseResult) -> dict[str, Any]:
-    """All metrics of a case by the names of summary.csv (and a few that the summary is computed from)."""
+@dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """What is asked for, and the share of requests that is within the limits of each goal."""
+
+    slo: dict[str, Any]
+    slo_shares: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What the GPUs did in the window."""
+
+    limited_by: str
+    step_share: dict[str, float]
+    batch_mean: float
+    gpu_busy_fraction: float
+    kv_used_peak_fraction: float
+    gpus: int
+    servers: int
+    gpu_power_w_mean: float | None
+    it_power_w_mean: float | None
+    window_h: float
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What intervals rest on, beside the figures themselves."""
+
+    good_output_tokens: int
+    batch_ci95: dict[str, float]
+    """Half-widths of 95 % intervals that the run alone gives, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMetrics:
+    """All figures of a case, in base units. `metrics["ttft_s_p95"]` reads one by its name."""
+
+    traffic: Traffic
+    latencies: Latencies
+    level: ServiceLevel
+    machines: Machines
+    samples: Samples
+    site: SitePower
+    money: Money | None
+    """None without a cost."""
+    carbon: Emissions | None
+    """None where the scenario does not ask for it."""
+
+    def __getitem__(self, name: str) -> Any:
+        """The figure *name*; None where this case has none. Raises KeyError for a name that no case can have."""
+        if (group := GROUP_OF.get(name)) is not None:
+            return getattr(getattr(self, group), name, None)
+        if name.startswith(LATENCY_NAMES):
+            return self.latencies.by_column.get(name)
+        raise KeyError(name)
+
+    @property
+    def usd_of_a_mean_year(self) -> float | None:
+        """What the window cost at the mean prices of the year, which a choice among fleets rests on; None without a
+        cost.
+        """
+        return None if self.money is None else self.money.usd_of_a_mean_year
+
+    def as_data(self) -> dict[str, Any]:
+        """The figures by name, as they are stored."""
+        found: dict[str, Any] = {}
+        for group in GROUPS:
+            values = getattr(self, group)
+            if values is None:
+                found |= UNPRICED if group == "money" else {}
+            elif group == "latencies":
+                found |= {"thin_percentiles": values.thin_percentiles} | values.by_column
+            else:
+                found |= {
+                    one.name: value
+                    for one in fields(values)
+                    if (value := getattr(values, one.name)) is not None or one.name not in OPTIONAL
+                }
+        return found
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> "CaseMetrics":
+        """The figures that `as_data` gave; what is missing (a case of an older version) is None."""
+        groups = {name: _group(kind, data) for name, kind in GROUPS.items()}
+        by_column = {name: value for name, value in data.items() if name not in GROUP_OF}
+        groups["latencies"] = Latencies(data.get("thin_percentiles") or [], by_column)
+        if data.get("cost_usd") is None:
+            groups["money"] = None
+        if "embodied_kg_co2e" not in data:
+            groups["carbon"] = None
+        return cls(**groups)
+
+
+def _group(kind: type, data: Mapping[str, Any]) -> Any:
+    """What *data* has of the fields of *kind*; a missing mapping is empty."""
+    return kind(*(data.get(one.name, {} if get_origin(one.type) is dict else None) for one in fields(kind)))
+
+
+GROUPS = {
+    "traffic": Traffic,
+    "latencies": Latencies,
+    "level": ServiceLevel,
+    "machines": Machines,
+    "samples": Samples,
+    "site": SitePower,
+    "money": Money,
+    "carbon": Emissions,
+}
+GROUP_OF = {one.name: group for group, kind in GROUPS.items() for one in fields(kind) if one.name != "by_column"}
+LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
+
+
+def measure(result: CaseResult) -> CaseMetrics:
+    """All figures of a case."""
     cohort = Cohort(result)
     good = cohort.good(result.plan.slo) & cohort.measured
-    return {
-        **_requests(result, cohort, good),
-        **_latencies(cohort, result.plan.slo),
-        **_service_level(cohort, result.plan.slo),
-        **_machines(result),
-        "good_output_tokens": int(cohort.output_tokens[good].sum()),
-        "batch_ci95": _batch_intervals(result, cohort, good),
-        **bill(result),
-    }
+    return CaseMetrics(
+        _traffic(result, cohort, good),
+        _latencies(cohort, result.plan.slo),
+        _service_level(cohort, result.plan.slo),
+        _machines(result),
+        Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
+        *bill(result),
+    )
 
 
-def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, Any]:
+def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Traffic:
     # a window without length (all requests come at once and none can be served) has rates of zero
     window_s = cohort.end_s - cohort.start_s or inf
     requests = int(cohort.measured.sum())
@@ -120,36 +192,35 @@ def _requests(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> di
     prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
     attainment = float(good.sum()) / requests if requests else None
     growth = cohort.queue_growth()
-    return {
-        "requests": requests,
-        "completed": completed,
-        "rejected": rejected,
-        "unfinished": requests - completed - rejected,
-        "offered_rps": requests / window_s,
-        "requests_per_s": float(cohort.served().sum()) / window_s,
-        "output_tokens_per_s": output_tokens / window_s,
-        "total_tokens_per_s": (prompt_tokens + output_tokens) / window_s,
-        "goodput_rps": float(good.sum()) / window_s,
-        "slo_attainment": attainment,
-        "overloaded": growth.certain,
-        "queue_growth": growth.requests,
-        "waiting_growth": growth.waiting,
-        "warmup_s": result.plan.warmup_s,
-        "warmup_steady": result.plan.warmup_steady if result.plan.warmup_auto else None,
-        "output_tokens": output_tokens,
-        "total_tokens": prompt_tokens + output_tokens,
-        "preemptions": sum(meters.preemptions for meters in totals),
-    }
+    return Traffic(
+        requests=requests,
+        completed=completed,
+        rejected=rejected,
+        unfinished=requests - completed - rejected,
+        offered_rps=requests / window_s,
+        requests_per_s=float(cohort.served().sum()) / window_s,
+        output_tokens_per_s=output_tokens / window_s,
+        total_tokens_per_s=(prompt_tokens + output_tokens) / window_s,
+        goodput_rps=float(good.sum()) / window_s,
+        slo_attainment=attainment,
+        overloaded=growth.certain,
+        queue_growth=growth.requests,
+        waiting_growth=growth.waiting,
+        warmup_s=result.plan.warmup_s,
+        warmup_steady=result.plan.warmup_steady if result.plan.warmup_auto else None,
+        output_tokens=output_tokens,
+        total_tokens=prompt_tokens + output_tokens,
+        preemptions=sum(meters.preemptions for meters in totals),
+    )
 
 
-def _service_level(cohort: Cohort, slo: Slo) -> dict[str, Any]:
-    """What is asked for, and the share of requests that is within the limits of each goal."""
+def _service_level(cohort: Cohort, slo: Slo) -> ServiceLevel:
     shares = []
     for goal in slo.goals:
         members = cohort.members(goal.percentile.latency) if goal.percentile else cohort.measured
         kept = (cohort.finished & cohort.within(goal.limits))[members]
         shares.append(float(kept.mean()) if kept.size else None)
-    return {"slo": slo.model_dump(exclude_none=True), "slo_shares": shares}
+    return ServiceLevel(slo.model_dump(exclude_none=True), shares)
 
 
 def percents(slo: Slo, latency: str) -> list[float]:
@@ -157,8 +228,9 @@ def percents(slo: Slo, latency: str) -> list[float]:
     return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
 
 
-def _latencies(cohort: Cohort, slo: Slo) -> dict[str, Any]:
-    found: dict[str, Any] = {"thin_percentiles": []}
+def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
+    thin: list[str] = []
+    found: dict[str, float | None] = {}
     for name in LATENCIES:
         values, members = getattr(cohort, name), cohort.members(name)
         answered, chosen = values[members & cohort.finished], values[members]
@@ -167,10 +239,10 @@ def _latencies(cohort: Cohort, slo: Slo) -> dict[str, Any]:
             column = f"{name}_p{percent:g}"
             found[column] = percentile(chosen, percent) if chosen.size else None
             if chosen.size * min(percent, 100 - percent) / 100 < THIN_TAIL:
-                found["thin_percentiles"].append(column)
+                thin.append(column)
     queued = cohort.queue_s[cohort.measured]
     found["queue_s_p95"] = percentile(queued, 95) if queued.size else None
-    return found
+    return Latencies(thin, found)
 
 
 def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float]:
@@ -211,7 +283,7 @@ def _rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float 
     }
 
 
-def _machines(result: CaseResult) -> dict[str, Any]:
+def _machines(result: CaseResult) -> Machines:
     plan, totals = result.plan, result.log.meters
     start_s, end_s = result.window_s
     window_s = end_s - start_s or inf
@@ -219,18 +291,18 @@ def _machines(result: CaseResult) -> dict[str, Any]:
     gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)
-    return {
-        "limited_by": limited_by(result),
-        "step_share": step_share(result),
-        "batch_mean": sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
-        "gpu_busy_fraction": busy_s / (len(totals) * window_s),
-        "kv_used_peak_fraction": _kv_peak(result),
-        "gpus": gpus,
-        "servers": plan.servers,
-        "gpu_power_w_mean": sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
-        "it_power_w_mean": it_power_w_mean(result),
-        "window_h": (end_s - start_s) / SECONDS_PER_HOUR,
-    }
+    return Machines(
+        limited_by=limited_by(result),
+        step_share=step_share(result),
+        batch_mean=sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
+        gpu_busy_fraction=busy_s / (len(totals) * window_s),
+        kv_used_peak_fraction=_kv_peak(result),
+        gpus=gpus,
+        servers=plan.servers,
+        gpu_power_w_mean=sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
+        it_power_w_mean=it_power_w_mean(result),
+        window_h=(end_s - start_s) / SECONDS_PER_HOUR,
+    )
 
 
 def _kv_peak(result: CaseResult) -> float:

@@ -12,7 +12,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
-from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Burst
 
@@ -24,7 +24,7 @@ class IdleHour:
     fleet: str
     axes: dict[str, Any]
     """Without the load's."""
-    metrics: dict[str, Any]
+    metrics: CaseMetrics
 
 
 def idle_hours(scenario: Scenario, catalog: Catalog, load_axis: str | None) -> Iterator[IdleHour]:
@@ -43,7 +43,7 @@ def idle_hours(scenario: Scenario, catalog: Catalog, load_axis: str | None) -> I
             yield IdleHour(case.fleet, others, _metrics(plan))
 
 
-def _metrics(plan: CasePlan) -> dict[str, Any]:
+def _metrics(plan: CasePlan) -> CaseMetrics:
     empty = replace(_without_load(plan), warmup_s=0.0, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
     return measure(priced(empty, RunningFleet(empty).run()))
 

@@ -7,9 +7,8 @@ and over its second half; batching lets the noise be that of this traffic, burst
 waiting: a fleet that merely fills up starts each at once. Several runs: the same question to the growth of each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +76,6 @@ def overloaded(
     spread = half_width(growths)
     grown = spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
     return grown and mean(waiting) >= LEAST_GROWTH
-
-
-def cases_overloaded(metrics: Sequence[Mapping[str, Any]]) -> bool:
-    """The verdict over the metrics of all replications of a point."""
-    known = ("queue_growth", "waiting_growth", "requests", "overloaded")
-    growths, waiting, arrivals, certain = ([one.get(name) or 0 for one in metrics] for name in known)
-    return overloaded(growths, waiting, arrivals, [bool(flag) for flag in certain])
 
 
 def _least(arrivals: float) -> float:

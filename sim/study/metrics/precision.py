@@ -16,14 +16,8 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import FEWEST, Precision
 from sim.scenario.sweep import Case, at_point, cases, is_deterministic
 from sim.study.cases.store import StoredCase
-from sim.study.metrics.overload import cases_overloaded
-from sim.study.metrics.statistics import half_width, mean, ratio
-
-TOKENS = {
-    "usd_per_million_output_tokens": "output_tokens",
-    "usd_per_million_tokens": "total_tokens",
-    "usd_per_million_good_tokens": "good_output_tokens",
-}
+from sim.study.metrics.columns import column
+from sim.study.metrics.service_level import cases_overloaded
 
 Key = tuple[str, str, int]
 """Fleet, sweep point, replication."""
@@ -135,16 +129,10 @@ def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | No
     if len(members) == 1:
         return inf
     assert precision.metric is not None
-    if precision.metric in TOKENS:
-        if members[0].metrics["cost_usd"] is None:
-            return None
-        usd = [case.metrics["cost_usd"] for case in members]
-        value, half = ratio(usd, [case.metrics[TOKENS[precision.metric]] / 1e6 for case in members])
-    else:
-        values = [case.metrics[precision.metric] for case in members]
-        if any(one is None for one in values):
-            return None
-        value, half = mean(values), half_width(values)
+    metrics, average = [case.metrics for case in members], column(precision.metric).average
+    if any(one[part] is None for one in metrics for part in average.parts(precision.metric)):
+        return None
+    value, half = average.of(precision.metric, metrics)
     if half is None or not isfinite(value):
         return None
     return half / abs(value) if value else inf if half else 0.0

@@ -4,12 +4,12 @@ Over replications a percentile is the mean of the replications' percentiles, as 
 requests within the limits of each request. Both are compared with what the scenario asks for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sim.scenario.sections.slo import Slo
-from sim.study.metrics.overload import cases_overloaded
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.overload import overloaded
 from sim.study.metrics.statistics import mean
 
 ROUNDING = 1e-12
@@ -31,12 +31,23 @@ class Standing:
         return self.met is not False and not self.overloaded
 
 
-def standing(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> Standing:
+def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
     """The verdict over the *metrics* of all replications of a point."""
     return Standing(_met(slo, metrics), cases_overloaded(metrics))
 
 
-def _met(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> bool | None:
+def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
+    """Whether the queue grows without end, over the *metrics* of all replications of a point."""
+    traffic = [one.traffic for one in metrics]
+    return overloaded(
+        [one.queue_growth or 0 for one in traffic],
+        [one.waiting_growth or 0 for one in traffic],
+        [one.requests for one in traffic],
+        [one.overloaded for one in traffic],
+    )
+
+
+def _met(slo: Slo, metrics: Sequence[CaseMetrics]) -> bool | None:
     attained = values_of(metrics, "slo_attainment")
     if not slo.goals or not attained:
         return None
@@ -46,17 +57,17 @@ def _met(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> bool | None:
     return all(mean(values) <= limit_s * (1 + ROUNDING) for values, limit_s in percentiles if values)
 
 
-def values_of(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+def values_of(metrics: Sequence[CaseMetrics], name: str) -> list[float]:
     """The metric in every replication that has it."""
-    return [value for one in metrics if (value := one.get(name)) is not None]
+    return [value for one in metrics if (value := one[name]) is not None]
 
 
-def slack(slo: Slo, metrics: Sequence[Mapping[str, Any]]) -> float:
+def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
     """Share of the requests within the limits less the share asked for, of the goal that lacks most.
 
     A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
     """
-    shares = [one["slo_shares"] for one in metrics if one["requests"]]
+    shares = [one.level.slo_shares for one in metrics if one.traffic.requests]
     if not shares:
         return -1.0
     columns = zip(slo.goals, zip(*shares, strict=True), strict=True)

@@ -121,7 +121,7 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         at = at_point(scenario, case.overrides)
         machines = resolve_fleet(at, _fleet(at, case), catalog).machines
-        return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])
+        return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
 
     def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Charges under *scenario*, whose sweep point is this case's own."""
@@ -154,7 +154,7 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
 def metered(stored: StoredCase, plan: CasePlan) -> Window:
     """The measured window of a finished case of *plan*, its intervals added up as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
-    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
+    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics.traffic.warmup_s), rows))
     # a demand charge asks the parts, whose intervals are not added up
     return replace(
         whole,

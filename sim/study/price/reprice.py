@@ -24,12 +24,6 @@ from sim.study.price.bill import bill
 from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
-OF_A_BILL = (
-    *("usd_per_request_", "api_usd", "cost_usd", "calendar_usd", "phase_usd", "component_usd", "energy_usd"),
-    *("idle_tax", "preemption_waste", "peak_usd", "operational_kg", "embodied_kg"),
-    *("currency", "usd_per_currency"),
-)
-"""How the metrics begin that a new bill replaces or leaves out."""
 
 
 def keep_scenario(folder: Path, scenario: Scenario) -> None:
@@ -116,9 +110,10 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
         billed = _billed(plan, stored) if stored.status == "ok" else None
-        metrics = stored.metrics
+        metrics = None
         if billed is not None:
-            metrics = {name: value for name, value in metrics.items() if not name.startswith(OF_A_BILL)} | bill(billed)
+            site, money, carbon = bill(billed)
+            metrics = replace(stored.metrics, site=site, money=money, carbon=carbon)
         save_repriced(folder, stored, billed, metrics)
         result.append(read_case(folder))
     return result
@@ -138,7 +133,7 @@ def _finished(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]
 
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
     """*stored* under the prices of *plan*, in the window that the run has measured."""
-    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
+    plan = replace(plan, warmup_s=stored.metrics.traffic.warmup_s)
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
         text = "cost.share changes how many servers run and what they draw: simulate it anew"

@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import isnan
 
+from sim.study.metrics.averages import Ratio
+from sim.study.metrics.columns import PAIRED, column, named_percentiles
 from sim.study.metrics.statistics import mean, paired_difference, ratio, ratio_difference
 from sim.study.run.point import FinishedCase, Point, fleets_of
-from sim.study.run.summary import TOKENS, named_percentiles
-
-METRICS = [
-    *["slo_attainment", "ttft_s_mean", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_mean", "tpot_s_p95"],
-    *["e2e_s_mean", "e2e_s_p95", "goodput_rps", "output_tokens_per_s", "gpu_busy_fraction", "facility_power_w_mean"],
-    *["usd_per_million_output_tokens", "usd_per_million_good_tokens"],
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class Difference:
         return "differs" if abs(self.difference) > self.half_width else "cannot tell"
 
 
-def differences(points: Sequence[Point], metrics: Sequence[str] = METRICS) -> list[Difference]:
+def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> list[Difference]:
     """Every pair of fleets (in their order) at every point where both could run, every metric that both have, and the
     percentiles that the service level names.
     """
@@ -70,7 +65,8 @@ def _at(first: Point, second: Point, metrics: Sequence[str]) -> Iterator[Differe
     others = {case.replication: case for case in second.cases}
     both = [(case, others[case.replication]) for case in first.cases if case.replication in others]
     for metric in metrics if both else ():
-        compared = _ratios(both, metric) if metric in TOKENS else _means(both, metric)
+        average = column(metric).average
+        compared = _ratios(both, average) if isinstance(average, Ratio) else _means(both, metric)
         if compared is not None:
             values, difference, half = compared
             yield Difference(first, second, metric, len(both), values, difference, half)
@@ -81,19 +77,19 @@ Pairs = Sequence[tuple[FinishedCase, FinishedCase]]
 
 
 def _means(both: Pairs, metric: str) -> Compared | None:
-    columns = [[case.metrics.get(metric) for case in side] for side in zip(*both, strict=True)]
+    columns = [[case.metrics[metric] for case in side] for side in zip(*both, strict=True)]
     if any(value is None or isnan(value) for column in columns for value in column):
         return None
     difference, half = paired_difference(*columns)
     return (mean(columns[0]), mean(columns[1])), difference, half
 
 
-def _ratios(both: Pairs, metric: str) -> Compared | None:
-    sides = list(zip(*both, strict=True))
-    usd = [[case.metrics.get("cost_usd") for case in side] for side in sides]
-    if any(amount is None for column in usd for amount in column):
+def _ratios(both: Pairs, average: Ratio) -> Compared | None:
+    sides = [[case.metrics for case in side] for side in zip(*both, strict=True)]
+    if any(average.top(one) is None for side in sides for one in side):
         return None
-    millions = [[case.metrics[TOKENS[metric]] / 1e6 for case in side] for side in sides]
-    values = [ratio(top, bottom)[0] for top, bottom in zip(usd, millions, strict=True)]
-    difference, half = ratio_difference((usd[0], usd[1]), (millions[0], millions[1]))
+    tops = [[average.top(one) or 0.0 for one in side] for side in sides]
+    bottoms = [[average.below(one) for one in side] for side in sides]
+    values = [ratio(top, bottom)[0] for top, bottom in zip(tops, bottoms, strict=True)]
+    difference, half = ratio_difference((tops[0], tops[1]), (bottoms[0], bottoms[1]))
     return (values[0], values[1]), difference, half

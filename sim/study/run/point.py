@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from sim.study.metrics.case_metrics import CaseMetrics
+
 
 class FinishedCase(Protocol):
     """One fleet at one sweep point, one replication, read back from where it was stored."""
@@ -31,8 +33,8 @@ class FinishedCase(Protocol):
         """Why it is infeasible."""
 
     @property
-    def metrics(self) -> Mapping[str, Any]:
-        """What the run came to, in base units; money is None without a cost."""
+    def metrics(self) -> CaseMetrics:
+        """What was measured, of a case that could run."""
 
     def requests(self) -> pa.Table:
         """One row per request."""
@@ -70,7 +72,7 @@ class Point:
 
     def mean_shares(self, metric: str) -> dict[str, float]:
         """Mean over replications of a metric that is a mapping, such as `step_share`."""
-        tables = [case.metrics[metric] for case in self.cases if case.metrics.get(metric)]
+        tables = [table for case in self.cases if (table := case.metrics[metric])]
         names = list(dict.fromkeys(name for table in tables for name in table))
         return {name: sum(table.get(name, 0.0) for table in tables) / len(tables) for name in names}
 

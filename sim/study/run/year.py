@@ -1,37 +1,64 @@
 """What a year costs and serves, its hours weighting the simulated loads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import fsum, inf
 from typing import Any
 
 from sim.scenario.year import YearPlan
+from sim.study.metrics.averages import TOKENS
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.idle import IdleHour
 from sim.study.run.point import Point
 from sim.units import SECONDS_PER_HOUR
 
-COLUMNS = [
-    *["status", "peak_rps", "peak_concurrency", "meets_slo_at_peak", "slo_attainment_at_peak", "slo_attainment"],
-    *["good_hours", "interpolated_hours"],
-    *["requests_per_year", "output_tokens_per_year", "total_tokens_per_year", "kwh_per_year"],
-    *["usd_per_year", "energy_usd_per_year", "idle_tax_usd_per_year", "preemption_waste_usd_per_year"],
-    *["usd_per_million_output_tokens", "usd_per_million_tokens", "usd_per_million_good_tokens"],
-]
-MONEY = [name for name in COLUMNS if "usd" in name]
 PEAKS = ("peak_rps", "peak_concurrency")
 """One of them stands in the table: what a load is."""
 WASTE = {"idle_tax_usd": "idle", "preemption_waste_usd": "recompute"}
 """Metric -> phase of the ledger."""
-TOKENS = {
-    "usd_per_million_output_tokens": "output_tokens",
-    "usd_per_million_tokens": "total_tokens",
-    "usd_per_million_good_tokens": "good_output_tokens",
-}
 
 Hourly = Mapping[str, float]
 """Name -> amount per hour at one load."""
 Tariffs = Mapping[str, Sequence[float] | None]
 """Fleet -> mean price per kWh of each hour of the day or of the week; None where one price holds always."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetYear:
+    """What a year of one fleet comes to, at one setting of the axes beside the load's; the columns of year.csv."""
+
+    fleet: str
+    axes: Mapping[str, Any]
+    status: str
+    """`ok`, `infeasible`, or `not simulated` where the year has loads beyond the simulated ones."""
+    peak_rps: float | None = None
+    peak_concurrency: float | None = None
+    meets_slo_at_peak: bool | None = None
+    slo_attainment_at_peak: float | None = None
+    slo_attainment: float | None = None
+    good_hours: float | None = None
+    """Hours in which it keeps up and meets the SLO."""
+    interpolated_hours: float | None = None
+    """Hours at a load between two simulated ones."""
+    requests_per_year: float | None = None
+    output_tokens_per_year: float | None = None
+    total_tokens_per_year: float | None = None
+    kwh_per_year: float | None = None
+    usd_per_year: float | None = None
+    energy_usd_per_year: float | None = None
+    idle_tax_usd_per_year: float | None = None
+    preemption_waste_usd_per_year: float | None = None
+    usd_per_million_output_tokens: float | None = None
+    usd_per_million_tokens: float | None = None
+    usd_per_million_good_tokens: float | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """A row of year.csv: the fleet, the axes and the columns by name."""
+        return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in COLUMNS}}
+
+
+COLUMNS = [one.name for one in fields(FleetYear) if one.name not in ("fleet", "axes")]
 
 
 def year_rows(
@@ -40,8 +67,8 @@ def year_rows(
     plan: YearPlan,
     tariffs: Tariffs,
     idle: Sequence[IdleHour] = (),
-) -> list[dict[str, Any]]:
-    """One row per fleet and setting of the other axes.
+) -> list[FleetYear]:
+    """One per fleet and setting of the other axes.
 
     An hour at a load between two simulated ones is taken as the straight line between them; each hour is steady, no
     queue is carried into the next. Hours without load are those of *idle*.
@@ -51,13 +78,12 @@ def year_rows(
     for point in points:
         key = repr((point.fleet, [point.axes.get(axis) for axis in others]))
         groups.setdefault(key, []).append(point)
-    rows = []
+    found = []
     for members in groups.values():
-        first = members[0]
-        front = {"fleet": first.fleet, **{axis: first.axes.get(axis) for axis in others}}
-        empty = [_idle(hour) for hour in idle if {"fleet": hour.fleet, **hour.axes} == front]
-        rows.append(front | dict.fromkeys(COLUMNS) | _year(members, plan, tariffs.get(first.fleet), empty))
-    return rows
+        fleet, setting = members[0].fleet, {axis: members[0].axes.get(axis) for axis in others}
+        empty = [_idle(hour) for hour in idle if (hour.fleet, hour.axes) == (fleet, setting)]
+        found.append(_year(fleet, setting, members, plan, tariffs.get(fleet), empty))
+    return found
 
 
 def hourly_prices(plan: Mapping[str, Any], year: YearPlan) -> Sequence[float] | None:
@@ -87,41 +113,52 @@ def _idle(hour: IdleHour) -> _Load:
 
 
 def _year(
-    members: Sequence[Point], plan: YearPlan, tariff: Sequence[float] | None, idle: Sequence[_Load]
-) -> dict[str, Any]:
+    fleet: str,
+    setting: Mapping[str, Any],
+    members: Sequence[Point],
+    plan: YearPlan,
+    tariff: Sequence[float] | None,
+    idle: Sequence[_Load],
+) -> FleetYear:
     simulated = {_load(point, plan): point for point in members if point.ok}
     wanted = [entry for entry in plan.loads if entry[1]]
     if not simulated:
-        return {"status": "infeasible"}
+        return FleetYear(fleet, setting, "infeasible")
     if not all(min(simulated) <= load <= max(simulated) for load, *_ in wanted if load or not idle):
-        return {"status": "not simulated"}
+        return FleetYear(fleet, setting, "not simulated")
     known = {load: _of(point) for load, point in simulated.items()}
     known |= {0.0: idle[0]} if idle else {}
     hours = [(_between(known, load), weight, hour) for load, weight, hour in wanted]
     sums = _sums(hours, tariff)
     around = _between(known, plan.peak)
-    row = {
-        "status": "ok",
-        PEAKS[plan.clients]: plan.peak,
-        "meets_slo_at_peak": all(one.good for one, _ in around),
-        "slo_attainment_at_peak": fsum(one.attained * share for one, share in around),
-        "slo_attainment": sums["good_requests"] / sums["offered"] if sums["offered"] else None,
-        "good_hours": fsum(weight for ends, weight, _ in hours if all(one.good for one, _ in ends)),
-        "interpolated_hours": fsum(weight for ends, weight, _ in hours if len(ends) > 1),
-        "requests_per_year": sums["requests"],
-        "output_tokens_per_year": sums["output_tokens"],
-        "total_tokens_per_year": sums["total_tokens"],
-        "kwh_per_year": sums.get("kwh"),
-    }
-    if "usd" in sums:
-        row |= {
-            "usd_per_year": sums["usd"],
-            "energy_usd_per_year": sums["energy_usd"],
-            "idle_tax_usd_per_year": sums["idle_tax_usd"],
-            "preemption_waste_usd_per_year": sums["preemption_waste_usd"],
-        }
-        row |= {name: sums["usd"] / sums[of] * 1e6 if sums[of] else None for name, of in TOKENS.items()}
-    return row
+    usd = sums.get("usd")
+    return FleetYear(
+        fleet,
+        setting,
+        "ok",
+        peak_rps=None if plan.clients else plan.peak,
+        peak_concurrency=plan.peak if plan.clients else None,
+        meets_slo_at_peak=all(one.good for one, _ in around),
+        slo_attainment_at_peak=fsum(one.attained * share for one, share in around),
+        slo_attainment=sums["good_requests"] / sums["offered"] if sums["offered"] else None,
+        good_hours=fsum(weight for ends, weight, _ in hours if all(one.good for one, _ in ends)),
+        interpolated_hours=fsum(weight for ends, weight, _ in hours if len(ends) > 1),
+        requests_per_year=sums["requests"],
+        output_tokens_per_year=sums["output_tokens"],
+        total_tokens_per_year=sums["total_tokens"],
+        kwh_per_year=sums.get("kwh"),
+        usd_per_year=usd,
+        energy_usd_per_year=sums.get("energy_usd"),
+        idle_tax_usd_per_year=sums.get("idle_tax_usd"),
+        preemption_waste_usd_per_year=sums.get("preemption_waste_usd"),
+        usd_per_million_output_tokens=_per_million(usd, sums["output_tokens"]),
+        usd_per_million_tokens=_per_million(usd, sums["total_tokens"]),
+        usd_per_million_good_tokens=_per_million(usd, sums["good_output_tokens"]),
+    )
+
+
+def _per_million(usd: float | None, tokens: float) -> float | None:
+    return usd / tokens * 1e6 if usd is not None and tokens else None
 
 
 def _load(point: Point, plan: YearPlan) -> float:
@@ -177,23 +214,24 @@ def _hourly(point: Point) -> Hourly:
     return counts | _amounts([case.metrics for case in point.cases])
 
 
-def _amounts(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _amounts(runs: Sequence[CaseMetrics]) -> dict[str, float]:
     """Tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
     # a window in which nothing could be served may have no length
-    window_h = fsum(metrics["window_h"] for metrics in runs) or inf
+    window_h = fsum(one.machines.window_h for one in runs) or inf
 
     def per_h(metric: str) -> float:
-        return fsum(metrics[metric] for metrics in runs) / window_h
+        return fsum(one[metric] or 0.0 for one in runs) / window_h
 
-    found = {name: per_h(name) for name in TOKENS.values()}
-    if all(metrics.get("energy_kwh") is not None for metrics in runs):
+    found = {name: per_h(name) for name in TOKENS}
+    if all(one.site.energy_kwh is not None for one in runs):
         found["kwh"] = per_h("energy_kwh")
-    if all(metrics.get("cost_usd") is not None for metrics in runs):
-        energy = [metrics["energy_usd"] for metrics in runs]
-        found |= {"usd": per_h("cost_usd"), "energy_usd": fsum(fsum(one.values()) for one in energy) / window_h}
-        if any("peak_usd" in metrics for metrics in runs):
+    moneys = [one.money for one in runs if one.money is not None]
+    if len(moneys) == len(runs):
+        found |= {"usd": per_h("cost_usd")}
+        found |= {"energy_usd": fsum(fsum(money.energy_usd.values()) for money in moneys) / window_h}
+        if any(money.peak_usd is not None for money in moneys):
             found["peak_usd"] = per_h("peak_usd")
         for name, phase in WASTE.items():
-            by_phase = fsum(one.get(phase, 0.0) for one in energy) / window_h
+            by_phase = fsum(money.energy_usd.get(phase, 0.0) for money in moneys) / window_h
             found |= {name: per_h(name), f"{name}_energy": by_phase}
     return found

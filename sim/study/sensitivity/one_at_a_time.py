@@ -20,7 +20,7 @@ from sim.study.capacity.search import LoadAxis
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
-from sim.study.metrics.overload import cases_overloaded
+from sim.study.metrics.service_level import cases_overloaded
 from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.price.rebill import Bill, Rebilling
 
@@ -157,7 +157,7 @@ def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
 def _metric(cases: Cases, metric: str) -> Sample:
     if any(stored.status != "ok" for _, stored in cases):
         return Sample((), ())
-    values = (stored.metrics.get(metric) for _, stored in cases)
+    values = (stored.metrics[metric] for _, stored in cases)
     return Sample(
         tuple(float("inf") if one is None else float(one) for one in values), (1.0,) * len(cases), _overloaded(cases)
     )

@@ -20,7 +20,7 @@ from sim.scenario.schema import Fleet
 from sim.scenario.sections.size import Budget, Mixed, Size
 from sim.scenario.sections.slo import Goal
 from sim.study.cases.store import StoredCase
-from sim.study.metrics.latencies import latencies_s
+from sim.study.metrics.cohort import latencies_s
 from sim.study.size.bounds import SAMPLING_MARGIN, Floor, OfferedLoad
 from sim.study.size.budget import Needs, ceilings, over
 from sim.study.size.kinds import dominated, family

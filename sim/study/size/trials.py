@@ -8,7 +8,6 @@ from sim.scenario.sections.slo import Slo
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.service_level import slack, standing, values_of
 from sim.study.metrics.statistics import half_width, mean
-from sim.study.price.bill import calendar_usd
 from sim.study.size.runner import Runner
 from sim.units import NANO_PER_USD
 
@@ -49,7 +48,7 @@ class Trial:
         """Means of the main metrics; None where a case has none."""
         found: dict[str, float | None] = {}
         for name in (*METRICS, *(one.column for one in self.slo.percentiles)):
-            values = [case.metrics.get(name) for case in self.cases]
+            values = [case.metrics[name] for case in self.cases]
             known = [value for value in values if value is not None]
             found[name] = mean(known) if len(known) == len(values) else None
         return found
@@ -57,7 +56,8 @@ class Trial:
     @property
     def usd_per_h(self) -> float:
         """Mean of what the cases cost at the mean prices of the year."""
-        return mean([(calendar_usd(case.metrics) or 0.0) / case.metrics["window_h"] for case in self.cases])
+        costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics.machines.window_h for case in self.cases]
+        return mean(costs)
 
     @property
     def rounding_usd_per_h(self) -> float:

@@ -20,7 +20,7 @@ from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
-from sim.study.metrics.case_metrics import percentile
+from sim.study.metrics.cohort import percentile
 from sim.study.validate.case import BenchCase, case_of
 from sim.study.validate.names import NotCovered
 

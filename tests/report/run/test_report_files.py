@@ -83,7 +83,7 @@ def test_without_pictures_there_are_only_tables(tmp_path: Path, two_fleets: list
 
 
 def infeasible(case: Any) -> Any:
-    case.status, case.reason, case.metrics = "infeasible", "needs 145.9 GB", {}
+    case.status, case.reason, case.measured = "infeasible", "needs 145.9 GB", {}
     return case
 
 

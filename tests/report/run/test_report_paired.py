@@ -19,7 +19,7 @@ SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 def test_a_difference_by_hand(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=1.0) for name in "ab" for i in range(3)]
     for case, value in zip(cases, (1.0, 2.0, 6.0, 0.0, 2.0, 4.0), strict=True):
-        case.metrics["ttft_s_p95"] = value
+        case.set(ttft_s_p95=value)
     found = {one.metric: one for one in differences(summarize(cases, ["rate_rps"], SLO))}
     # pairs differ by 1, 0 and 2: mean 1, variance 1
     one = found["ttft_s_p95"]
@@ -31,7 +31,7 @@ def test_a_difference_by_hand(make_case: Callable[..., Any]) -> None:
 
 def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=None) for name in "ab" for i in range(2)]
-    cases[1].metrics["ttft_s_p95"] = inf
+    cases[1].set(ttft_s_p95=inf)
     found = {one.metric: one for one in differences(summarize(cases, [], SLO))}
     assert (found["ttft_s_p95"].difference, found["ttft_s_p95"].verdict) == (inf, "cannot tell")
     assert "usd_per_million_output_tokens" not in found

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sim.report.run.tables import write_summary
+from sim.study.metrics.columns import summary_columns
 from sim.study.metrics.statistics import student_t
-from sim.study.run.summary import summarize, summary_columns
+from sim.study.run.summary import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """
@@ -49,7 +50,7 @@ def test_one_row_per_fleet_and_point(tmp_path: Path, two_fleets: list[Any]) -> N
 def test_interval_of_a_column_by_hand(make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(3)]
     for case, value in zip(cases, (1.0, 2.0, 6.0), strict=True):
-        case.metrics["ttft_s_p95"] = value
+        case.set(ttft_s_p95=value)
     row = summarize(cases, [], SLO)[0].row
     assert row["ttft_s_p95"] == 3.0
     assert row["ttft_s_p95_ci95"] == pytest.approx(student_t(2) * (7.0 / 3) ** 0.5)
@@ -63,8 +64,8 @@ def test_one_replication_has_no_intervals(make_case: Callable[..., Any]) -> None
 def test_dollars_per_million_are_a_ratio_of_sums(make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(2)]
     for case, usd, tokens in zip(cases, (1.0, 2.0), (1e6, 3e6), strict=True):
-        case.metrics |= {"cost_usd": usd, "output_tokens": tokens, "total_tokens": 2 * tokens, "good_output_tokens": 0}
-        case.metrics["window_h"] = 0.5
+        case.set(cost_usd=usd, output_tokens=tokens, total_tokens=2 * tokens, good_output_tokens=0)
+        case.set(window_h=0.5)
     row = summarize(cases, [], SLO)[0].row
     assert row["usd_per_million_output_tokens"] == 0.75
     assert row["usd_per_million_tokens"] == 0.375
@@ -74,7 +75,7 @@ def test_dollars_per_million_are_a_ratio_of_sums(make_case: Callable[..., Any]) 
 
 def test_an_infinite_percentile_is_printed_inf(tmp_path: Path, make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 4.0, i, capacity=2.0, usd_per_h=None) for i in range(2)]
-    cases[1].metrics["ttft_s_p99"] = inf
+    cases[1].set(ttft_s_p99=inf)
     row = written(tmp_path / "summary.csv", cases, [])[0]
     assert (row["ttft_s_p99"], row["ttft_s_p99_ci95"]) == ("inf", "")
     assert float(row["ttft_s_p50"]) == summarize(cases, [], SLO)[0].row["ttft_s_p50"]
@@ -87,15 +88,15 @@ def test_thin_percentiles_are_named(make_case: Callable[..., Any]) -> None:
 
 def test_an_infeasible_fleet_is_a_row_with_its_reason(tmp_path: Path, make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=None)
-    case.status, case.reason, case.metrics = "infeasible", "needs 145.9 GB, leaves 82.1", {}
+    case.status, case.reason, case.measured = "infeasible", "needs 145.9 GB, leaves 82.1", {}
     row = written(tmp_path / "summary.csv", [case], ["rate_rps"])[0]
     assert (row["status"], row["reason"], row["requests"]) == ("infeasible", "needs 145.9 GB, leaves 82.1", "")
 
 
 def test_the_slo_is_met_by_the_mean_over_replications(make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=None) for i in range(2)]
-    cases[0].metrics |= {"slo_attainment": 0.94}
-    cases[1].metrics |= {"slo_attainment": 0.97}
+    cases[0].set(slo_attainment=0.94)
+    cases[1].set(slo_attainment=0.97)
     assert summarize(cases, [], SLO)[0].row["meets_slo"] is True
     assert summarize(cases, [], {"attainment": 0.95})[0].row["meets_slo"] is None
 
@@ -121,13 +122,13 @@ def test_an_axis_is_not_lost_to_a_column_of_its_name(tmp_path: Path, make_case: 
 
 def test_an_endless_time_per_token_of_an_overloaded_fleet_is_named(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 4.0, capacity=2.0, usd_per_h=None)
-    case.metrics["tpot_s_p95"] = inf
+    case.set(tpot_s_p95=inf)
     assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["horizon_dependent"].split()
 
 
 def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
-    case.metrics["batch_ci95"] = {"ttft_s_p95": 0.03}
+    case.set(batch_ci95={"ttft_s_p95": 0.03})
     row = summarize([case], [], SLO)[0].row
     assert (row["ttft_s_p95_ci95"], row["intervals"]) == (0.03, "batch means")
     assert row["cost_usd_per_h_ci95"] is row["usd_per_million_tokens_ci95"] is None
@@ -135,7 +136,7 @@ def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callab
 
 def test_a_single_runs_cost_per_token_is_as_unsure_as_its_tokens(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
-    case.metrics["batch_ci95"] = {"output_tokens_per_s": 0.1 * case.metrics["output_tokens_per_s"]}
+    case.set(batch_ci95={"output_tokens_per_s": 0.1 * case.metrics["output_tokens_per_s"]})
     row = summarize([case], [], SLO)[0].row
     assert row["usd_per_million_output_tokens_ci95"] == pytest.approx(0.1 * row["usd_per_million_output_tokens"])
     assert row["usd_per_million_tokens_ci95"] is None
@@ -145,6 +146,6 @@ def test_a_warm_up_that_was_looked_for_has_columns(tmp_path: Path, make_case: Ca
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=None) for i in range(2)]
     assert "warmup_s" not in written(tmp_path / "given.csv", cases, [])[0]
     for case, warmup_s, steady in zip(cases, (10.0, 30.0), (True, False), strict=True):
-        case.metrics |= {"warmup_s": warmup_s, "warmup_steady": steady}
+        case.set(warmup_s=warmup_s, warmup_steady=steady)
     row = written(tmp_path / "found.csv", cases, [])[0]
     assert (row["warmup_s"], row["warmup_unsteady"]) == ("20.0", "1")

@@ -29,7 +29,7 @@ def test_findings_state_range_limits_and_overload(two_fleets: list[Any]) -> None
 def test_costs_within_their_interval_are_called_the_same(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=1.0) for name in "ab" for i in range(3)]
     for case, usd in zip(cases, (1.0, 1.1, 1.2, 1.2, 1.1, 1.01), strict=True):
-        case.metrics["cost_usd"] = usd
+        case.set(cost_usd=usd)
     said = answer(cases, [])
     assert said.headline.startswith("a and b cost the same per million output tokens within the 95 % interval")
     assert "Within the 95 % interval the costs do not differ." in said.findings

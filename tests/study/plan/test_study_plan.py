@@ -14,7 +14,7 @@ from sim.records import Interval
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
 from sim.study.capacity.search import Capacity
-from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.study.plan.plans import Outlook, outlook
 from sim.study.plan.unit import Quantities
 
@@ -69,7 +69,7 @@ def scenario(plan: dict[str, Any], **changes: Any) -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def metrics() -> dict[str, dict[str, Any]]:
+def metrics() -> dict[str, CaseMetrics]:
     """Fleet -> what one unit does and costs in the ledger."""
     wanted = scenario({})
     found = {case.fleet: run_case(wanted, case, CATALOG) for case in cases(wanted)}
@@ -103,7 +103,7 @@ def planned(wanted: Scenario, index: int, it_kw: float = 0.5, capacity: float = 
 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("units", [1, 3])
-def test_a_flat_plan_is_the_ledger_times_its_months(metrics: dict[str, Any], index: int, units: int) -> None:
+def test_a_flat_plan_is_the_ledger_times_its_months(metrics: dict[str, CaseMetrics], index: int, units: int) -> None:
     """No growth, decline, discount or lead time, and hardware that lives as long as the plan."""
     wanted = scenario({"demand": {"now": units * LOAD}})
     told = metrics[wanted.fleets[index].name]

@@ -126,8 +126,8 @@ def test_terms_come_and_go_with_their_figures(tmp_path: Path, cost: str) -> None
     own, rented = SCENARIO["fleets"]
     fleets = [own | {"cost": parse(cost)}, rented]
     anew = stored(finished_run(tmp_path / "anew", fleets=fleets))
-    assert sorted(map(repr, (sorted(case.metrics.items()) for case in again))) == sorted(
-        map(repr, (sorted(case.metrics.items()) for case in anew))
+    assert sorted(map(repr, (sorted(case.metrics.as_data().items()) for case in again))) == sorted(
+        map(repr, (sorted(case.metrics.as_data().items()) for case in anew))
     )
 
 

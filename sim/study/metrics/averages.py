@@ -1,0 +1,205 @@
+"""How a column of summary.csv comes from the replications of a point: a value and half of its 95 % interval."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, NamedTuple, Protocol
+
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.statistics import half_width, mean, ratio
+from sim.units import SECONDS_PER_HOUR
+
+HOURS = "window_h"
+TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
+PER_MILLION = 1e6
+Cases = Sequence[CaseMetrics]
+
+
+class Figure(NamedTuple):
+    """A value over replications."""
+
+    value: Any
+    half_width: float | None = None
+    """Of the 95 % interval; None where there is none."""
+
+
+NOTHING = Figure(None)
+
+
+class Average(Protocol):
+    """One way to take figures of replications together."""
+
+    @property
+    def words(self) -> str:
+        """For the documentation."""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether summary.csv has half of the 95 % interval beside it."""
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """Figures of a case that the column *name* rests on."""
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """The column *name* over the replications *cases*, at least one."""
+
+
+def numbers(cases: Cases, name: str) -> list[float]:
+    """The figure in every replication that has it."""
+    return [value for one in cases if (value := one[name]) is not None and not isnan(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of the replications that have it; of a single run the interval by batch means."""
+
+    words: str = "mean"
+    has_interval: bool = True
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The figure of the same name."""
+        return (name,)
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Equal values stay what they are, whole numbers too."""
+        values = numbers(cases, name)
+        if not values:
+            return NOTHING
+        same = all(value == values[0] for value in values)
+        half = half_width(values)
+        if len(cases) == 1:
+            half = cases[0].samples.batch_ci95.get(name, half)
+        return Figure(values[0] if same else mean(values), half)
+
+
+PLANNED = Mean("the same in every replication", has_interval=False)
+"""What a plan sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The sum of the figures *tops* over that of *bottom*, over all replications; tokens count in millions."""
+
+    tops: tuple[str, ...]
+    bottom: str
+    words: str = "ratio of sums"
+    has_interval: bool = True
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """What is divided, and by what."""
+        return (*self.tops, self.bottom)
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Nothing where one replication lacks a part."""
+        amounts = [amount for one in cases if (amount := self.top(one)) is not None]
+        if len(amounts) < len(cases):
+            return NOTHING
+        value, half = ratio(amounts, [self.below(one) for one in cases])
+        if len(cases) == 1 and self.bottom in TOKENS:
+            half = self._of_one_run(cases[0], value)
+        return Figure(value, half)
+
+    def top(self, case: CaseMetrics) -> float | None:
+        """What is divided, of one replication; None where it lacks a part."""
+        amounts = [case[top] for top in self.tops]
+        return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
+
+    def below(self, case: CaseMetrics) -> float:
+        """What it is divided by: hours, or millions of tokens."""
+        amount: float = case[self.bottom]
+        return amount if self.bottom == HOURS else amount / PER_MILLION
+
+    def _of_one_run(self, case: CaseMetrics, value: float) -> float | None:
+        """Half of the interval from that of the tokens' rate, as if cost ran evenly.
+
+        Too wide rather than too narrow: energy grows with the tokens.
+        """
+        half, made = case.samples.batch_ci95.get(f"{self.bottom}_per_s"), case[self.bottom]
+        return value * half * case.machines.window_h * SECONDS_PER_HOUR / made if half and made else None
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRate:
+    """The mean over replications of the figure *top* over the hours of the window, times *factor*."""
+
+    top: str
+    factor: float = 1.0
+    words: str = "mean"
+    has_interval: bool = True
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """What is divided, and by what."""
+        return (self.top, HOURS)
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Nothing where one replication lacks it."""
+        if any(one[self.top] is None for one in cases):
+            return NOTHING
+        rates = [self.factor * ratio([float(one[self.top])], [float(one[HOURS])])[0] for one in cases]
+        return Figure(mean(rates), half_width(rates))
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The figure of the first replication: what does not depend on chance."""
+
+    words: str = "the same in every replication"
+    has_interval: bool = False
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The figure of the same name."""
+        return (name,)
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Of the first."""
+        return Figure(cases[0][name])
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What most replications say."""
+
+    words: str = "the most frequent"
+    has_interval: bool = False
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The figure of the same name."""
+        return (name,)
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Of equally many the first."""
+        return Figure(Counter(one[name] or "" for one in cases).most_common(1)[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class OfAll:
+    """A function of all replications together."""
+
+    function: Callable[[Cases], Any]
+    words: str = "over all replications"
+    has_interval: bool = False
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """None that have a name of their own."""
+        return ()
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Whatever the function says."""
+        return Figure(self.function(cases))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What `sim.study.run.summary` says of a point: it knows the service level."""
+
+    words: str = "over all replications"
+    has_interval: bool = False
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """None that have a name of their own."""
+        return ()
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Nothing from the figures alone."""
+        return NOTHING

@@ -1,0 +1,104 @@
+"""The requests that are measured, as arrays."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sim.case import CaseResult
+from sim.scenario.sections.slo import Slo
+from sim.study.metrics.overload import Growth, queue_growth
+
+Floats = NDArray[np.float64]
+
+
+class Cohort:
+    """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
+
+    def __init__(self, result: CaseResult) -> None:
+        requests = result.log.requests
+        count = len(requests)
+        self.arrived_s = np.fromiter((r.arrived_s for r in requests), float, count)
+        self.started_s = np.fromiter((r.started_s for r in requests), float, count)
+        self.first_token_s = np.fromiter((r.first_token_s for r in requests), float, count)
+        self.finished_s = np.fromiter((r.finished_s for r in requests), float, count)
+        self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
+        self.tokens = self.output_tokens + np.fromiter((r.prompt_tokens for r in requests), np.int64, count)
+        self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
+        self.start_s, self.end_s = result.window_s
+        self.open_end = result.plan.horizon_s is None
+        self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
+        self.finished = np.isfinite(self.finished_s)
+        # without an answer a request has waited forever: no percentile may leave it out
+        self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
+        self.e2e_s = np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
+        gaps = np.maximum(self.output_tokens - 1, 1)
+        self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
+        self.several_tokens = self.output_tokens > 1
+        self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
+
+    def good(self, slo: Slo) -> NDArray[np.bool_]:
+        """Which requests finished within all of *slo*'s limits of each request."""
+        good: NDArray[np.bool_] = self.finished & self.within(slo.per_request)
+        return good
+
+    def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
+        """Which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
+        kept = np.ones(len(self.arrived_s), bool)
+        for name, limit_s in limits.items():
+            fits = getattr(self, name) <= limit_s
+            kept &= fits | ~self.several_tokens if name == "tpot_s" else fits
+        return kept
+
+    def members(self, latency: str) -> NDArray[np.bool_]:
+        """The measured requests that have this latency: a single token has no time per token after it."""
+        return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
+
+    def served(self) -> NDArray[np.bool_]:
+        """Which requests finished in the window, half open except where the last finish itself ends it."""
+        served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
+        return served & (self.open_end | (self.finished_s < self.end_s))
+
+    def queue_growth(self) -> Growth:
+        """How many more are in the system at the end; a load that ends by itself overloads nothing."""
+        if self.open_end:
+            return Growth(0, False)
+        queued = ~self.rejected
+        dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
+        return queue_growth(*dates, self.start_s, self.end_s)
+
+
+def percentile(values: Floats, percent: float) -> float:
+    """numpy's linear percentile, also where the upper values are infinite; nan for none.
+
+    >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
+    (2.0, inf)
+    """
+    if not values.size:
+        return float("nan")
+    ordered = np.sort(values)
+    position = (values.size - 1) * percent / 100
+    below = int(position)
+    share = position - below
+    low = float(ordered[below])
+    return low if share == 0 or np.isinf(low) else float(low + (ordered[below + 1] - low) * share)
+
+
+def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """ttft_s, tpot_s or e2e_s of the measured requests: inf for those that never finished, none for a TPOT of one
+    token.
+    """
+    columns = {
+        key: table.column(key).to_numpy() for key in ("arrived_s", "first_token_s", "finished_s", "output_tokens")
+    }
+    chosen = table.column("measured").to_numpy() > 0
+    finished = np.array([status == "finished" for status in table.column("status").to_pylist()], bool)
+    first, last, start = columns["first_token_s"], columns["finished_s"], columns["arrived_s"]
+    if name == "tpot_s":
+        chosen &= columns["output_tokens"] > 1
+        times = (last - first) / np.maximum(columns["output_tokens"] - 1, 1)
+    else:
+        times = (first if name == "ttft_s" else last) - start
+    times = np.where(finished, times, np.inf)[chosen]
+    return np.asarray(times[~np.isnan(times)])
