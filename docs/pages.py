@@ -15,11 +15,13 @@ from mkdocs.structure.files import File, Files
 from sim.catalogue.catalog import load_catalog
 from sim.report.check.catalogue import COLUMNS, listing
 from sim.scenario.reading.template import schema_text
+from sim.study.metrics import columns
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
+COLUMNS_MARK = "<!-- columns of summary.csv -->"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -32,8 +34,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links that leave docs/ for a page of the site."""
-    return markdown.replace("](../benchmarks/", "](benchmarks/")
+    """Links that leave docs/ for a page of the site, and the table of columns where a page asks for it."""
+    return markdown.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
 
 
 def _start() -> str:
@@ -60,6 +62,15 @@ def _catalogue() -> str:
             *(line for kind in COLUMNS for line in _table(kind, listing(catalog, kind))),
         ]
     )
+
+
+def _columns() -> Iterator[str]:
+    """Every column of summary.csv as it is declared."""
+    yield _row(("Column", "Unit", "Meaning", "Over replications", "Moved by `gpufleet price`"))
+    yield _row(["---"] * 5)
+    for one in columns.COLUMNS:
+        moved = "yes" if one.moved_by_prices else ""
+        yield _row((f"`{one.name}`", one.unit, one.meaning, one.average.words, moved))
 
 
 def _table(kind: str, found: Any) -> Iterator[str]:

@@ -62,7 +62,8 @@ class Trial:
     @property
     def rounding_usd_per_h(self) -> float:
         """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
-        counts = [len(one.metrics["component_usd_per_h"]) / one.metrics["window_h"] for one in self.cases]
+        metrics = [case.metrics for case in self.cases]
+        counts = [len(one.money.component_usd_per_h) / one.machines.window_h if one.money else 0.0 for one in metrics]
         return 0.5 / NANO_PER_USD * mean(counts)
 
 

@@ -15,7 +15,9 @@ from sim.scenario.sweep import cases
 from sim.study.cases.execute import Job
 from sim.study.cases.inputs import digest
 from sim.study.cases.store import load_case
+from sim.study.metrics.columns import column
 from sim.study.price.reprice import keep_scenario, load_repriced, reprice
+from sim.study.run.summary import summarize
 from sim.yamlio import dump, parse
 
 FILES = ("case.json", "requests.parquet", "usage.parquet", "costs.parquet")
@@ -112,6 +114,20 @@ def test_other_prices_are_what_a_new_run_would_have_cost(run: Path, tmp_path: Pa
         assert case.metrics == find(anew, case.fleet, case.axes["rate_rps"]).metrics
     before = find(stored(run), "rented", 2)
     assert find(again, "rented", 2).metrics["cost_usd"] == before.metrics["cost_usd"]
+
+
+def test_prices_change_the_columns_that_say_so_and_no_others(run: Path) -> None:
+    again = repriced(run, "site.electricity_usd_per_kwh=0.5", "site.pue=1.1", "finance.life_years=3")
+    both = (summarize(found, ["rate_rps"], {}) for found in (stored(run), again))
+    rows = [{(point.fleet, point.axes["rate_rps"]): point.row for point in points} for points in both]
+    changed = {
+        name.removesuffix("_ci95")
+        for key, row in rows[0].items()
+        for name, value in row.items()
+        if value != rows[1][key][name]
+    }
+    assert {"usd_per_million_output_tokens", "facility_power_w_mean"} <= changed
+    assert [name for name in changed if not column(name).moved_by_prices] == []
 
 
 @pytest.mark.parametrize("cost", ["null", "{acquisition: rent, quotes: {rtx-4090: 1}}"])
