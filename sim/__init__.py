@@ -1,26 +1,72 @@
 """gpufleet: which fleet of GPUs for this traffic, how fast will it answer, and what does a million tokens cost?
 
+From Python (docs/python.md):
+
+    run = sim.run("4x4090-vs-2xa100", {"workload.arrivals.rate_rps": 0.5})
+    run.summary, run.plot("cost_vs_latency"), run.price({"site.electricity_usd_per_kwh": 0.3})
+
+`capacity`, `size`, `sensitivity`, `breakeven`, `plan` and `check` take the same first two arguments; `catalog` holds
+the sourced numbers, `simulate` is the engine alone, `register` adds a policy.
+
 Reading guide. Start with these three files, in this order:
 
 1. `case.py`: one case on one page: a plan is resolved, a fleet is run, a ledger is drawn up.
-2. `scenario/schema.py`: what a scenario file may say; `scenario/plan.py`: what it comes to once ids are sourced values.
+2. `scenario/schema.py`: what a scenario file may say; `scenario/resolving/resolved.py`: what it comes to once ids are
+   sourced values.
 3. `records.py`: what flows between the layers.
 
-Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for how long a step takes, `cost/ledger.py`
-for money. Imports go one way only:
+Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for how long a step takes,
+`cost/bill/ledger.py` for money. Imports go one way only:
 
-    cli -> report -> study -> case -> fleet -> {engine, scenario}
+    {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
     scenario -> {workload steptime memory power routing batching cost} -> catalogue
     catalogue -> {spec, records} -> {yamlio, units, rng}
     engine -> records
 
 To extend: a GPU, model or price is a file in data/; a policy is a file in its part (`routing/`, `batching/`,
 `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
-
-From Python:
-
-    catalog = sim.catalogue.catalog.load_catalog()
-    scenario = sim.scenario.reading.load.load("scenarios/4x4090-vs-2xa100.yaml", catalog=catalog)
-    for case in sim.scenario.sweep.cases(scenario):
-        plan = sim.scenario.resolving.resolve.resolve(scenario, case, catalog)
 """
+
+from typing import Any
+
+__all__ = [
+    "BenchdataError",
+    "BreakevenResult",
+    "CapacityResult",
+    "CatalogError",
+    "CheckResult",
+    "FolderBusy",
+    "FolderRefused",
+    "Infeasible",
+    "PlanResult",
+    "Run",
+    "Scenario",
+    "ScenarioErrors",
+    "SensitivityResult",
+    "SizeResult",
+    "UnknownId",
+    "WorkerLost",
+    "YamlError",
+    "breakeven",
+    "capacity",
+    "catalog",
+    "check",
+    "plan",
+    "run",
+    "sensitivity",
+    "size",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name. All are imported when the first is asked for: `import sim` and `gpufleet --help` stay instant."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sim.api import public
+
+    globals().update({each: getattr(public, each) for each in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

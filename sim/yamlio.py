@@ -70,11 +70,17 @@ class Document:
     """Plain data (dict, list, scalars) of one file, with the line of every place in it."""
 
     path: str
+    """Empty: the data comes from Python, and no line is to blame for it."""
     data: Any
     _root: yaml.Node | None
 
     def line(self, place: tuple[str | int, ...]) -> int:
-        """Line, counted from 1, of the key or item at *place*, or of its nearest ancestor that stands in the file."""
+        """Line, counted from 1, of the key or item at *place*, or of its nearest ancestor that stands in the file.
+
+        0 for data that comes from Python.
+        """
+        if not self.path:
+            return 0
         node, line = self._root, 1 if self._root is None else self._root.start_mark.line + 1
         for step in place:
             found = _child(node, step)
@@ -121,7 +127,7 @@ def dump_line(data: Any) -> str:
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )
-    return text.strip()
+    return text.strip().removesuffix("\n...")  # which ends a plain value
 
 
 def _compose(text: str, name: str) -> yaml.Node | None:

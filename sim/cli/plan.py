@@ -14,10 +14,10 @@ def plan(asked: Asked) -> None:
     from sim.report.plan.tables import plan_table
     from sim.report.plan.verdict import verdict
     from sim.study.capacity.search import why_no_capacity
+    from sim.study.plan.plans import why_no_plan
 
     scenario = asked.scenario
-    if scenario.plan is None:
-        asked.refuse("plan: is missing: years, starts and what else is known of the years to come")
+    asked.refuse(why_no_plan(scenario))
     asked.refuse(why_no_capacity(scenario))
     asked.say_what_is_left_aside()
     found = asked.delivered(deliver_plan)

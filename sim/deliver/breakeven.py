@@ -25,11 +25,12 @@ def deliver_breakeven(
     catalog: Catalog,
     out: Path,
     workplace: Workplace,
+    report: bool = True,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "breakeven"),
     force: bool = False,
 ) -> BreakevenAnswer:
-    """Searches capacities, simulates what is missing, and leaves tables, picture and page in *out*."""
+    """Searches capacities, simulates what is missing; leaves tables and, with *report*, picture and page in *out*."""
     told = begin(out, scenario, command, "breakeven", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet, "searching capacities", "searches") as progress:
@@ -40,5 +41,5 @@ def deliver_breakeven(
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)
     with written_together(out, told) as folder:
-        write_breakeven(folder, answer, scenario, hostless_notes(scenario, catalog))
+        write_breakeven(folder, answer, scenario, hostless_notes(scenario, catalog), report)
     return answer

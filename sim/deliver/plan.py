@@ -26,13 +26,14 @@ def deliver_plan(
     out: Path,
     workplace: Workplace,
     relative: float,
+    report: bool = True,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "plan"),
     force: bool = False,
 ) -> list[Outlook]:
-    """Plans every fleet and leaves tables, picture and page in *out*; simulated cases appear in `out/points`.
+    """Plans every fleet and leaves tables and, with *report*, picture and page in *out*.
 
-    The capacity of a unit is found to within the fraction *relative*.
+    Simulated cases appear in `out/points`. The capacity of a unit is found to within the fraction *relative*.
     """
     told = begin(out, scenario, command, "plan", force, relative=relative)
     try:
@@ -46,5 +47,5 @@ def deliver_plan(
     resolved = resolved_plans(scenario.model_copy(update={"sweep": None}), catalog)
     with written_together(out, told) as folder:
         keep_scenario(folder, scenario)
-        write_plan(folder, scenario, found, resolved, hostless_notes(scenario, catalog))
+        write_plan(folder, scenario, found, resolved, hostless_notes(scenario, catalog), report)
     return found

@@ -23,11 +23,12 @@ def deliver_sensitivity(
     catalog: Catalog,
     out: Path,
     workplace: Workplace,
+    report: bool = True,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "sensitivity"),
     force: bool = False,
 ) -> SensitivityAnswer:
-    """Simulates what is missing, and leaves tables, pictures and page in *out*."""
+    """Simulates what is missing, and leaves tables and, with *report*, pictures and page in *out*."""
     told = begin(out, scenario, command, "sensitivity", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet) as progress:
@@ -41,5 +42,5 @@ def deliver_sensitivity(
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = SensitivityAnswer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:
-        write_sensitivity(folder, answer, scenario, hostless_notes(scenario, catalog))
+        write_sensitivity(folder, answer, scenario, hostless_notes(scenario, catalog), report)
     return answer

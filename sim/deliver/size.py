@@ -21,14 +21,18 @@ def deliver_size(
     catalog: Catalog,
     out: Path,
     workplace: Workplace,
+    report: bool = True,
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet", "size"),
     force: bool = False,
 ) -> Sizing:
-    """Searches, simulates what is missing, and leaves tables, picture, page and the winner's scenario in *out*."""
+    """Searches, simulates what is missing; leaves tables and the winner's scenario in *out*.
+
+    With *report* also picture and page.
+    """
     told = begin(out, scenario, command, "size", force)
     with SearchProgress(quiet) as progress:
         found = search(scenario, catalog, out, workplace, progress)
     with written_together(out, told) as folder:
-        write_size(folder, found, scenario, hostless_notes(scenario, catalog))
+        write_size(folder, found, scenario, hostless_notes(scenario, catalog), report)
     return found

@@ -95,8 +95,7 @@ class VllmEngine:
             self._rank.share_time(duration_s)
             self._rank.shares.shared_s = 0.0
         self._steps = 0
-        left = self._rank.commit(steps, self._end_s)
-        return [sequence.request for sequence in left] if left else []
+        return [sequence.request for sequence in self._rank.commit(steps, self._end_s)]
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`."""

@@ -13,11 +13,7 @@ from sim.routing.round_robin import RoundRobin
 
 
 class Router(Protocol):
-    """A running policy over replicas 0 .. n-1 of all pools, all of them open at first.
-
-    A replica that closes or opens leaves untouched what the policy knows of the others: whose turn it is, what has been
-    drawn, how requests were shared out.
-    """
+    """A running policy over replicas 0 .. n-1 of all pools."""
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 while none may have it."""
@@ -28,15 +24,7 @@ class Router(Protocol):
         ...
 
     def left(self, replica: int) -> None:
-        """One request fewer at *replica*, which is open."""
-        ...
-
-    def opened(self, replica: int, outstanding: int) -> None:
-        """*replica*, closed until now, takes new requests; it still has *outstanding* old ones."""
-        ...
-
-    def closed(self, replica: int) -> None:
-        """*replica*, open until now, takes no new requests."""
+        """One request fewer at *replica*: finished or rejected."""
         ...
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
+from sim.scenario.reading.shipped import scenario_file as scenario_file
+
 BAD_INPUT = 2
 OTHER_FAILURE = 1
 
@@ -72,19 +74,6 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     raise typer.Exit(code)
 
 
-def scenario_file(path: Path) -> Path:
-    """*path*, or the scenario of that name that came with the program."""
-    if path.exists():
-        return path
-    package = Path(__file__).resolve().parents[2]
-    inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
-    for folder in (package / "scenarios", package.parent / "scenarios"):
-        for shipped in (folder / inside, folder / f"{inside}.yaml"):
-            if not path.is_absolute() and shipped.is_file():
-                return shipped
-    return path
-
-
 def usable(folder: Path) -> Path:
     """*folder*, if results may go there."""
     from sim.deliver.folder import why_not
@@ -106,18 +95,10 @@ def command_line() -> list[str]:
 
 def say_what_is_left_aside(command: str, scenario: Any, quiet: bool) -> None:
     """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
-    from sim.scenario.schema import SECTIONS
+    from sim.report.page.exactness import ignored
 
-    ignored = [name for name, section in SECTIONS.items() if command in section.ignored_by]
-    names = [name for name in ("sweep", *ignored) if getattr(scenario, name) is not None]
-    if names and not quiet:
-        runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
-        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
-        more = "" if "precision" in ignored or scenario.precision is None else " or more"
-        if names == ["precision"]:
-            typer.echo(f"{what}: every fleet is simulated with {runs}", err=True)
-        else:
-            typer.echo(f"{what}: this command asks about the workload as it stands, with {runs}{more}", err=True)
+    if not quiet and (told := ignored(command, scenario)):
+        typer.echo(told, err=True)
 
 
 def show_money_of(scenario: Any) -> None:

@@ -90,8 +90,10 @@ def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def write_breakeven(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    """All tables, picture and page in the folder *out*."""
+def write_breakeven(
+    out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """All tables and, *with_pictures*, picture and page in the folder *out*."""
     for name, rows in (
         ("ranking", ranking_rows(answer)),
         ("breakeven", utilisation_rows(answer)),
@@ -99,6 +101,11 @@ def write_breakeven(out: Path, answer: BreakevenAnswer, scenario: Scenario, rema
         ("tipping", tipping_rows(answer)),
     ):
         write_rows(out / f"{name}.csv", rows)
+    if with_pictures:
+        _draw(out, answer, scenario, remarks)
+
+
+def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     told, drawn = sentences(answer, with_tips=False), panels(answer)
     asked, _ = first_sentence(scenario.question or scenario.name)
     if drawn:

@@ -58,6 +58,7 @@ def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str,
         y_format=money_mark,
         y_limit=limit,
         x_ticks=(0.03, 0.1, 0.3, 1.0),
+        kind="cost_vs_utilisation",
     )
 
 
@@ -74,6 +75,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
         tuple(curves),
         y_format=money_mark,
         x_limit=Limit(answer.load, "the load of the verdict"),
+        kind="cost_vs_load",
     )
 
 
@@ -84,6 +86,7 @@ def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]])
         "months",
         tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),
         y_format=money_thousands,
+        kind="cash",
     )
 
 
@@ -96,6 +99,7 @@ def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
             _path(name, [shown(at.net_present_usd) for at in path], path, looks) for name, path in answer.months.items()
         ),
         y_format=money_thousands,
+        kind="net_present_cost",
     )
 
 

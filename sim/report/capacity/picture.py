@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO, StringIO
+from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.report.charts.curves import DOTS_PER_INCH, GLYPH, bare_svg
+from sim.report.charts.curves import GLYPH, bare_svg, figure_of, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, lines_of, settings
 from sim.report.charts.panels import style
@@ -35,6 +35,18 @@ def write_picture(
     answer: str,
 ) -> None:
     """The picture with *question* and *answer* above it."""
+    write_png(path, picture(found, rows, axis, slo, question, answer))
+
+
+def picture(
+    found: Sequence[Capacity],
+    rows: Sequence[Mapping[str, Any]],
+    axis: LoadAxis,
+    slo: Slo,
+    question: str,
+    answer: str,
+) -> Any:
+    """A matplotlib figure of searches and capacities under *question* and *answer*."""
     with settings():
         lines = [(text, 14.0, INK, 0.26) for text in _wrap(question, 14.0)]
         lines += [(text, HEAD, SOFT, 0.2) for text in _wrap(answer, HEAD)]
@@ -44,9 +56,7 @@ def write_picture(
         for text, size, color, step in lines:
             figure.text(0.2 / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
-        data = BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
-    path.write_bytes(data.getvalue())
+    return figure
 
 
 def picture_svg(found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo) -> str:
@@ -66,14 +76,12 @@ def _figure(
     found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo, head_in: float
 ) -> Any:
     """Search above, over the full width; below it one row per fleet: capacity left and, with a cost, price right."""
-    from matplotlib.figure import Figure
-
     shown = [(one, row) for one, row in zip(found, rows, strict=True) if not one.reason]
     bars_in = ROW_IN * len(shown) + 0.1
     readings = _readings(slo)
     each_in = ABOVE_IN + BELOW_IN + SEARCH_IN
     height = head_in + ABOVE_IN + BELOW_IN + bars_in + len(readings) * each_in
-    figure = Figure(figsize=(WIDTH_IN, height), dpi=DOTS_PER_INCH, facecolor="white")
+    figure = figure_of(WIDTH_IN, height)
     looks = style([one.fleet for one in found])
 
     def place(left: float, bottom: float, width: float, tall: float) -> Any:

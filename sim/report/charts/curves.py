@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ class LegendEntry:
 
 def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> None:
     """One picture of all *panels* under the *question* and the *answer*."""
+    write_png(path, curves(panels, sweep, question, answer))
+
+
+def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> Any:
+    """A matplotlib figure of all *panels* under the *question* and the *answer*."""
     columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
     rows = -(-len(panels) // columns)
     width = columns * PANEL_IN[0]
@@ -58,8 +64,13 @@ def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: st
             figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
         draw_key(figure, entries, y - 0.12)
-        data = BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
+    return figure
+
+
+def write_png(path: Path, figure: Any) -> None:
+    """Writes the complete *figure* to *path*; the same figure gives the same bytes."""
+    data = BytesIO()
+    figure.savefig(data, format="png", metadata={"Software": None})
     path.write_bytes(data.getvalue())
 
 
@@ -92,9 +103,25 @@ def bare_svg(text: str) -> str:
 
 def figure_of(width: float, height: float) -> Any:
     """An empty figure of the given size [inches]."""
+    return _picture()(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
+
+
+@cache
+def _picture() -> Any:
+    """Figures that are drawn with the fonts they were laid out for, whoever draws them, and that a notebook shows."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
+    class Picture(Figure):
+        def draw(self, renderer: Any) -> None:
+            with settings():
+                super().draw(renderer)
+
+        def _repr_png_(self) -> bytes:
+            data = BytesIO()
+            self.savefig(data, format="png")
+            return data.getvalue()
+
+    return Picture
 
 
 def plot(figure: Any, panel: Panel, x: float, y: float) -> None:

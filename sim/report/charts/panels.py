@@ -81,6 +81,8 @@ class Panel:
     """y runs from 0 to 1."""
     x_anchored: bool = True
     """A linear x axis begins at zero."""
+    kind: str = ""
+    """What Python calls it: `run.plot("cost_vs_latency")` draws all panels of that kind."""
 
 
 def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -173,7 +175,8 @@ def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) ->
     words, scale, unit = LATENCIES[name]
     limit = _limit(name, limit_s)
     band = "; band: 95 % interval" if _repeated(sweep) else ""
-    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, y_limit=limit)
+    told: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **told)
 
 
 def _cost_along(sweep: Sweep) -> Panel:
@@ -183,17 +186,19 @@ def _cost_along(sweep: Sweep) -> Panel:
         in_code("USD per million output tokens"),
         "usd_per_million_output_tokens",
         y_format=money_mark,
+        kind="cost_vs_load",
     )
 
 
 def _throughput_along(sweep: Sweep) -> Panel:
-    return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s")
+    return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s", kind="throughput_vs_load")
 
 
 def _attainment_along(sweep: Sweep, slo: Slo) -> Panel:
     limit = Limit(slo.attainment, f"target {exactly(slo.attainment)}")
     title, subtitle = "Requests within the SLO", "share of all requests; filled points reach the target"
-    return _along(sweep, title, subtitle, "slo_attainment", y_limit=limit, y_format=percent, y_share=True)
+    more: dict[str, Any] = {"y_limit": limit, "y_format": percent, "y_share": True}
+    return _along(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
 
 
 def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
@@ -213,7 +218,8 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
     subtitle = in_code("USD per million output tokens; lower left is better")
     numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
     title, label = f"Cost against {words}", f"{part} {words} [{unit}]{numbers}"
-    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=_limit(name, limit_s))
+    limit = _limit(name, limit_s)
+    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, kind="cost_vs_latency")
 
 
 def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
@@ -250,5 +256,5 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
     subtitle = "share of requests within this time"
     return Panel(
         words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
-        y_limit=share, y_share=True,
+        y_limit=share, y_share=True, kind="latency_distribution",
     )  # fmt: skip

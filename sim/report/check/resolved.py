@@ -32,8 +32,8 @@ def overview(
     for note in notes([plan for _, plan in plans]):
         yield Text(f"Note: {note}")
     yield Text(f"Cases to run: {cases}{_how_many(plans, precision)}")
-    yield _pools(plans)
-    yield _memory(plans)
+    yield pools_table(plans)
+    yield memory_table(plans)
     for _, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
@@ -81,7 +81,8 @@ def _point(axes: dict[str, Any]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
-def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+    """One row per pool: GPUs, layout, server and limits."""
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
     front = ["fleet", *(["from point"] if several else []), "pool"]
     heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *LIMITS, "KV tokens per rank"]
@@ -103,7 +104,8 @@ def _pools(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTabl
     return FittedTable(heads, rows, words, len(front), title="\nPools")
 
 
-def _memory(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+    """One row per pool: what fills the memory of each GPU."""
     rows = [
         [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
         for _, plan in _distinct(plans, "pools")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sim.report.page.text import percent, place, plain
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.capacity.search import Capacity
 from sim.study.cases.store import StoredCase
@@ -88,3 +88,17 @@ def _imprecise(one: Capacity, asked: float, precision: Precision | None) -> str:
 
 def _setting(asked: float) -> str:
     return f"precision={{relative: {asked:g}}}, which adds replications until it is known within {percent(asked)}"
+
+
+def ignored(command: str, scenario: Scenario) -> str:
+    """Which sections of *scenario* a *command* that asks about the workload as it stands leaves out; empty if none."""
+    by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]
+    names = [name for name in ("sweep", *by_command) if getattr(scenario, name) is not None]
+    if not names:
+        return ""
+    runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
+    what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
+    if names == ["precision"]:
+        return f"{what}: every fleet is simulated with {runs}"
+    more = "" if "precision" in by_command or scenario.precision is None else " or more"
+    return f"{what}: this command asks about the workload as it stands, with {runs}{more}"

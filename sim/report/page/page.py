@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from sim.report.charts.curves import (
     svg,
     svg_of,
     wrapped,
+    write_png,
 )
 from sim.report.charts.draw import HEAD, INK, SOFT
 from sim.report.charts.fonts import settings
@@ -99,6 +99,11 @@ def write_picture(
     path: Path, panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()
 ) -> None:
     """One picture of all *panels*, two abreast, under the *question*, the *answers* and the *key*."""
+    write_png(path, picture(panels, question, answers, key))
+
+
+def picture(panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()) -> Any:
+    """A matplotlib figure of all *panels*, two abreast, under the *question*, the *answers* and the *key*."""
     columns = 2
     rows = -(-len(panels) // columns)
     width = columns * PANEL_IN[0]
@@ -117,6 +122,4 @@ def write_picture(
             figure.text(MARGIN / width, y / height, text, fontsize=size, color=color, va="top")
             y -= step
         draw_key(figure, entries, y - 0.12)
-        data = BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
-    path.write_bytes(data.getvalue())
+    return figure

@@ -36,12 +36,15 @@ def write_plan(
     found: Sequence[Outlook],
     resolved: Sequence[Mapping[str, Any]],
     remarks: Sequence[str],
+    with_pictures: bool = True,
 ) -> None:
-    """plan.csv, summary.csv, plan.png and plan.html in *folder*."""
+    """plan.csv, summary.csv and, *with_pictures*, plan.png and plan.html in *folder*."""
     plan, axis = scenario.plan, LoadAxis.of(scenario).label
     assert plan is not None
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
+    if not with_pictures:
+        return
     answer = verdict(found, plan, scenario.precision)
     answer = replace(answer, findings=(*answer.findings, *remarks))
     asked = first_sentence(scenario.question or scenario.name)[0]

@@ -1,14 +1,13 @@
 """plan.png: capacity of every fleet against demand, month by month, and what each has cost so far."""
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim.cost import MultiYear
-from sim.report.charts.curves import GLYPH, MARGIN, figure_of, wrapped
+from sim.report.charts.curves import GLYPH, MARGIN, figure_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
@@ -37,9 +36,8 @@ def write_plan_picture(
 ) -> None:
     """The picture under *question* and *answer*; *axis* is what the load is counted in."""
     with settings():
-        data = BytesIO()
-        draw_plan(found, plan, axis, question, answer).savefig(data, format="png", metadata={"Software": None})
-    path.write_bytes(data.getvalue())
+        figure = draw_plan(found, plan, axis, question, answer)
+    write_png(path, figure)
 
 
 def draw_plan(found: Sequence[Outlook], plan: MultiYear, axis: str, question: str, answer: str) -> Any:

@@ -29,17 +29,19 @@ def read_run(out: str | Path) -> RunFrames:
     """
     folder = Path(out)
     packed, plain = folder / "requests.parquet", folder / "requests.csv"
-    requests = pd.read_parquet(packed) if packed.exists() else _read(plain) if plain.exists() else None
+    requests = pd.read_parquet(packed) if packed.exists() else read_table(plain) if plain.exists() else None
     return RunFrames(
-        summary=_read(folder / "summary.csv"),
+        summary=read_table(folder / "summary.csv"),
         requests=requests,
-        usage=_read(folder / "usage.csv"),
-        costs=_read(folder / "costs.csv"),
+        usage=read_table(folder / "usage.csv"),
+        costs=read_table(folder / "costs.csv"),
     )
 
 
-def _read(path: Path) -> pd.DataFrame:
-    """A table with its text as it was before it was made safe for spreadsheets."""
+def read_table(path: Path) -> pd.DataFrame:
+    """A table with its text as it was before it was made safe for spreadsheets; without columns where it has none."""
+    if path.stat().st_size <= len("\r\n"):
+        return pd.DataFrame()
     frame = pd.read_csv(path).rename(columns=unquoted)
     texts: list[str] = list(frame.select_dtypes("str").columns)
     for name in texts:

@@ -18,8 +18,13 @@ from sim.study.run.summary import summarize
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
     """One row per fleet and sweep point: the key figures; marks are explained below."""
     points = summarize(cases, axes, slo)
-    columns = columns_for(points, slo, brief=True)
     reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
+    return Group(brief_table(points, axes, slo), *(Text(note) for note in (*notes_for(points), *reasons)))
+
+
+def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:
+    """The key figures of every point, one row each."""
+    columns = columns_for(points, slo, brief=True)
     heads = ["fleet", *axis_heads(axes), "meets SLO", *(in_code(column.brief) for column in columns), "limited by"]
     rows, styles, before = [], [], ""
     for point in points:
@@ -33,8 +38,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
             rows.append([*front, "none", *[""] * len(columns), "cannot run"])
             styles.append("red")
     words = frozenset({0, 1 + len(axes), len(heads) - 1})
-    table = FittedTable(heads, rows, words, 1 + len(axes), styles)
-    return Group(table, *(Text(note) for note in (*notes_for(points), *reasons)))
+    return FittedTable(heads, rows, words, 1 + len(axes), styles)
 
 
 def terminal_differences(

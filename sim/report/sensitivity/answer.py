@@ -102,26 +102,35 @@ def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str
     }
 
 
-def write_sensitivity(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    """Tables, pictures and page in the folder *out*."""
+def write_sensitivity(
+    out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """Tables and, *with_pictures*, pictures and page in the folder *out*."""
+    write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
+    if answer.explained.gaps:
+        write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
+    if with_pictures:
+        _draw(out, answer, scenario, remarks)
+
+
+def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     asked, _ = first_sentence(scenario.question or scenario.name)
     told, of_gaps = sentences(answer), gap_sentences(answer)
-    write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
-    tornados = list(_tornados(answer))
-    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
-    for name, charts, lines in (
-        ("tornado.png", tornados, told),
-        ("gap.png", gaps, of_gaps),
-    ):
-        if charts:
-            write_charts(out / name, charts, asked, lines)
-    if gaps:
-        write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
-    drawings = [(chart.title, chart_svg(chart)) for chart in (*tornados, *gaps)]
+    drawn = charts(answer)
+    for kind, lines in (("tornado", told), ("gap", of_gaps)):
+        if drawn[kind]:
+            write_charts(out / f"{kind}.png", drawn[kind], asked, lines)
+    drawings = [(chart.title, chart_svg(chart)) for several in drawn.values() for chart in several]
     page = render_page(
         scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], drawings
     )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
+
+
+def charts(answer: SensitivityAnswer) -> dict[str, list[Chart]]:
+    """By kind: swings of the inputs as a tornado for each fleet, parts of the gap as a waterfall for each load."""
+    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
+    return {"tornado": list(_tornados(answer)), "gap": gaps}
 
 
 def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from sim.report.charts.curves import MARGIN, figure_of, svg_of, wrapped
+from sim.report.charts.curves import MARGIN, figure_of, svg_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.tornado import AT_HIGH, AT_LOW, TornadoBar, draw_tornado, tornado_height_in
@@ -97,6 +96,11 @@ def _dress(ax: Any) -> None:
 
 def write_charts(path: Path, charts: Sequence[Chart], question: str, answers: Sequence[str]) -> None:
     """One picture of all *charts*, two abreast, under the *question* and the *answers*."""
+    write_png(path, picture(charts, question, answers))
+
+
+def picture(charts: Sequence[Chart], question: str, answers: Sequence[str]) -> Any:
+    """A matplotlib figure of all *charts*, two abreast, under the *question* and the *answers*."""
     columns = min(COLUMNS, len(charts))
     rows = [charts[i : i + columns] for i in range(0, len(charts), columns)]
     heights = [max(chart.height_in for chart in row) + TITLE_IN for row in rows]
@@ -114,9 +118,7 @@ def write_charts(path: Path, charts: Sequence[Chart], question: str, answers: Se
             for column, chart in enumerate(row):
                 _place(figure, chart, column * WIDTH_IN, y)
             y -= row_height
-        data = BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
-    path.write_bytes(data.getvalue())
+    return figure
 
 
 def chart_svg(chart: Chart) -> str:

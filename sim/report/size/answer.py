@@ -33,12 +33,10 @@ MOST_ROWS = 20
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
 
 
-def write_size(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
-    """Tables, picture, page and the winner's scenario in *folder*."""
-    told, drawn = sentences(found, scenario), panels(found, scenario)
-    asked, _ = first_sentence(scenario.question or scenario.name)
-    tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
-    shown = [one for one in tables if one.rows]
+def write_size(
+    folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """Tables, the winner's scenario and, *with_pictures*, picture and page in *folder*."""
     write_rows(folder / "size.csv", size_rows(found, scenario))
     write_rows(
         folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
@@ -47,6 +45,15 @@ def write_size(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequenc
         _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
     if found.nearest is not None and found.nearest.fleet is not None:
         _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
+    if with_pictures:
+        _draw(folder, found, scenario, remarks)
+
+
+def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
+    told, drawn = sentences(found, scenario), panels(found, scenario)
+    asked, _ = first_sentence(scenario.question or scenario.name)
+    tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
+    shown = [one for one in tables if one.rows]
     write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
     page = render_page(scenario.name, asked, told, drawn, shown, [*remarks, *_notes(scenario)], key=key(found))
     (folder / "size.html").write_text(page, encoding="utf-8")

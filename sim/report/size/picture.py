@@ -77,6 +77,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
         (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, lambda one: "")),
         y_format=money_mark,
         x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
+        kind="cost_vs_latency",
     )
 
 
@@ -96,6 +97,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
         y_format=money_mark,
         x_limit=Limit(allowed, f"{exactly(allowed)} allowed"),
         x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
+        kind="cost_vs_attainment",
     )
 
 
@@ -108,4 +110,5 @@ def _by_cost(found: Sizing) -> Panel:
         "rank by cost",
         _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
         y_format=money_mark,
+        kind="cost",
     )

@@ -56,12 +56,12 @@ class Layers:
         return any(place[: len(set_place)] == set_place for set_place, _ in self.options)
 
 
-def read_layers(path: Path | str, sets: Sequence[tuple[str, str]]) -> Layers:
+def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) -> Layers:
     """Read the file and its bases, and lay *sets* over them: (option as typed, its value as YAML text).
 
     Raises ScenarioErrors.
     """
-    file = _read_mapping(path)
+    file = path if isinstance(path, Document) else _read_mapping(path)
     bases = _read_bases(file)
     data: dict[Any, Any] = {}
     for document in reversed((file, *bases)):

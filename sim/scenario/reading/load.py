@@ -15,12 +15,15 @@ from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of
 from sim.scenario.reading.uncertain import futures_complaints, take_out
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sweep_complaints
+from sim.yamlio import Document
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
+UNNAMED = "scenario"
+"""A scenario that comes from Python without a name."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
 """Values that are always paths of files."""
 FILE_CHOICES = ("model", "calibration")
@@ -28,14 +31,14 @@ FILE_CHOICES = ("model", "calibration")
 
 
 def load(
-    path: Path | str,
+    path: Path | str | Document,
     sets: Sequence[str] = (),
     *,
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
 ) -> Scenario:
-    """Read, merge, override and check a scenario.
+    """Read, merge, override and check a scenario: a file, or what `given` makes of data from Python.
 
     *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
     the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
@@ -48,7 +51,7 @@ def load(
 
 
 def load_for_size(
-    path: Path | str,
+    path: Path | str | Document,
     sets: Sequence[str] = (),
     *,
     catalog: Catalog,
@@ -59,10 +62,14 @@ def load_for_size(
     return _load(path, _options(sets, seed, replications), catalog, False)
 
 
-def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool) -> Scenario:
-    _refuse_unwritable(path)
-    layers = read_layers(path, options)
-    _default_names(layers, Path(path))
+def _load(
+    given: Path | str | Document, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool
+) -> Scenario:
+    file = None if isinstance(given, Document) else Path(given)
+    if file is not None:
+        _refuse_unwritable(file)
+    layers = read_layers(given, options)
+    _default_names(layers, file)
     _ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
@@ -80,10 +87,10 @@ def _load(path: Path | str, options: list[tuple[str, str]], catalog: Catalog, ne
     return Scenario.model_validate(_filled_from_sweep(layers.data))
 
 
-def _refuse_unwritable(path: Path | str) -> None:
+def _refuse_unwritable(path: Path) -> None:
     """Results name files by their absolute paths, in UTF-8."""
     try:
-        str(Path(path).absolute()).encode()
+        str(path.absolute()).encode()
     except UnicodeEncodeError:
         shown = str(path).encode("utf-8", "backslashreplace").decode()
         error = InputError(shown, 0, "", "the path is no UTF-8 text: rename the file or its folder")
@@ -109,10 +116,10 @@ def _options(sets: Sequence[str], seed: int | None, replications: int | None) ->
     return options + [(f"--{name}", str(value)) for name, value in named.items() if value is not None]
 
 
-def _default_names(layers: Layers, path: Path) -> None:
-    layers.data.setdefault("name", path.stem)
+def _default_names(layers: Layers, file: Path | None) -> None:
+    layers.data.setdefault("name", file.stem if file is not None else UNNAMED)
     if "question" not in layers.data:
-        layers.data["question"] = opening_comment(path)
+        layers.data["question"] = opening_comment(file) if file is not None else ""
 
 
 def opening_comment(path: Path) -> str:

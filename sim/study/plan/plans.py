@@ -34,6 +34,15 @@ from sim.study.plan.unit import Declines, Quantities, UnitCosts
 TOKENS_PER_PRICE = 1e6
 
 
+def why_no_plan(scenario: Scenario) -> str:
+    """What the scenario lacks for a plan, with its key; empty if nothing."""
+    return (
+        ""
+        if scenario.plan is not None
+        else "plan: is missing: years, starts and what else is known of the years to come"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One fleet over the years; without rows where no unit of it meets the service level."""

@@ -1,0 +1,1 @@
+"""What `import sim` offers in Python: the commands as functions, their answers as frames and figures."""

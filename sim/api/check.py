@@ -1,0 +1,97 @@
+"""`sim.check`: what a scenario comes to, without a simulation."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from sim.api.errors import Infeasible
+from sim.api.prepared import Given, Prepared, Values
+from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, memory_table, pools_table
+from sim.report.page.money import showing
+from sim.report.page.notebook import notebook_html
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.describe import describe
+from sim.scenario.sweep import cases
+
+
+class CheckResult:
+    """A scenario with every id resolved. In a notebook it shows pools and memory.
+
+    `scenario` is the checked scenario, `cases` the number of simulations that it asks for, `plans` everything that each
+    fleet rests on at each point, as in resolved.yaml.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        scenario, catalog = prepared.scenario, prepared.catalog
+        found = cases(scenario)
+        self.scenario = scenario
+        self.cases = len(found)
+        self._plans = [
+            (case.axes, describe(resolve(scenario, case, catalog), catalog)) for case in found if case.replication == 0
+        ]
+        self.plans: list[dict[str, Any]] = [{"axes": axes, **plan} for axes, plan in self._plans]
+        unable = dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in self.plans if plan["infeasible"])
+        self.verdict = f"{self.cases} case{'s' * (self.cases != 1)} to simulate."
+        self.verdict += " Every fleet can run." if not unable else " Cannot run: " + "; ".join(unable) + "."
+        notes = [note for plan in self.plans for note in plan["notes"]]
+        self.findings: tuple[str, ...] = tuple(dict.fromkeys(notes))
+        if self.plans and all(plan["infeasible"] for plan in self.plans):
+            raise Infeasible(unable, self)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per fleet, point and pool: GPUs, layout, limits, KV cache [tokens] and the memory of a GPU [GB]."""
+        return pd.DataFrame([row for axes, plan in self._plans for row in _rows(axes, plan)])
+
+    @property
+    def values(self) -> pd.DataFrame:
+        """One row per catalogue value that a fleet rests on: path, value, unit, source, kind, date and place."""
+        rows = [{"fleet": plan["fleet"], **value} for plan in self.plans for value in plan["values"]]
+        return pd.DataFrame(rows).drop_duplicates(["fleet", "path"], ignore_index=True) if rows else pd.DataFrame()
+
+    def _repr_html_(self) -> str:
+        with showing(self.scenario):
+            tables = [pools_table(self._plans), memory_table(self._plans)] if self._plans else []
+            return notebook_html(self.scenario.name, self.verdict, self.findings, tables)
+
+    def __repr__(self) -> str:
+        return f"<sim.CheckResult {self.scenario.name}: {self.verdict}>"
+
+
+def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    return [
+        {
+            "fleet": plan["fleet"],
+            **axes,
+            "pool": pool["name"],
+            "gpu": pool["gpu"],
+            "gpus": pool["replicas"] * pool["gpus_per_replica"],
+            "server": pool["server"],
+            "replicas": pool["replicas"],
+            **{size: pool[size] for size in SIZES},
+            **{limit: pool["batching"][limit] for limit in LIMITS},
+            "kv_tokens": pool["kv_tokens"],
+            **{f"memory_{part}_gb": (pool["memory_gb_per_gpu"] or {}).get(part) for part in MEMORY_PARTS},
+            "infeasible": plan["infeasible"],
+        }
+        for pool in plan["pools"]
+    ]
+
+
+def check(
+    scenario: Given, set: Values | None = None, replications: int | None = None, *, seed: int | None = None
+) -> CheckResult:
+    """Resolve and validate a scenario, as `gpufleet check` does: nothing is simulated, nothing is written.
+
+    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
+    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's.
+
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run.
+
+    >>> import sim
+    >>> found = sim.check("4x4090-vs-2xa100", {"workload.arrivals.rate_rps": 0.5})
+    >>> found.table[["gpu", "tensor_parallel_size"]].values.tolist()
+    [['rtx-4090', 4], ['a100-80gb-pcie', 2]]
+    """
+    return CheckResult(Prepared(scenario, set, seed=seed, replications=replications, for_size=True))

@@ -1,0 +1,116 @@
+"""From what a caller gives (path, name, dict or Scenario) to a checked scenario, a folder and cores to run it on."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.deliver.folder import FolderRefused, owned, why_not
+from sim.report.page.exactness import ignored
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.scenario.reading.given import given, options
+from sim.scenario.reading.load import load, load_for_size
+from sim.scenario.reading.shipped import scenario_file
+from sim.scenario.schema import Scenario
+from sim.study.cases.cores import Cores
+
+RELATIVE = 0.02
+"""Width of the last bracket in the search for a capacity."""
+Given = str | Path | Mapping[str, Any] | Scenario
+"""A scenario file, the name of a shipped scenario, a dict as the file would say it, or a Scenario."""
+Values = Mapping[str, Any]
+"""Dotted path -> value, as `--set` takes them: {"workload.arrivals.rate_rps": 0.5}."""
+
+
+class Folder:
+    """Where an answer's files lie: the caller's folder, or a temporary one that is removed with the last reference."""
+
+    def __init__(self, out: str | Path | None) -> None:
+        if out is not None:
+            self.path = Path(out)
+            if refusal := why_not(self.path):
+                raise FolderRefused(f"--out {self.path}: {refusal}")
+            return
+        self.path = Path(tempfile.mkdtemp(prefix="gpufleet-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class Prepared:
+    """A question with all that its answer rests on. Raises ScenarioErrors, UnknownId, FolderRefused."""
+
+    def __init__(
+        self,
+        scenario: Given,
+        values: Values | None,
+        *,
+        seed: int | None = None,
+        replications: int | None = None,
+        out: str | Path | None = None,
+        for_size: bool = False,
+    ) -> None:
+        self.catalog: Catalog = load_catalog()
+        data = scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else given(scenario)
+        self.file = str(data) if isinstance(data, Path) else ""
+        """How errors call the scenario; empty for one that comes from Python."""
+        read = load_for_size if for_size else load
+        numbers = {"seed": seed, "replications": replications}
+        self.scenario: Scenario = read(data, options(values or {}), catalog=self.catalog, **numbers)
+        self.folder = Folder(out)
+        self.ignored: tuple[str, ...] = ()
+        """What the question leaves out of the scenario, in words."""
+
+    @property
+    def out(self) -> Path:
+        """Where the answer is written."""
+        return self.folder.path
+
+    def again(self, scenario: Scenario, folder: Folder) -> "Prepared":
+        """The same question about *scenario*, answered in *folder*."""
+        other = copy(self)
+        other.scenario, other.folder = scenario, folder
+        return other
+
+    def errors(self, texts: Iterable[str]) -> list[InputError]:
+        """*texts* about the scenario, each with its file."""
+        return [InputError(self.file, 0, "", text) for text in texts]
+
+    def refuse(self, *refusals: str) -> None:
+        """Raises ScenarioErrors with those of *refusals* that are not empty."""
+        if found := self.errors(filter(None, refusals)):
+            raise ScenarioErrors(found)
+
+    def ignores(self, command: str, **instead: Any) -> None:
+        """Notes which sections the scenario has although *command* asks about its own workload.
+
+        Where a section is taken to be another than the scenario's, *instead* has it.
+        """
+        self.ignored = tuple(filter(None, [ignored(command, self.scenario.model_copy(update=instead))]))
+
+    def delivered(self, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any) -> Any:
+        """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder.
+
+        Raises FolderBusy, FolderRefused, WorkerLost.
+        """
+        with self._cores(workers) as cores:
+            return deliver(
+                scenario=self.scenario,
+                catalog=self.catalog,
+                out=self.out,
+                workplace=cores,
+                quiet=quiet,
+                command=["python", f"sim.{deliver.__name__}"],
+                force=force,
+                **more,
+            )
+
+    @contextmanager
+    def _cores(self, workers: int | None) -> Iterator[Cores]:
+        """So many processes (None: one per CPU core); no other process writes to the folder meanwhile."""
+        with owned(self.out), Cores(workers or os.cpu_count() or 1) as cores:
+            yield cores

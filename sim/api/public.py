@@ -1,0 +1,50 @@
+"""Everything that `import sim` offers."""
+
+from sim.api.catalog import catalog
+from sim.api.check import CheckResult, check
+from sim.api.errors import (
+    BenchdataError,
+    CatalogError,
+    FolderBusy,
+    FolderRefused,
+    Infeasible,
+    ScenarioErrors,
+    UnknownId,
+    WorkerLost,
+    YamlError,
+)
+from sim.api.questions.breakeven import BreakevenResult, breakeven
+from sim.api.questions.capacity import CapacityResult, capacity
+from sim.api.questions.plan import PlanResult, plan
+from sim.api.questions.sensitivity import SensitivityResult, sensitivity
+from sim.api.questions.size import SizeResult, size
+from sim.api.run import Run, run
+from sim.scenario.schema import Scenario
+
+__all__ = [
+    "BenchdataError",
+    "BreakevenResult",
+    "CapacityResult",
+    "CatalogError",
+    "CheckResult",
+    "FolderBusy",
+    "FolderRefused",
+    "Infeasible",
+    "PlanResult",
+    "Run",
+    "Scenario",
+    "ScenarioErrors",
+    "SensitivityResult",
+    "SizeResult",
+    "UnknownId",
+    "WorkerLost",
+    "YamlError",
+    "breakeven",
+    "capacity",
+    "catalog",
+    "check",
+    "plan",
+    "run",
+    "sensitivity",
+    "size",
+]

@@ -1,0 +1,1 @@
+"""The questions beside `run`: one function and one answer each."""

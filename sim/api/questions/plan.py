@@ -1,0 +1,84 @@
+"""`sim.plan`: several years month by month."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.api.prepared import RELATIVE, Given, Prepared, Values
+from sim.api.result import Result
+from sim.deliver.plan import deliver_plan
+from sim.report.charts.fonts import settings
+from sim.report.page.money import showing
+from sim.report.page.text import first_sentence
+from sim.report.plan.answer import plan_document
+from sim.report.plan.picture import draw_plan
+from sim.report.plan.tables import plan_table
+from sim.scenario.checks.hostless import hostless_notes
+from sim.study.capacity.search import LoadAxis, why_no_capacity
+from sim.study.plan.plans import Outlook, why_no_plan
+
+
+class PlanResult(Result):
+    """What to buy when. `table` has one row per fleet, `months` the orders, units and cash of every month."""
+
+    _main = "summary.csv"
+
+    def __init__(self, prepared: Prepared, found: Sequence[Outlook]) -> None:
+        scenario = prepared.scenario
+        with showing(scenario):
+            document = plan_document(scenario, found, str(prepared.out))
+            table = plan_table(found)
+        notes = [*prepared.ignored, *hostless_notes(scenario, prepared.catalog)]
+        asked, _ = first_sentence(scenario.question or scenario.name)
+
+        def draw(name: str) -> Any:
+            assert scenario.plan is not None  # why_no_plan has seen to it
+            with settings():
+                return draw_plan(found, scenario.plan, LoadAxis.of(scenario).label, asked, self.verdict)
+
+        super().__init__(prepared, document | {"notes": notes}, [table], ["plan"], draw)
+
+    @property
+    def months(self) -> pd.DataFrame:
+        """One row per fleet and month: load, units on order and in service, purchases, bills, cash."""
+        return self._frame("plan.csv")
+
+
+def plan(
+    scenario: Given,
+    set: Values | None = None,
+    replications: int | None = None,
+    out: str | Path | None = None,
+    *,
+    relative: float = RELATIVE,
+    seed: int | None = None,
+    workers: int | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> PlanResult:
+    """Plan several years month by month: what to buy, replace or rent when, as `gpufleet plan` does.
+
+    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
+    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
+    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
+    another question *force* replaces; *quiet* hides the progress.
+    Each capacity is found to within the fraction *relative*.
+
+    Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
+    memory runs out.
+
+    >>> import sim
+    >>> years = {"plan": {"years": 2, "starts": "2027-01", "demand": {"growth_per_year": 0.5}}}
+    >>> short = {"horizon_s": 20, "warmup_s": 0, **years}
+    >>> found = sim.plan("4x4090-vs-2xa100", short, 1, relative=0.2, workers=1, quiet=True)
+    >>> sorted(found.months.date)[0], found.table.shape[0]
+    ('2027-01', 2)
+    """
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    prepared.refuse(why_no_plan(prepared.scenario))
+    prepared.refuse(why_no_capacity(prepared.scenario))
+    prepared.ignores("plan")
+    more = {"relative": relative, "report": out is not None}
+    return PlanResult(prepared, prepared.delivered(deliver_plan, workers, quiet, force, **more))

@@ -1,0 +1,84 @@
+"""What every question comes to: a verdict, a table, figures, and the folder with all that was written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.api.prepared import Prepared
+from sim.report.page.fitted import FittedTable
+from sim.report.page.money import showing
+from sim.report.page.notebook import notebook_html
+from sim.report.run.frames import read_table
+from sim.scenario.reading.errors import did_you_mean
+from sim.scenario.schema import Scenario
+
+Draw = Callable[[str], Any]
+"""The figure of one kind of chart; of all for an empty name."""
+
+
+class Result:
+    """The answer to a question about a scenario. In a notebook it shows its verdict, table and picture.
+
+    `verdict` is the answer in a sentence or two, `findings` what qualifies it, `table` the figures behind it, one row
+    per candidate, with units in the names of the columns. `folder` holds the files that the command of the same name
+    writes; without `out=` it is a temporary one that is removed when nothing refers to the answer any more.
+    """
+
+    _main = ""
+    """The file that is the table."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        document: Mapping[str, Any],
+        tables: Sequence[FittedTable],
+        charts: Sequence[str],
+        draw: Draw,
+    ) -> None:
+        self.scenario: Scenario = prepared.scenario
+        """As it was simulated: checked, with the values of `set`."""
+        self.verdict: str = document["verdict"]["headline"]
+        self.findings: tuple[str, ...] = (*document["verdict"]["findings"], *document.get("notes", ()))
+        self.plots: tuple[str, ...] = tuple(dict.fromkeys(charts))
+        """What `plot` can draw by itself."""
+        self._prepared, self._tables, self._draw = prepared, tables, draw
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    @property
+    def folder(self) -> Path:
+        """Where the files of the answer lie."""
+        return self._prepared.out
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The figures behind the verdict, one row per candidate; units stand in the names of the columns."""
+        return self._frame(self._main)
+
+    def _frame(self, file: str) -> pd.DataFrame:
+        """A table of the folder; without rows where the question has none of that kind."""
+        if file not in self._frames:
+            path = self.folder / file
+            self._frames[file] = read_table(path) if path.exists() else pd.DataFrame()
+        return self._frames[file]
+
+    def plot(self, name: str = "") -> Any:
+        """A matplotlib figure: the charts called *name* (one of `plots`), or the whole picture.
+
+        Raises ValueError for a name that is not among `plots`.
+        """
+        if name and name not in self.plots:
+            raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
+        with showing(self.scenario):
+            return self._draw(name)
+
+    def _repr_html_(self) -> str:
+        picture = self.plot() if self.plots else None
+        return notebook_html(self.scenario.name, self.verdict, self.findings, self._tables, picture)
+
+    def __repr__(self) -> str:
+        return f"<sim.{type(self).__name__} {self.scenario.name}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"- {finding}" for finding in self.findings)])

@@ -1,0 +1,144 @@
+"""`sim.run`: simulate a scenario, and bill it again at other prices."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.api.errors import Infeasible
+from sim.api.prepared import Folder, Given, Prepared, Values
+from sim.api.result import Result
+from sim.deliver.folder import owned
+from sim.deliver.run import futures_told, price_run, run_scenario
+from sim.report.charts.curves import curves
+from sim.report.charts.panels import panels_of
+from sim.report.page.document import run_document
+from sim.report.page.exactness import precision_notes
+from sim.report.page.money import showing
+from sim.report.page.text import first_sentence
+from sim.report.run.frames import read_run
+from sim.report.run.terminal import brief_table
+from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.reading.given import options
+from sim.scenario.sweep import axes
+from sim.study.cases.points import limits
+from sim.study.cases.store import StoredCase
+from sim.study.price.reprice import load_repriced
+from sim.study.run.summary import summarize
+from sim.study.run.sweep import sweep_of
+
+
+class Run(Result):
+    """A finished run: its tables as frames, its curves as figures. `sim.run` and `Run.price` make it."""
+
+    _main = "summary.csv"
+
+    def __init__(self, prepared: Prepared, cases: Sequence[StoredCase]) -> None:
+        scenario = prepared.scenario
+        told = (axes(scenario), limits(scenario))
+        with showing(scenario):
+            points = summarize(cases, *told)
+            panels, sweep = panels_of(points, *told), sweep_of(points, axes(scenario))
+            notes = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
+            notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
+            document = run_document(scenario, cases, *told, notes, str(prepared.out))
+            table = brief_table(points, *told)
+        asked, _ = first_sentence(scenario.question or scenario.name)
+
+        def draw(name: str) -> Any:
+            chosen = [panel for panel in panels if name in ("", panel.kind)]
+            return curves(chosen, sweep, asked, self.verdict)
+
+        super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)
+        unable = dict.fromkeys(f"fleets.{case.fleet}: {case.reason}" for case in cases)
+        if all(case.status == "infeasible" for case in cases):
+            raise Infeasible(map(str, prepared.errors(unable)), self)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per fleet and sweep point, means over replications with `_ci95` half-widths (docs/outputs.md)."""
+        return self.table
+
+    @cached_property
+    def paired(self) -> pd.DataFrame:
+        """Differences between fleets at equal points, paired by seed; without rows for a single fleet."""
+        return self._frame("paired.csv")
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row per request, times in seconds from the start; without rows where the scenario keeps none."""
+        found = read_run(self.folder).requests
+        return pd.DataFrame() if found is None else found
+
+    @cached_property
+    def usage(self) -> pd.DataFrame:
+        """One row per replica and meter interval: seconds, joules and tokens."""
+        return self._frame("usage.csv")
+
+    @cached_property
+    def costs(self) -> pd.DataFrame:
+        """One row per row of the ledger: quantity, unit price, amount, source."""
+        return self._frame("costs.csv")
+
+    @cached_property
+    def year(self) -> pd.DataFrame:
+        """The year by fleet, where the scenario has a `load_profile`; else without rows."""
+        return self._frame("year.csv")
+
+    def price(self, set: Values | None = None, *, out: str | Path | None = None, force: bool = False) -> "Run":
+        """Bill the run at other prices; nothing is simulated again.
+
+        *set* holds prices and terms by dotted path, such as {"site.electricity_usd_per_kwh": 0.3}; *out* is the folder
+        for the files (None: a temporary one), *force* replaces what it holds. Raises ScenarioErrors for a value that is
+        no matter of money, FolderRefused, FolderBusy.
+
+        >>> import sim
+        >>> short = {"horizon_s": 30, "warmup_s": 0, "sweep": None}
+        >>> run = sim.run("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
+        >>> dear = run.price({"site.electricity_usd_per_kwh": 0.36})
+        >>> bool((dear.summary.cost_usd_per_h > run.summary.cost_usd_per_h).all())
+        True
+        """
+        scenario = load_repriced(self.folder, options(set or {}), self._prepared.catalog)
+        again = self._prepared.again(scenario, Folder(out))
+        with owned(again.out):
+            cases = price_run(
+                self.folder, scenario, again.catalog, again.out, out is not None, ["sim.Run.price"], force
+            )
+        return Run(again, cases)
+
+
+def run(
+    scenario: Given,
+    set: Values | None = None,
+    replications: int | None = None,
+    out: str | Path | None = None,
+    *,
+    seed: int | None = None,
+    workers: int | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Simulate a scenario: every fleet at every point of its sweep, as `gpufleet run` does.
+
+    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
+    Relative paths inside a dict start at the current directory. *set* replaces values by dotted path. *seed* and
+    *replications* take the place of the scenario's; *workers* is the number of processes (None: one per CPU core).
+
+    Nothing is written unless *out* names a folder; then it holds the files of docs/outputs.md, the same run goes on
+    from what is finished there, and *force* replaces the answer to another question. *quiet* hides the progress.
+
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
+    for *out*, WorkerLost where memory runs out.
+
+    >>> import sim
+    >>> run = sim.run("4x4090-vs-2xa100", {"horizon_s": 30, "warmup_s": 0, "sweep": None}, 1, workers=1, quiet=True)
+    >>> list(run.summary.fleet)
+    ['4x RTX 4090', '2x A100 80GB']
+    >>> run.plots
+    ('cost_vs_latency', 'latency_distribution')
+    """
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    return Run(prepared, prepared.delivered(run_scenario, workers, quiet, force, report=out is not None))
