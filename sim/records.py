@@ -25,6 +25,28 @@ class RequestTable:
     hash_block_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a request has come on a replica."""
+
+    computed_tokens: int
+    """Tokens of prompt and answer that have KV there."""
+    output_tokens: int
+    """Tokens of the answer that were made, there or before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A request's visit to one replica."""
+
+    replica: int
+    came_s: float
+    left_s: float
+    """nan while it is there, and for good if it never leaves."""
+    progress: Progress | None = None
+    """How far it had come when it was taken away; None if it was not."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One request and its dates, each stamped once; nan until it has happened [s]."""
@@ -38,6 +60,11 @@ class Request:
     hash_block_tokens: int = 1
     service: str = "default"
     replica: int = -1
+    """Where it is, or was last."""
+    came_s: float = nan
+    """When it came to this replica."""
+    left: tuple[Hop, ...] = ()
+    """Visits to replicas before this one."""
     started_s: float = nan
     first_token_s: float = nan
     finished_s: float = nan
@@ -52,19 +79,15 @@ class Request:
     """Part of the replica's busy time in the window, where asked for: tokens after the first [s]."""
 
     @property
+    def hops(self) -> list[Hop]:
+        """Its visits to replicas, the present or last one at the end; none while no replica has had it."""
+        here = [] if self.replica < 0 else [Hop(self.replica, self.came_s, self.finished_s)]
+        return [*self.left, *here]
+
+    @property
     def shared_tokens(self) -> int:
         """Leading prompt tokens that whole blocks of the trace cover; others may have the same."""
         return min(len(self.block_hashes), self.prompt_tokens // self.hash_block_tokens) * self.hash_block_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a request has come on a replica."""
-
-    computed_tokens: int
-    """Tokens of prompt and answer that have KV there."""
-    output_tokens: int
-    """Tokens of the answer that were made, there or before."""
 
 
 @dataclass(slots=True)
@@ -166,7 +189,7 @@ class Interval:
     server: str
     replica: int
     state: str
-    """off, booting, loading, serving, draining or failed."""
+    """off, provisioning, booting, loading, serving, draining, failed or repairing."""
     start_s: float
     end_s: float
     gpu_s: float

@@ -95,7 +95,8 @@ class VllmEngine:
             self._rank.share_time(duration_s)
             self._rank.shares.shared_s = 0.0
         self._steps = 0
-        return [sequence.request for sequence in self._rank.commit(steps, self._end_s)]
+        left = self._rank.commit(steps, self._end_s)
+        return [sequence.request for sequence in left] if left else []
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`."""

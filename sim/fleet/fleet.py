@@ -9,6 +9,8 @@ from math import inf
 import simpy
 
 from sim import rng
+from sim.fleet.by_clock import ByClock, states_at_start
+from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
@@ -42,22 +44,12 @@ class RunningFleet:
             self._source: Source = OpenSource(self._env, table, self._send)
         else:
             self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, self._send)
-        self._log = MeterLog(plan, self._replicas)
-        routing = streams("routing")
+        states = states_at_start(plan)
+        self._log = MeterLog(plan, self._replicas, states)
+        policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
+        self._router: Router | Roster = policy
         if plan.scheduled:
-            pools = [replica.pool for replica in self._replicas]
-            roster = Roster(
-                plan,
-                self._env,
-                pools,
-                lambda serving: plan.routing.start(serving, routing),
-                self._read_now,
-                self._send_held,
-            )
-            self._router: Router = roster
-            self._log.states = roster.states
-        else:
-            self._router = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], routing)
+            self._router = self._switched(policy, states)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -76,6 +68,18 @@ class RunningFleet:
         self._add_overheads()
         return self._log.close(end_s, self._source.requests)
 
+    def _switched(self, policy: Router, states: list[State]) -> Roster:
+        """Lets the schedule move replicas; the router that follows them."""
+        roster = Roster(policy, states, lambda replica: lives.move([replica], State.OFF))
+
+        def before_move(replica: int, state: State, following: State) -> None:
+            self._log.read_replica(replica, self._env.now)
+            roster.before_move(replica, state, following)
+
+        lives = Lives(states, before_move, self._send_held)
+        ByClock(self._plan, self._env, lives, roster)
+        return roster
+
     def _send(self, requests: list[Request], now: float) -> None:
         """Routes requests that arrive together; the engines form their steps once all have been offered."""
         touched: dict[int, Replica] = {}
@@ -86,7 +90,7 @@ class RunningFleet:
                 self._held.append(request)
                 continue
             replica = self._replicas[index]
-            request.replica = index
+            request.replica, request.came_s = index, now
             moved = replica.offer(request, now)
             if request.rejected:
                 self._source.answered(request, now)
@@ -105,15 +109,12 @@ class RunningFleet:
         if held:
             self._send(held, self._env.now)
 
-    def _read_now(self) -> None:
-        self._log.read(self._env.now)
-
-    def _on_finished(self, replica: Replica, requests: list[Request]) -> None:
+    def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
         self._outstanding -= len(requests)
-        now = self._finished_s = max(self._finished_s, requests[0].finished_s)
+        now = self._finished_s = max(self._finished_s, end_s)
         for request in requests:
             self._router.left(replica.index)
-            self._source.answered(request, requests[0].finished_s)
+            self._source.answered(request, end_s)
         self._over = not self._outstanding and self._source.exhausted and now >= (self._plan.horizon_s or 0.0)
 
     def _release(self, until_s: float) -> None:

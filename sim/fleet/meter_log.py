@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+from sim.fleet.lifecycle import LIFE, State
 from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import Replica
 from sim.power import PoolPower
@@ -10,14 +11,17 @@ from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 
 class MeterLog:
-    """Reads all replicas at the edges of the window and every `meter_interval_s` in between."""
+    """Reads all replicas at the edges of the window and every `meter_interval_s` in between, and each replica before
+    it goes to another state.
+    """
 
-    def __init__(self, plan: CasePlan, replicas: list[Replica]) -> None:
+    def __init__(self, plan: CasePlan, replicas: list[Replica], states: list[State]) -> None:
+        """*states* are those of the replicas at any time: whoever moves them changes the list."""
         self._plan = plan
         self._replicas = replicas
-        self.states: list[str] | None = None
-        """State of every replica where a schedule changes them; None: all serve."""
-        self._last_s = 0.0
+        self._states = states
+        self._read_s = 0.0
+        self._last_s = [0.0] * len(replicas)
         self._last = [Meters() for _ in replicas]
         self._intervals: list[Interval] = []
         self._at_warmup = [Meters() for _ in replicas]
@@ -39,18 +43,26 @@ class MeterLog:
 
     def read(self, now: float) -> None:
         """Closes the running interval of every replica at *now*."""
-        if now <= self._last_s:
+        if now <= self._read_s:
             return
-        readings = [replica.engine.meters(now) for replica in self._replicas]
-        for replica, before, after in zip(self._replicas, self._last, readings, strict=True):
-            self._intervals.append(self._interval(replica, self._last_s, now, _difference(after, before)))
-        self._last, self._last_s = readings, now
+        self._read_s = now
+        for replica in self._replicas:
+            self.read_replica(replica.index, now)
         if now == self._plan.warmup_s:
-            self._at_warmup = readings
+            self._at_warmup = list(self._last)
             self._share_time(True, now)
         if now == self._plan.horizon_s:
-            self._at_horizon = readings
+            self._at_horizon = list(self._last)
             self._share_time(False, now)
+
+    def read_replica(self, index: int, now: float) -> None:
+        """Closes the running interval of one replica at *now*, in the state that it has been in."""
+        before_s, before = self._last_s[index], self._last[index]
+        if now > before_s:
+            replica = self._replicas[index]
+            self._last[index] = after = replica.engine.meters(now)
+            self._last_s[index] = now
+            self._intervals.append(self._interval(replica, before_s, now, _difference(after, before)))
 
     def _share_time(self, on: bool, now: float) -> None:
         """Where requests have costs: what they took of their replicas inside the window."""
@@ -70,14 +82,14 @@ class MeterLog:
         horizon_s = self._plan.horizon_s
         duration_s = end_s - start_s
         gpus = gpus_per_engine(pool)
-        state = "serving" if self.states is None else self.states[replica.index]
-        if state == "serving" and horizon_s is not None and end_s > horizon_s:
-            state = "draining"
+        state = self._states[replica.index]
+        if state is State.SERVING and horizon_s is not None and end_s > horizon_s:
+            state = State.DRAINING
         interval = Interval(
             pool=pool.name,
             server=pool.server,
             replica=replica.index,
-            state=state,
+            state=state.value,
             start_s=start_s,
             end_s=end_s,
             gpu_s=gpus * duration_s,
@@ -91,7 +103,7 @@ class MeterLog:
         )
         if pool.power is not None:
             interval.peak_w = gpus / pool.gpus_per_replica * pool.power.peak_w
-            if state != "off":
+            if LIFE[state].powered:
                 _add_energy(interval, pool, pool.power, used)
         return interval
 

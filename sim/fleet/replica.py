@@ -1,14 +1,14 @@
 """One engine on the fleet's clock."""
 
 from collections.abc import Callable
-from math import inf
+from math import inf, isnan, nan
 
 import simpy
 
 from sim.engine.protocol import ReplicaEngine
-from sim.records import Request
+from sim.records import Hop, Request
 
-Finished = Callable[["Replica", list[Request]], None]
+Finished = Callable[["Replica", list[Request], float], None]
 Released = Callable[[float], None]
 
 
@@ -47,6 +47,18 @@ class Replica:
             self._fire()
         return self.engine.offer(request, now)
 
+    def evict(self, request: Request, now: float) -> bool:
+        """Takes *request* away from here at *now* and notes its visit; False if it gets its last token just then."""
+        if now >= self.end_s:
+            self._fire()
+        if not isnan(request.finished_s):
+            return False
+        progress = self.engine.evict(request, now)
+        request.left = (*request.left, Hop(self.index, request.came_s, now, progress))
+        request.replica, request.came_s = -1, nan
+        self.replan(now)
+        return True
+
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""
         end_s = self.engine.plan(now)
@@ -72,5 +84,5 @@ class Replica:
         done = self.engine.advance()
         self.end_s = inf
         if done:
-            self._finished(self, done)
+            self._finished(self, done, end_s)
         self.replan(end_s)

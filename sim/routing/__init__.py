@@ -13,7 +13,11 @@ from sim.routing.round_robin import RoundRobin
 
 
 class Router(Protocol):
-    """A running policy over replicas 0 .. n-1 of all pools."""
+    """A running policy over replicas 0 .. n-1 of all pools, all of them open at first.
+
+    A replica that closes or opens leaves untouched what the policy knows of the others: whose turn it is, what has been
+    drawn, how requests were shared out.
+    """
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 while none may have it."""
@@ -24,7 +28,15 @@ class Router(Protocol):
         ...
 
     def left(self, replica: int) -> None:
-        """One request fewer at *replica*: finished or rejected."""
+        """One request fewer at *replica*, which is open."""
+        ...
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica*, closed until now, takes new requests; it still has *outstanding* old ones."""
+        ...
+
+    def closed(self, replica: int) -> None:
+        """*replica*, open until now, takes no new requests."""
         ...
 
 

@@ -47,20 +47,20 @@ class ByLength(Spec):
 
 
 class Lanes:
-    """The classes with their shares, and the replicas of each pool by their outstanding requests."""
+    """The classes with their shares, and the open replicas of each pool by their outstanding requests."""
 
     def __init__(self, classes: Sequence[LengthClass], pools: Sequence[str]) -> None:
-        self._members: dict[str, list[int]] = {}
-        self._place: list[tuple[str, int]] = []
-        """Replica -> its pool, and its place there."""
-        for replica, pool in enumerate(pools):
-            members = self._members.setdefault(pool, [])
-            self._place.append((pool, len(members)))
-            members.append(replica)
-        self._buckets = {pool: Buckets(len(members)) for pool, members in self._members.items()}
+        self._pool = list(pools)
+        """Of each replica."""
+        members = {name: [i for i, pool in enumerate(pools) if pool == name] for name in dict.fromkeys(pools)}
+        self._buckets = {pool: Buckets(replicas) for pool, replicas in members.items()}
+        self._open = {pool: len(replicas) for pool, replicas in members.items()}
+        """Pool -> its open replicas."""
         self._limits = [inf if one.up_to_prompt_tokens is None else one.up_to_prompt_tokens for one in classes]
-        self._shares = [{p: share for p, share in one.pools.items() if p in self._members} for one in classes]
-        self._sent = [dict.fromkeys(shares, 0) for shares in self._shares]
+        self._classes = [{p: share for p, share in one.pools.items() if p in members} for one in classes]
+        self._shares = [dict(shares) for shares in self._classes]
+        """The same without the pools in which nothing is open."""
+        self._sent: list[dict[str, float]] = [dict.fromkeys(shares, 0) for shares in self._shares]
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 while no pool of its class serves."""
@@ -71,14 +71,35 @@ class Lanes:
             return -1
         pool = min(shares, key=lambda name: (sent[name] + 1) / shares[name])
         sent[pool] += 1
-        return self._members[pool][self._buckets[pool].choose(request)]
+        return self._buckets[pool].choose(request)
 
     def joined(self, replica: int) -> None:
         """One more request at *replica*."""
-        pool, place = self._place[replica]
-        self._buckets[pool].joined(place)
+        self._buckets[self._pool[replica]].joined(replica)
 
     def left(self, replica: int) -> None:
         """One request fewer at *replica*."""
-        pool, place = self._place[replica]
-        self._buckets[pool].left(place)
+        self._buckets[self._pool[replica]].left(replica)
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* takes requests of its pool; a pool that comes back gets its share from now on."""
+        pool = self._pool[replica]
+        self._buckets[pool].opened(replica, outstanding)
+        self._open[pool] += 1
+        if self._open[pool] == 1:
+            self._share_out()
+            for shares, sent in zip(self._shares, self._sent, strict=True):
+                others = [sent[name] / share for name, share in shares.items() if name != pool]
+                if pool in shares and others:  # it does not catch up on what it missed
+                    sent[pool] = max(sent[pool], min(others) * shares[pool])
+
+    def closed(self, replica: int) -> None:
+        """*replica* takes no more requests; a pool without any is left out."""
+        pool = self._pool[replica]
+        self._buckets[pool].closed(replica)
+        self._open[pool] -= 1
+        if not self._open[pool]:
+            self._share_out()
+
+    def _share_out(self) -> None:
+        self._shares = [{p: share for p, share in shares.items() if self._open[p]} for shares in self._classes]

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
+from sim.routing.substitutes import Substitutes
 from sim.spec import Spec
 
 
@@ -28,14 +29,18 @@ class Pairs:
         self._count = [0] * replicas
         self._rng = rng
         self._drawn: list[list[int]] = []
+        self._substitutes = Substitutes(replicas, rng)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*."""
+        """Index of the replica for *request*; -1 if none is open."""
+        closed = self._substitutes.closed
         if len(self._count) == 1:
-            return 0
+            return -1 if closed else 0
         if not self._drawn:
             self._drawn = self._draw()
         first, second = self._drawn.pop()
+        if closed and (first in closed or second in closed):
+            first, second = self._substitutes.two()
         return second if self._count[second] < self._count[first] else first
 
     def joined(self, replica: int) -> None:
@@ -45,6 +50,15 @@ class Pairs:
     def left(self, replica: int) -> None:
         """One request fewer at *replica*."""
         self._count[replica] -= 1
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* may be drawn again."""
+        self._count[replica] = outstanding
+        self._substitutes.open_again(replica)
+
+    def closed(self, replica: int) -> None:
+        """Where *replica* is drawn another pair takes the place of its pair."""
+        self._substitutes.close(replica)
 
     def _draw(self) -> list[list[int]]:
         """A block of pairs of different replicas."""

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
+from sim.routing.substitutes import Substitutes
 from sim.spec import Spec
 
 
@@ -28,15 +29,25 @@ class Draws:
         self._replicas = replicas
         self._rng = rng
         self._drawn: list[int] = []
+        self._substitutes = Substitutes(replicas, rng)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*."""
+        """Index of the replica for *request*; -1 if none is open."""
         if not self._drawn:
             self._drawn = self._rng.integers(self._replicas, size=self.BLOCK).tolist()
-        return self._drawn.pop()
+        drawn = self._drawn.pop()
+        return self._substitutes.one() if drawn in self._substitutes.closed else drawn
 
     def joined(self, replica: int) -> None:
         """A random choice does not look at load."""
 
     def left(self, replica: int) -> None:
         """A random choice does not look at load."""
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* may be drawn again."""
+        self._substitutes.open_again(replica)
+
+    def closed(self, replica: int) -> None:
+        """Where *replica* is drawn another takes its place."""
+        self._substitutes.close(replica)

@@ -1,5 +1,6 @@
 """Requests go to the replicas in turn."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,20 +21,40 @@ class RoundRobin(Spec):
 
 
 class Turns:
-    """State of a round robin: whose turn it is."""
+    """State of a round robin: whose turn it is among the open replicas."""
 
     def __init__(self, replicas: int) -> None:
-        self._replicas = replicas
+        self._open = list(range(replicas))
         self._next = 0
+        """Place in `_open`."""
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*."""
-        chosen = self._next
-        self._next = (chosen + 1) % self._replicas
-        return chosen
+        """Index of the replica for *request*; -1 if none is open."""
+        replicas = self._open
+        if not replicas:
+            return -1
+        place = self._next
+        self._next = (place + 1) % len(replicas)
+        return replicas[place]
 
     def joined(self, replica: int) -> None:
         """Round robin does not look at load."""
 
     def left(self, replica: int) -> None:
         """Round robin does not look at load."""
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* takes its turn in the order of replicas; the others keep theirs."""
+        place = bisect_left(self._open, replica)
+        self._open.insert(place, replica)
+        if place < self._next:
+            self._next += 1
+
+    def closed(self, replica: int) -> None:
+        """The turn of *replica* goes to the replica after it."""
+        place = bisect_left(self._open, replica)
+        del self._open[place]
+        if place < self._next:
+            self._next -= 1
+        if self._next == len(self._open):
+            self._next = 0

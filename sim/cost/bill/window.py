@@ -10,7 +10,8 @@ import numpy as np
 from sim.records import Interval
 from sim.units import SECONDS_PER_HOUR
 
-OFF = "off"
+NOT_RENTED = frozenset({"off", "provisioning", "repairing"})
+"""States of a replica that a landlord who bills by the time switched on does not count."""
 DEMAND_INTERVAL_S = 900.0
 """Over which utilities average power to find a peak."""
 
@@ -95,12 +96,12 @@ def together(windows: Sequence[Window]) -> Window:
 
 def stops(intervals: Sequence[Interval]) -> list[Stop]:
     """The stops of one pool's replicas. A run that began before the first interval counts from there."""
-    if all(interval.state != OFF for interval in intervals):
+    if all(interval.state not in NOT_RENTED for interval in intervals):
         return []
     found = []
     began: dict[int, float] = {}
     for interval in sorted(intervals, key=lambda one: (one.replica, one.start_s)):
-        if interval.state != OFF:
+        if interval.state not in NOT_RENTED:
             began.setdefault(interval.replica, interval.start_s)
         elif interval.replica in began:
             start_s = began.pop(interval.replica)

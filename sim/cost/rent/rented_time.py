@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sim.cost.bill.charge import Follows, Metered, Paid, UnitPrice
 from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
-from sim.cost.bill.window import OFF, Stop, Window
+from sim.cost.bill.window import NOT_RENTED, Stop, Window
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
@@ -47,8 +47,8 @@ class RentedTime(Metered):
     follows: ClassVar[Follows] = Follows.RENT
 
     def by_phase(self, interval: Interval) -> ByPhase:
-        """GPU-seconds; none while the replica is off."""
-        return ByPhase(0.0, 0.0, 0.0, 0.0) if interval.state == OFF else gpu_s_by_phase(interval)
+        """GPU-seconds; none while the replica is not rented."""
+        return ByPhase(0.0, 0.0, 0.0, 0.0) if interval.state in NOT_RENTED else gpu_s_by_phase(interval)
 
     def quantity(self, followed: float, window: Window) -> float:
         """Units for the time that replicas ran in *window*, and for what is paid beyond it when they stop."""

@@ -49,12 +49,12 @@ class Rank(RankSchedule):
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
         skipped = self._serve_running()
-        budget = self._max_num_batched_tokens - self._decoding + skipped - sum(chunk for _, chunk in self._chunks)
         self.blocked_by = ""
         if self._preempted_in_step:
             self.blocked_by = "kv"
         elif self.waiting:
-            self._admit(budget, now)
+            taken = self._decoding - skipped + sum(chunk for _, chunk in self._chunks)
+            self._admit(self._max_num_batched_tokens - taken, now)
         self._fill_decodes()
         if skipped:
             self._drop_skipped(skipped)

@@ -1,0 +1,149 @@
+"""A replica's states: which may follow, what they mean for rent, and how time and energy split over them."""
+
+from collections import defaultdict
+from itertools import pairwise
+from math import fsum
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.case import CaseResult, run_case
+from sim.catalogue.catalog import load_catalog
+from sim.cost.bill.phases import ByPhase
+from sim.cost.bill.window import stops
+from sim.cost.rent.rented_time import RentedTime
+from sim.fleet.lifecycle import LIFE, IllegalMove, Lives, State
+from sim.records import Interval
+from sim.scenario.reading.load import load
+from sim.scenario.sweep import cases
+
+CATALOG = load_catalog()
+SCENARIO = """\
+name: switched
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: %(rate)s}
+  lengths:
+    prompt: {distribution: fixed, value: 300}
+    output: {distribution: fixed, value: %(output)d}
+horizon_s: 3600
+warmup_s: 100
+meter_interval_s: 500
+starts_at: 2026-07-01T06:00:00
+fleets:
+  - name: a
+    pools: [{gpu: rtx-4090, replicas: 3, schedule: {replicas: %(replicas)s, starting_s: 130}}]
+    routing: {policy: least_outstanding}
+"""
+
+
+def run(folder: Path, replicas: str, rate: str = "0.5", output: int = 50) -> CaseResult:
+    (folder / "s.yaml").write_text(SCENARIO % {"replicas": replicas, "rate": rate, "output": output})
+    scenario = load(folder / "s.yaml", (), catalog=CATALOG)
+    result = run_case(scenario, cases(scenario)[0], CATALOG)
+    assert isinstance(result, CaseResult)
+    return result
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    assert set(LIFE) == set(State)
+    reached = {State.OFF}
+    while more := {state for one in reached for state in LIFE[one].then} - reached:
+        reached |= more
+    assert reached == set(State)
+    assert all(state is State.OFF or State.OFF in LIFE[state].then for state in State)
+    assert all(state not in LIFE[state].then for state in State)
+    assert [state for state in State if LIFE[state].routed] == [State.SERVING]
+
+
+@pytest.mark.parametrize("state", State)
+def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
+    def interval(start_s: float, end_s: float, what: str) -> Interval:
+        return Interval("p", "", 0, what, start_s, end_s, end_s - start_s)
+
+    charged = RentedTime.by_phase(None, interval(0, 10, state.value))
+    assert fsum(charged) == (10 if LIFE[state].rented else 0)
+    assert isinstance(charged, ByPhase)
+    ends = stops([interval(0, 10, "serving"), interval(10, 20, state.value)])
+    assert bool(ends) is not LIFE[state].rented
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(State)), max_size=40))
+def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, State]]) -> None:
+    told: list[tuple[int, State, State]] = []
+    openings = []
+    states = [State.OFF, State.OFF, State.SERVING]
+    lives = Lives(states, lambda *move: told.append((*move, states[move[0]])), lambda: openings.append(list(states)))
+    for replica, state in moves:
+        before, count = states[replica], len(told)
+        if state is before:
+            lives.move([replica], state)
+            assert len(told) == count
+        elif state in LIFE[before].then:
+            lives.move([replica], state)
+            # told while it still was in the former state
+            assert told[-1] == (replica, before, state, before)
+            assert states[replica] is state
+        else:
+            with pytest.raises(IllegalMove, match=f"replica {replica} is {before} and cannot be {state} next"):
+                lives.move([replica], state)
+            assert states[replica] is before
+    assert len(openings) == sum(after is State.SERVING for _, _, after, _ in told)
+    assert lives.moves == [sum(replica == one for replica, *_ in told) for one in range(3)]
+
+
+def test_replicas_that_belong_together_open_at_once() -> None:
+    states = [State.DRAINING, State.BOOTING, State.SERVING]
+    seen = []
+    Lives(states, lambda *_: None, lambda: seen.append(list(states))).move([0, 1, 2], State.SERVING)
+    assert seen == [[State.SERVING] * 3]
+
+
+def test_time_and_energy_tile_over_states_and_each_replica_is_read_for_itself(tmp_path: Path) -> None:
+    result = run(tmp_path, '{"06:00": 1, "06:05": 3, "06:20": 1, "06:31": 2, "06:40": 3}')
+    log, power = result.log, result.plan.pools[0].power
+    assert power is not None
+    of_replica: dict[int, list[Interval]] = defaultdict(list)
+    for interval in log.intervals:
+        of_replica[interval.replica].append(interval)
+    idle_w = power.server_energy_j(1.0, power.gpu_energy_j(1.0, 0.0))
+    fixed = {100.0, *(500.0 * n for n in range(1, 8)), 3600.0, log.end_s}
+    for intervals in of_replica.values():
+        intervals.sort(key=lambda one: one.start_s)
+        assert (intervals[0].start_s, intervals[-1].end_s) == (0.0, log.end_s)
+        assert all(a.end_s == b.start_s for a, b in pairwise(intervals))
+        # cut at the fixed readings and where this replica moves, nowhere else
+        assert all(a.state != b.state or a.end_s in fixed for a, b in pairwise(intervals))
+        for one in intervals:
+            duration_s = one.end_s - one.start_s
+            loaded_j = power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, one.busy_s))
+            least_j = idle_w * duration_s if LIFE[State(one.state)].powered else 0.0
+            assert least_j * (1 - 1e-12) <= one.server_energy_j <= loaded_j * (1 + 1e-12)
+            if one.state in ("off", "booting"):
+                assert (one.busy_s, one.output_tokens) == (0.0, 0)
+                assert one.server_energy_j == pytest.approx(least_j)
+    time_s: dict[str, float] = defaultdict(float)
+    for one in log.intervals:
+        time_s[one.state] += one.end_s - one.start_s
+    assert fsum(time_s.values()) == pytest.approx(3 * log.end_s)
+    assert time_s["booting"] == pytest.approx(4 * 130)
+    made = sum(one.output_tokens for one in log.intervals)
+    assert made == sum(request.output_tokens for request in log.requests)
+
+
+def test_requests_that_waited_go_to_a_replica_taken_back_while_it_drains(tmp_path: Path) -> None:
+    # the only replica drains from 06:05 on, with an answer of minutes, and is wanted again a minute later
+    result = run(tmp_path, '{"06:00": 3, "06:05": 0, "06:06": 3}', rate="0.1", output=8000)
+    held = [one for one in result.log.requests if 300 < one.arrived_s < 360]
+    assert held
+    assert max(one.started_s for one in held) < 361
+
+
+def test_a_request_that_never_moves_has_one_visit(tmp_path: Path) -> None:
+    result = run(tmp_path, '{"06:00": 3}', rate="0.02")
+    for request in result.log.requests:
+        (hop,) = request.hops
+        assert (hop.replica, hop.came_s, hop.left_s) == (request.replica, request.arrived_s, request.finished_s)
+        assert hop.progress is None
