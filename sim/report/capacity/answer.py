@@ -1,6 +1,5 @@
 """The answer to "how much load does it take": a table for the terminal, capacity.csv, search.csv, and a page."""
 
-from collections import Counter
 from collections.abc import Sequence
 from math import isinf
 from pathlib import Path
@@ -16,12 +15,8 @@ from sim.report.page.text import axis_label, first_sentence, plain
 from sim.report.run.tables import write_rows
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
+from sim.study.capacity.at_capacity import at_capacity
 from sim.study.capacity.search import Capacity, LoadAxis
-from sim.study.cases.store import StoredCase
-from sim.study.metrics.statistics import mean, ratio
-
-AT_CAPACITY = ["ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "output_tokens_per_s", "gpu_busy_fraction"]
-
 
 SEARCH = ["fleet", "replication"]
 SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
@@ -68,50 +63,7 @@ def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
 
 def capacity_rows(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
     """One row per fleet: capacity with its interval, and what the fleet does and costs there."""
-    return [_row(one, axis, slo) for one in found]
-
-
-def _row(one: Capacity, axis: LoadAxis, slo: Slo) -> dict[str, Any]:
-    cases = [found.at for found in one.found if found.at is not None and found.at.status == "ok"]
-    row: dict[str, Any] = {
-        "fleet": one.fleet,
-        axis.label: one.mean,
-        f"{axis.label}_ci95": one.half_width,
-        "replications": len(one.found),
-        "reason": one.reason,
-        "limited_by": _usual(cases),
-    }
-    named = [limit.column for limit in slo.percentiles]
-    row |= {name: _mean(cases, name) for name in dict.fromkeys([*AT_CAPACITY[:3], *named, *AT_CAPACITY[3:]])}
-    return row | _money(cases)
-
-
-def _usual(cases: Sequence[StoredCase]) -> str:
-    """What limits most of the replications."""
-    counted = Counter(case.metrics.machines.limited_by for case in cases)
-    return counted.most_common(1)[0][0] if counted else ""
-
-
-def _mean(cases: Sequence[StoredCase], name: str) -> float | None:
-    values = [case.metrics[name] for case in cases if case.metrics[name] is not None]
-    return mean(values) if values else None
-
-
-def _money(cases: Sequence[StoredCase]) -> dict[str, float | None]:
-    """Cost per hour and per million good output tokens at the year's mean prices, sums over replications; empty without
-    a cost.
-    """
-    if not cases or cases[0].metrics.usd_of_a_mean_year is None:
-        return dict.fromkeys(("cost_usd_per_h", "usd_per_million_good_tokens", "usd_per_million_good_tokens_ci95"))
-    usd = [case.metrics.usd_of_a_mean_year or 0.0 for case in cases]
-    good_millions = [case.metrics.samples.good_output_tokens / 1e6 for case in cases]
-    hours = [case.metrics.machines.window_h for case in cases]
-    value, half = ratio(usd, good_millions)
-    return {
-        "cost_usd_per_h": sum(usd) / sum(hours),
-        "usd_per_million_good_tokens": value,
-        "usd_per_million_good_tokens_ci95": half,
-    }
+    return [at_capacity(one, slo).row(axis) for one in found]
 
 
 def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:

@@ -30,9 +30,10 @@ def written(path: Path, cases: list[Any], axes: list[str]) -> list[dict[str, str
 
 def test_columns_are_those_of_the_contract_and_then_the_intervals() -> None:
     columns, expected = summary_columns(["rate_rps"], money=True), CONTRACT.split()
-    assert columns[: len(expected)] == expected
-    assert columns[len(expected) :][:3] == ["thin_percentiles", "horizon_dependent", "intervals"]
-    assert all(name.endswith("_ci95") for name in columns[len(expected) + 3 :])
+    assert [name for name in columns if name in expected] == expected
+    marks = columns.index("thin_percentiles")
+    assert columns[marks:][:3] == ["thin_percentiles", "horizon_dependent", "intervals"]
+    assert all(name.endswith("_ci95") for name in columns[marks + 3 :])
 
 
 def test_without_any_cost_there_are_no_money_columns() -> None:
