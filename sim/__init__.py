@@ -54,6 +54,7 @@ __all__ = [
     "plan",
     "run",
     "sensitivity",
+    "simulate",
     "size",
 ]
 

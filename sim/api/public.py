@@ -19,6 +19,7 @@ from sim.api.questions.plan import PlanResult, plan
 from sim.api.questions.sensitivity import SensitivityResult, sensitivity
 from sim.api.questions.size import SizeResult, size
 from sim.api.run import Run, run
+from sim.api.simulate import simulate
 from sim.scenario.schema import Scenario
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "plan",
     "run",
     "sensitivity",
+    "simulate",
     "size",
 ]

@@ -100,11 +100,11 @@ def save_case(
     told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
         told |= {"status": "infeasible", "reason": outcome.infeasible}
-        tables = {"requests": _requests(None), "usage": _records(Interval, []), "costs": _ledger([])}
+        tables = {"requests": requests_table(None), "usage": _records(Interval, []), "costs": _ledger([])}
     else:
         told |= {"status": "ok", "reason": ""}
         tables = {
-            "requests": _requests(outcome if keep_requests else None),
+            "requests": requests_table(outcome if keep_requests else None),
             "usage": _records(Interval, outcome.log.intervals),
             "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
         }
@@ -143,7 +143,7 @@ def discard_unfinished(points: Path) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _requests(result: CaseResult | None) -> pa.Table:
+def requests_table(result: CaseResult | None) -> pa.Table:
     """The request table of contract and report, in arrival order."""
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
