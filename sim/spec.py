@@ -15,9 +15,11 @@ class Spec(BaseModel):
 
 
 def _whole(value: Any) -> Any:
-    """1e6 is a whole number, 1.5 and True are not."""
+    """1e6 is a whole number; 1.5, True and "2" are not."""
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
+    if isinstance(value, str):
+        raise ValueError(f"a whole number is needed, not {value!r}")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from sim.infile import opened
+
 _FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
 _CORE: list[tuple[str, str]] = [
     ("null", r"~|null|Null|NULL|"),
@@ -73,6 +75,8 @@ class Document:
     """Empty: the data comes from Python, and no line is to blame for it."""
     data: Any
     _root: yaml.Node | None
+    faults: tuple["YamlError", ...] = ()
+    """Mistakes in single values and keys, which stand in `data` as far as they can be read."""
 
     def line(self, place: tuple[str | int, ...]) -> int:
         """Line, counted from 1, of the key or item at *place*, or of its nearest ancestor that stands in the file.
@@ -90,10 +94,13 @@ class Document:
         return line
 
 
-def read(path: Path | str) -> Document:
-    """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text."""
+def read(path: Path | str, patient: bool = False) -> Document:
+    """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text.
+
+    A *patient* reader finds mistakes in single values and keys among the document's `faults`.
+    """
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             held = file.read(MOST_BYTES + 1)
         text = held.decode("utf-8-sig") if len(held) <= MOST_BYTES else ""
     except OSError as error:
@@ -102,13 +109,19 @@ def read(path: Path | str) -> Document:
         raise YamlError(str(path), 0, f"is no UTF-8 text (byte {error.start})") from None
     if len(held) > MOST_BYTES:
         raise YamlError(str(path), 0, f"is larger than {MOST_BYTES / 1e6:g} MB")
-    return read_text(text, str(path))
+    return read_text(text, str(path), patient)
 
 
-def read_text(text: str, name: str) -> Document:
-    """The document in *text*; *name* stands for the file in errors. Raises YamlError."""
-    root = _compose(text, name)
-    return Document(name, None if root is None else _Builder(name).build(root), root)
+def read_text(text: str, name: str, patient: bool = False) -> Document:
+    """The document in *text*; *name* stands for the file in errors. Raises YamlError.
+
+    A *patient* reader finds mistakes in single values and keys among the document's `faults`.
+    """
+    root, builder = _compose(text, name), _Builder(name)
+    data = None if root is None else builder.build(root)
+    if builder.faults and not patient:
+        raise builder.faults[0]
+    return Document(name, data, root, tuple(builder.faults))
 
 
 def parse(text: str) -> Any:
@@ -171,6 +184,8 @@ class _Builder:
         self.values: dict[int, int] = {}
         """How many values each node stands for, aliases written out."""
         self.open: set[int] = set()
+        self.faults: list[YamlError] = []
+        """Mistakes that leave the rest readable, in order."""
 
     def build(self, node: yaml.Node) -> Any:
         key = id(node)
@@ -213,17 +228,20 @@ class _Builder:
             if key is None or not isinstance(key, Hashable):
                 raise self._error(key_node, "a key must be a plain word or number")
             if key in data:
-                raise self._error(key_node, f"the key {str(key)[:40]!r} stands twice")
-            data[key] = self.build(value_node)
+                self._note(key_node, f"the key {str(key)[:40]!r} stands twice")
+            value = self.build(value_node)
+            data.setdefault(key, value)  # the first one, whose line is known
         return data
 
     def _scalar(self, node: yaml.Node) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value
         if len(text) > MOST_CHARACTERS:
             shown = f"{text[:20]}..."
-            raise self._error(node, f"a text of {len(text)} characters ({shown!r}); at most {MOST_CHARACTERS}")
+            self._note(node, f"a text of {len(text)} characters ({shown!r}); at most {MOST_CHARACTERS}")
+            text = text[:MOST_CHARACTERS] if kind == "str" else "1"
         if found := _UNPRINTABLE.search(text):
-            raise self._error(node, f"the text {text[:20]!r} holds the control character {found.group()!r}")
+            self._note(node, f"the text {text[:20]!r} holds the control character {found.group()!r}")
+            text = _UNPRINTABLE.sub("", text)
         try:
             if kind == "str":
                 return text
@@ -238,6 +256,9 @@ class _Builder:
         except ValueError:
             raise self._error(node, f"{text[:40]!r} is no number to compute with") from None
         raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
+
+    def _note(self, node: yaml.Node, message: str) -> None:
+        self.faults.append(self._error(node, message))
 
     def _error(self, node: yaml.Node, message: str) -> YamlError:
         return YamlError(self.name, node.start_mark.line + 1, message)

@@ -2,7 +2,7 @@
 
 {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
-catalogue -> {spec, records} -> {yamlio, units, rng}
+catalogue -> {spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
 """
@@ -17,14 +17,15 @@ from pathlib import Path
 
 import pytest
 
-BASE = frozenset({"yamlio", "units", "rng"})
+BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost"})
 FLEET = CATALOG | PARTS | {"scenario", "engine"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
-    "yamlio": frozenset(),
+    "infile": frozenset(),
+    "yamlio": frozenset({"infile"}),
     "units": frozenset(),
     "rng": frozenset(),
     "spec": BASE,

@@ -11,6 +11,7 @@ from typing import Any
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.table import Problem, row_of
+from sim.infile import opened
 
 NAMES = {
     "output_throughput": "output_tok_s",
@@ -30,7 +31,8 @@ NAMES = {
 def read_result(path: Path) -> BenchRow:
     """One result file. Raises BenchdataError."""
     try:
-        data = json.loads(path.read_text("utf-8-sig"))
+        with opened(path, "r", encoding="utf-8-sig") as file:
+            data = json.load(file)
     except json.JSONDecodeError as error:
         raise BenchdataError([(str(path), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
     except (OSError, UnicodeDecodeError) as error:

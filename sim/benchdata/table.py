@@ -9,6 +9,7 @@ from typing import Any
 
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
+from sim.infile import opened
 
 KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
 REQUIRED = ("gpu", "model")
@@ -32,7 +33,7 @@ def read_table(path: Path) -> list[BenchRow]:
     cells that are no numbers, loads without their rate or concurrency, ids that stand twice.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip() for name in next(reader, [])]
             lines = [(reader.line_num, cells) for cells in reader if cells]

@@ -1,6 +1,7 @@
 """What every scenario file says: workload, fleets and terms as frozen data, ids and parameters only."""
 
 from typing import Annotated, Any, Literal, TypeVar
+from unicodedata import category
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -18,17 +19,25 @@ from sim.yamlio import MOST_CHARACTERS
 
 T = TypeVar("T")
 
+INVISIBLE = ("Cc", "Cf", "Zl", "Zp")
+"""Unicode's control and format characters: zero-width and bidirectional ones, and separators of lines."""
 LONGEST_NAME = 200
 """Characters: what tables, pictures and folders can still show."""
 
 
-def _on_one_line(name: str) -> str:
+def _readable(name: str) -> str:
+    """Names tell things apart in tables and pictures: no two that look alike."""
     if "\n" in name or "\t" in name or "\r" in name:
         raise ValueError("a name stands on one line, without tabs")
+    if name != name.strip():
+        raise ValueError(f"a name begins and ends without blanks: {name!r}")
+    for character in name:
+        if category(character) in INVISIBLE:
+            raise ValueError(f"a name holds no invisible characters: U+{ord(character):04X} in {name!r}")
     return name
 
 
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_readable)]
 
 GridSweep = dict[str, tuple[Any, ...]]
 """Axis (dotted path) -> values: every combination is a point."""
@@ -137,7 +146,7 @@ class Fleet(Choices):
 class Experiment(Choices):
     """Fleets x sweep points x replications, all under the same workload: what every scenario says."""
 
-    name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_on_one_line)]
+    name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_readable)]
     """Also names the out folder. Left out: the file's name."""
     question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
     """What the scenario answers. Left out: the comment that opens the file."""

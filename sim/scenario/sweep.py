@@ -165,6 +165,16 @@ def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Compl
     return [complaint for complaint in found if complaint is not None]
 
 
+def sound_axes(sweep: Any, broken: Sequence[Complaint]) -> Any:
+    """What is left of the raw *sweep* without the axes and points that are *broken*; None where nothing is."""
+    wrong = {one.place[1:] for one in broken}
+    if isinstance(sweep, dict):
+        return {axis: values for axis, values in sweep.items() if (axis,) not in wrong} or None
+    kept = [(i, point) for i, point in enumerate(sweep if isinstance(sweep, list) else []) if (i,) not in wrong]
+    left = [{axis: value for axis, value in point.items() if (i, axis) not in wrong} for i, point in kept]
+    return [point for point in left if point] or None
+
+
 def _axis_complaint(place: Place, values: Any) -> Complaint | None:
     if not isinstance(values, list):
         return Complaint(place, "a list of values is needed")

@@ -173,6 +173,7 @@ def test_all_mistakes_at_once(tmp_path: Path, catalog: Catalog) -> None:
         "s.yaml:10: seed: must be 0 or more, not -1",
         "s.yaml:14: fleets.0.pools.0.gpu: unknown gpu 'rtx4900'; did you mean rtx-4090?",
         "s.yaml:17: fleets.1.pools.0.tp: unknown key",
+        "s.yaml:17: fleets.1.name: the name 'a' stands twice",
     ]
 
 
@@ -242,7 +243,10 @@ def test_sweeps(tmp_path: Path, catalog: Catalog, sweep: str, lines: list[str]) 
 
 def test_explicit_points(tmp_path: Path, catalog: Catalog) -> None:
     text = f"{REFEREE}sweep:\n  - {{workload.arrivals.rate_rps: 1}}\n  - {{workload.arrivals.rate_rps: 0}}\n  - 3\n"
-    assert complaints(tmp_path, catalog, text) == ["s.yaml:16: sweep.2: a mapping of dotted paths to values is needed"]
+    assert complaints(tmp_path, catalog, text) == [
+        "s.yaml:15: sweep.1.workload.arrivals.rate_rps: must be above 0, not 0",
+        "s.yaml:16: sweep.2: a mapping of dotted paths to values is needed",
+    ]
     assert complaints(tmp_path, catalog, text.replace("  - 3\n", "")) == [
         "s.yaml:15: sweep.1.workload.arrivals.rate_rps: must be above 0, not 0"
     ]

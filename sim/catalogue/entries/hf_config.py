@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from sim.catalogue.entries.model import Model
+from sim.infile import opened
 
 Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
@@ -105,7 +106,7 @@ def model_from_config(path: Path) -> Model:
     """
     file = path / "config.json" if is_config(path) else path
     try:
-        with file.open("rb") as held:
+        with opened(file) as held:
             text = held.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from pydantic import ValidationError
 
@@ -32,7 +33,7 @@ MOST_ROUNDS = 3
 
 
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
-    """Names in raw scenario data that the catalogue does not know, whatever else is wrong with the data."""
+    """Names in raw scenario data that stand twice or that the catalogue does not know, whatever else is wrong there."""
     everywhere: dict[str, Callable[[str], object]] = {
         "model": catalog.model,
         "quantization": catalog.quantization,
@@ -41,7 +42,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         "calibration": load_calibration,
     }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
-    found = list(unknown_ids(data, (), everywhere))
+    found = [*_names_twice(data), *unknown_ids(data, (), everywhere)]
     found += unknown_ids(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
     found += unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
@@ -95,10 +96,7 @@ _ANY_WORKLOAD = {
 
 def scenario_complaints(scenario: Scenario) -> Found:
     """Contradictions between keys, and what is wrong in the trace."""
-    found: Found = list(_twice((("fleets", i, "name"), fleet.name) for i, fleet in enumerate(scenario.fleets)))
-    for i, fleet in enumerate(scenario.fleets):
-        named = ((("fleets", i, "pools", j, "name"), pool.name) for j, pool in enumerate(fleet.pools) if pool.name)
-        found += _twice(named)
+    found: Found = []
     for section, asked in _given(scenario):
         if section.check is not None:
             found += section.check(asked, scenario, scenario_complaints)
@@ -139,12 +137,22 @@ def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
             yield section, asked
 
 
-def _twice(named: Iterable[tuple[Place, str]]) -> Iterator[Complaint]:
+def _names_twice(data: Any) -> Iterator[Complaint]:
+    """Fleets, and pools of one fleet, of the same name."""
+    fleets = list(mappings(data, "fleets"))
+    yield from _twice((("fleets", i, "name"), fleet.get("name")) for i, fleet in fleets)
+    for i, fleet in fleets:
+        yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
+
+
+def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[Complaint]:
     seen: Counter[str] = Counter()
     for place, name in named:
-        seen[name] += 1
-        if seen[name] == 2:
-            yield Complaint(place, f"the name {name!r} stands twice")
+        if isinstance(name, str):
+            read = normalize("NFKC", name)
+            seen[read] += 1
+            if seen[read] == 2:
+                yield Complaint(place, f"the name {name!r} stands twice")
 
 
 def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:

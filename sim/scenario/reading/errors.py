@@ -112,6 +112,9 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     """The key that was meant: one here that is spelt almost so, the same one elsewhere, or one here that is alike."""
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
+    swapped = [name for name in here if sorted(name) == sorted(wrong)]
+    if swapped:
+        return f"; did you mean {swapped[0]}?"
     if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
         known = _places_by_key(spec)
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())

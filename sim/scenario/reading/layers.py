@@ -25,6 +25,8 @@ class Layers:
     """The file's base, that one's base, and so on."""
     options: list[tuple[Place, str]] = field(default_factory=list)
     """(place, how the command line named it), later ones on top."""
+    faults: list[InputError] = field(default_factory=list)
+    """Mistakes of the files' YAML that leave the rest of it readable, and of the options."""
 
     def error(self, complaint: Complaint | InputError) -> InputError:
         """*complaint* at the line, or the option, that gave the value."""
@@ -35,8 +37,22 @@ class Layers:
             if complaint.place[: len(place)] == place:
                 named = option.partition(" ")[2]
                 return InputError(option, 0, "" if where in (named, dotted(place)) else where, complaint.message)
+        if (taker := self._taker(complaint.place)) is not None:
+            return InputError(taker, 0, where, complaint.message)
         document = self._origin(complaint.place)
         return InputError(document.path, document.line(complaint.place), where, complaint.message)
+
+    def _taker(self, place: Place) -> str | None:
+        """The option that has made *place*, or a mapping above what it set, or has taken away what is missing there."""
+        documents = (self.file, *self.bases)
+        made = all(descend(document.data, place)[0] < len(place) for document in documents)
+        for set_place, option in reversed(self.options):
+            if made and place and set_place[: len(place)] == place:
+                return option
+            gone = descend(self.data, set_place)[0] < len(set_place)
+            if gone and place[-len(set_place) :] == set_place:
+                return option
+        return None
 
     def folder(self, place: Place) -> Path:
         """What a relative path written at *place* is relative to."""
@@ -68,7 +84,8 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
         data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
     layers = Layers(_copied(data), file, bases)
     layers.data.pop("base", None)
-    errors = []
+    errors = layers.faults
+    errors += (_as_input(fault) for document in (file, *bases) for fault in document.faults)
     for option, text in sets:
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
@@ -79,8 +96,6 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
             errors.append(InputError(option, 0, "", error.message))
         except LookupError as error:
             errors.append(InputError(option, 0, "", str(error.args[0])))
-    if errors:
-        raise ScenarioErrors(errors)
     return layers
 
 
@@ -106,13 +121,17 @@ def _drop_rivals(data: dict[str, Any], place: Place) -> None:
 
 def _read_mapping(path: Path | str) -> Document:
     try:
-        document = read(path)
+        document = read(path, patient=True)
     except YamlError as error:
-        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
+        raise ScenarioErrors([_as_input(error)]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
         raise ScenarioErrors([InputError(document.path, 0 if document.data is None else 1, "", message)])
     return document
+
+
+def _as_input(error: YamlError) -> InputError:
+    return InputError(error.path, error.line, "", error.message)
 
 
 def _read_bases(file: Document) -> list[Document]:

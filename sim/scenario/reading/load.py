@@ -10,11 +10,12 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
 from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted
+from sim.scenario.reading.blame import suspects_of, told_at_sweep
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
 from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
 from sim.scenario.reading.uncertain import futures_complaints, take_out
 from sim.scenario.schema import SECTIONS, Scenario
-from sim.scenario.sweep import points, repeated, sweep_complaints
+from sim.scenario.sweep import points, repeated, sound_axes, sweep_complaints
 from sim.yamlio import Document
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
@@ -70,12 +71,17 @@ def _load(
         _refuse_unwritable(file)
     layers = read_layers(given, options)
     _default_names(layers, file)
-    _ask_with_what_is_set(layers, [text for _, text in options])
+    if not layers.faults:
+        _ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
-    found: list[Complaint | InputError] = [*volume_complaints(layers.data)] or [*sweep_complaints(layers.data, EFFORT)]
-    if found:
+    found: list[Complaint | InputError] = [*layers.faults]
+    if too_many := [*volume_complaints(layers.data)]:
         layers.data["sweep"] = None
+        found += too_many
+    elif broken := sweep_complaints(layers.data, EFFORT):
+        layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
+        found += broken
     _options_win_over_sweep(layers, taken.inputs)
     found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data))]
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
@@ -240,9 +246,12 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     told: dict[Complaint | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
-            axis = _guilty_axis(one, places[index], one in standing) if isinstance(one, Complaint) else None
+            axis = None
+            if isinstance(one, Complaint):
+                suspects = suspects_of(one, places[index], one in standing)
+                axis = _guilty(one, suspects, data, point, places[index], catalog)
             if isinstance(one, Complaint) and axis is not None:
-                told[_moved(one, data["sweep"], index, point, axis, one in always)] = None
+                told[told_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
                 told[one] = None
     schema = _schema_complaints(_filled_from_sweep(data))[1]
@@ -302,26 +311,17 @@ def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
         return None, complaints(error, Scenario, data)
 
 
-def _guilty_axis(one: Complaint, values: dict[str, Place], standing: bool) -> str | None:
-    """The axis whose value is to blame for *one*: it sets the place, or makes trouble above or beside it.
-
-    What is *standing* without the sweep is no axis's doing.
-    """
-    for axis, place in values.items():
-        if one.place[: len(place)] == place:
+def _guilty(
+    one: Complaint,
+    suspects: Sequence[str],
+    data: dict[str, Any],
+    point: dict[str, Any],
+    places: dict[str, Place],
+    catalog: Catalog,
+) -> str | None:
+    """The axis, of several *suspects*, without whose value nobody would complain."""
+    for axis in suspects[:-1]:
+        others = {places[other]: value for other, value in point.items() if other != axis}
+        if one not in _complaints(with_values(data, others) | {"sweep": None}, catalog, []):
             return axis
-        if not standing and (place[: len(one.place)] == one.place or place[:-1] == one.place[:-1]):
-            return axis
-    return None
-
-
-def _moved(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
-    """*one*, told at the value of the sweep that causes it, or at the axis if it *always* does."""
-    if isinstance(sweep, list):
-        place: Place = ("sweep", index, axis)
-    elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
-        place = ("sweep", axis)
-    else:
-        place = ("sweep", axis, sweep[axis].index(point[axis]))
-    where = dotted(one.place)
-    return Complaint(place, one.message if axis.endswith(str(one.place[-1])) else f"{where}: {one.message}")
+    return suspects[-1] if suspects else None

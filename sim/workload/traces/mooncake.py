@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from sim.infile import opened
 from sim.records import RequestTable
 from sim.spec import Count
 from sim.workload.traces import columns
@@ -31,7 +31,7 @@ class MooncakeTrace(TraceFile):
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
         try:
-            with Path(self.path).open("rb") as file:
+            with opened(self.path) as file:
                 rows, lines = _objects(file, faults)
         except OSError as error:
             raise unreadable(self.path, error) from None

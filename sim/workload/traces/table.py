@@ -4,8 +4,8 @@ import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
+from sim.infile import opened
 from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
 
 ROWS_AT_ONCE = 512
@@ -26,7 +26,7 @@ def read_table(path: str, required: Sequence[str], optional: Sequence[str], faul
     A row with too few or too many fields goes to *faults* and is left out; blank lines are passed over.
     """
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
             return _read(path, csv.reader(file, strict=True), required, optional, faults)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
