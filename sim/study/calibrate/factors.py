@@ -1,4 +1,4 @@
-"""Factors on data/ fitted to somebody's own runs: maximum a posteriori, by Gauss-Newton on simulated runs.
+"""Factors on data/ fitted to somebody's own runs: maximum a posteriori, by least squares on simulated runs.
 
 theta are logarithms of factors, 0 with a standard deviation before anything is measured. A residual is
 log(simulated / measured) / noise. The interval of a factor is that of the posterior, its noise at least what the

@@ -1,4 +1,4 @@
-"""Gauss-Newton on simulated runs, with a prior on every factor.
+"""Robust least squares on simulated runs, with a prior on every factor.
 
 theta are logarithms of factors, 0 with a standard deviation before anything is measured. A residual is
 log(simulated / measured) / noise; one that is far off pulls no harder than HUBER standard deviations.
@@ -6,8 +6,10 @@ log(simulated / measured) / noise; one that is far off pulls no harder than HUBE
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,10 @@ METRICS = {
 """What is fitted: of each line the first column that was measured."""
 STEP = 0.1
 """Of the finite differences."""
-MOST_STEPS, LONGEST_STEP, SMALLEST_STEP = 6, 0.7, 0.01
+MOST_TRIALS = 12
+"""Sets of factors that one descent simulates at most; usually four to six suffice."""
+TOLERANCE = 0.05
+"""Relative, of the cost and of theta, below which a step is the last: far less than the factors' own intervals."""
 HUBER = 2.0
 """Residuals beyond this many standard deviations pull no harder."""
 FAR_OFF = 3.0
@@ -66,7 +71,7 @@ def load_priors(path: Path) -> Priors:
 
 
 class Fit:
-    """Gauss-Newton with a prior on every factor."""
+    """The most probable factors, by scipy's trust region."""
 
     def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
         self.problem, self.simulator = problem, simulator
@@ -100,19 +105,40 @@ class Fit:
 
     def descend(self) -> None:
         """Moves theta to the most probable factors."""
-        for _ in range(MOST_STEPS):
-            move = self._move()
-            if np.abs(move).max(initial=0.0) < SMALLEST_STEP:
-                break
-            for shrink in (1.0, 0.3):
-                trial = {name: self.theta[name] + shrink * step for name, step in zip(self.names, move, strict=True)}
-                [residual] = self._residuals([trial])
-                if self._cost(trial, residual) < self._cost(self.theta, self._residual):
-                    break
-            else:
-                break
-            self.theta, self._residual = trial, residual
+        from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
+
+        free = [name for name in self.names if name not in self._held]
+        if not free:
+            return
+        prior_sd = np.array([self.prior_sd[name] for name in free])
+        columns = [self.names.index(name) for name in free]
+        runs = len(self.problem.observed)
+        loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
+
+        def residuals(theta: Floats) -> Floats:
+            [self._residual] = self._residuals([self._moved_to(free, theta)])
+            return np.concatenate([self._residual, theta / prior_sd])
+
+        def jacobian(theta: Floats) -> Floats:
+            self.theta = self._moved_to(free, theta)
             self._jacobian = self._slopes()
+            return np.vstack([self._jacobian[:, columns], np.diag(1 / prior_sd)])
+
+        found = least_squares(
+            residuals,
+            np.array([self.theta[name] for name in free]),
+            jac=jacobian,
+            loss=loss,
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            gtol=TOLERANCE,
+            x_scale="jac",
+            max_nfev=MOST_TRIALS,
+        )
+        self.theta, self._residual = self._moved_to(free, found.x), found.fun[:runs]
+
+    def _moved_to(self, free: Sequence[str], theta: Floats) -> Theta:
+        return self.theta | dict(zip(free, theta.tolist(), strict=True))
 
     def posterior_sd(self) -> dict[str, float]:
         """Standard deviation of each factor's logarithm, whatever the others are."""
@@ -149,22 +175,6 @@ class Fit:
     def _precision(self) -> Floats:
         return np.diag([1 / self.prior_sd[name] ** 2 for name in self.names])
 
-    def _move(self) -> Floats:
-        weight = np.minimum(1.0, HUBER / np.maximum(np.abs(self._residual), 1e-9))
-        theta = np.array([self.theta[name] for name in self.names])
-        precision = self._precision()
-        free = np.array([name not in self._held for name in self.names])
-        normal = (self._jacobian.T * weight) @ self._jacobian + precision
-        right = -(self._jacobian.T * weight) @ self._residual - precision @ theta
-        move = np.zeros(len(self.names))
-        move[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
-        return np.clip(move, -LONGEST_STEP, LONGEST_STEP)
-
-    def _cost(self, theta: Theta, residual: Floats) -> float:
-        size = np.abs(residual)
-        data = np.where(size <= HUBER, residual**2, 2 * HUBER * size - HUBER**2).sum()
-        return float(data + sum((theta[name] / self.prior_sd[name]) ** 2 for name in self.names))
-
     def _slopes(self) -> Floats:
         """Derivative of every residual by every theta, from one more simulation for each that a row depends on."""
         problem = self.problem
@@ -188,3 +198,17 @@ class Fit:
     def _one(self, index: int, simulated: float) -> float:
         row, _, column = self.problem.observed[index]
         return float(np.log(simulated / self.problem.rows[row].measured[column]) / self._noise_sd[index])
+
+
+def _huber(squares: Floats, runs: int) -> Floats:
+    """The loss of squared residuals and its two derivatives: Huber's for those of *runs*, plain for the priors."""
+    far = np.arange(len(squares)) < runs
+    far &= squares > HUBER**2
+    size = np.sqrt(np.where(far, squares, 1.0))
+    return np.stack(
+        [
+            np.where(far, 2 * HUBER * size - HUBER**2, squares),
+            np.where(far, HUBER / size, 1.0),
+            np.where(far, -HUBER / (2 * size**3), 0.0),
+        ]
+    )
