@@ -1,8 +1,7 @@
 """capacity.html: one self-contained page, no scripts and nothing to fetch."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
-from math import isfinite, isinf
+from math import isinf
 from typing import Any
 
 from sim.report.charts.panels import style
@@ -14,8 +13,8 @@ from sim.report.page.text import LIMITS, axis_label, percent, place, plain, seco
 from sim.report.run.sections import swatches
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
+from sim.study.capacity.at_capacity import capacity_differences
 from sim.study.capacity.search import Capacity, LoadAxis, precision_of
-from sim.study.metrics.statistics import paired_difference
 
 TEMPLATE = "capacity/capacity.html.j2"
 Row = Mapping[str, Any]
@@ -45,16 +44,11 @@ def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, sce
     told = capacity_notes(found, precision_of(scenario))
     told += [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
             for row in rows if row["limited_by"]]  # fmt: skip
-    usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
-    for first, second in combinations(usable, 2):
-        searches = zip(first.found, second.found, strict=False)
-        pairs = [(one.capacity, other.capacity) for one, other in searches]
-        difference, half = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
-        if half is not None:
-            certain = "differs" if abs(difference) > half else "cannot tell: zero is within it"
-            sign = "+" if difference > 0 else ""
-            text = f"{sign}{plain(difference)}" + (f" ± {plain(half, 2)}" if half else "")
-            told.append(f"{first.fleet} less {second.fleet}, paired by seed: {place(axis.label, text)} ({certain}).")
+    for one in capacity_differences(found):
+        certain = "differs" if one.certain else "cannot tell: zero is within it"
+        text = ("+" if one.load > 0 else "") + plain(one.load)
+        text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
+        told.append(f"{one.first} less {one.second}, paired by seed: {place(axis.label, text)} ({certain}).")
     return told
 
 

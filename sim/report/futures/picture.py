@@ -12,10 +12,11 @@ from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, settings
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.tornado import TornadoBar, draw_tornado, tornado_height_in
-from sim.report.futures.sentences import Setting, bars
+from sim.report.futures.sentences import bars, where
 from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.text import percent
 from sim.study.futures.draws import MILLION, FutureStudy
+from sim.study.futures.settings import Setting
 
 UNIT = "USD per million output tokens"
 SHARES = np.linspace(0.0, 1.0, 201)
@@ -34,7 +35,7 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
             color = style(fleets)[one.fleet][0]
             curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
     return Panel(
-        f"Cost per token{setting.where}",
+        f"Cost per token{where(setting.axes)}",
         "share of draws that cost less than this",
         in_code(UNIT),
         tuple(curves),

@@ -1,7 +1,6 @@
 """What many futures come to, in words: who is cheaper in how many of them, how far costs range, what decides."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sim.scenario.sections.load_profile import RATE
 from sim.study.breakeven.tipping import INPUTS
 from sim.study.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest
 from sim.study.futures.inputs import HIGH, LOW, UncertainInput
+from sim.study.futures.settings import Setting, settings_of
 from sim.study.metrics.statistics import wilson
 from sim.study.run.point import Point
 from sim.study.run.sweep import sweep_of
@@ -22,31 +22,8 @@ LEAST_SWING = 1e-9
 """A share of the result; what moves it less moves nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The fleets' outcomes at one point of the sweep."""
-
-    axes: dict[str, Any]
-    where: str
+def where(axes: Mapping[str, Any]) -> str:
     """` at 1 req/s`, empty where nothing is swept."""
-    outcomes: tuple[FleetDraws, ...]
-
-    @property
-    def first_two(self) -> tuple[FleetDraws, FleetDraws] | None:
-        """The cheapest and the second with all inputs central; None of fewer than two fleets."""
-        ranked = sorted(self.outcomes, key=lambda one: one.central[MILLION])
-        return (ranked[0], ranked[1]) if len(ranked) > 1 else None
-
-
-def settings_of(study: FutureStudy) -> list[Setting]:
-    """All of them, in the order of the sweep."""
-    groups: dict[str, list[FleetDraws]] = {}
-    for one in study.outcomes:
-        groups.setdefault(repr(one.axes), []).append(one)
-    return [Setting(found[0].axes, _where(found[0].axes), tuple(found)) for found in groups.values()]
-
-
-def _where(axes: dict[str, Any]) -> str:
     return f" at {listing([place(axis, value) for axis, value in axes.items()])}" if axes else ""
 
 
@@ -65,7 +42,7 @@ def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) 
         if len(one.outcomes) > 1:
             parts = [_who(one, study), _range(one, "them")]
         else:
-            parts = [_range(one, f"{study.draws:,} draws{one.where}")]
+            parts = [_range(one, f"{study.draws:,} draws{where(one.axes)}")]
         found.append(" ".join([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
     return found
 
@@ -83,12 +60,12 @@ def _who(setting: Setting, study: FutureStudy) -> str:
         other = ranked[1]
         return (
             f"{best} is cheaper per million output tokens than {other} in {exact(wins[best] / n)} of {n:,} draws"
-            f"{setting.where} {interval}{same}."
+            f"{where(setting.axes)} {interval}{same}."
         )
     rest = listing([f"{fleet} in {exact(wins[fleet] / n)}" for fleet in ranked[1:]])
     return (
-        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} draws{setting.where} "
-        f"{interval}, {rest}{same}."
+        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} draws"
+        f"{where(setting.axes)} {interval}, {rest}{same}."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.futures.sentences import Setting, exact, label, settings_of, shown_settings
+from sim.report.futures.sentences import exact, label, shown_settings, where
 from sim.report.page.money import cash, in_code, twinned
 from sim.report.page.text import plain
 from sim.report.run.tables import cell
@@ -15,10 +15,12 @@ from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FleetDraws, FutureStudy, cheapest
 from sim.study.futures.inputs import HIGH, LOW, UncertainInput, inputs_of
-from sim.study.metrics.statistics import wilson
+from sim.study.futures.settings import Setting, cheapest_share, settings_of, spread_of, turned
 from sim.study.run.point import Point
 
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
+Row = dict[str, Any]
+"""Column -> value, and the axes of the sweep under `axes`."""
 MEASURES = (MONTH, MILLION, API, CARBON)
 
 
@@ -49,22 +51,19 @@ def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
             writer.writerow([cell(row[names[0]]), *places, *(cell(row.get(name)) for name in names[1:])])
 
 
-def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> dict[str, Any]:
-    wins = cheapest(setting.outcomes)[one.fleet]
-    low, high = wilson(wins, study.draws)
-    row: dict[str, Any] = {"fleet": one.fleet, "axes": setting.axes, "draws": study.draws}
-    row |= {"cheapest_share": wins / study.draws, "cheapest_share_low95": low, "cheapest_share_high95": high}
+def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> Row:
+    share = cheapest_share(setting, one.fleet, study.draws)
+    row: Row = {"fleet": one.fleet, "axes": setting.axes, "draws": study.draws}
+    row |= {"cheapest_share": share.value, "cheapest_share_low95": share.low, "cheapest_share_high95": share.high}
     for name in MEASURES:
         if name in one.draws:
-            values = one.draws[name]
-            row |= {f"{name}_central": one.central[name], f"{name}_mean": float(values.mean())}
-            row[f"{name}_sd"] = float(values.std()) if np.isfinite(values).all() else None
-            found = np.quantile(values, [percentile / 100 for percentile in PERCENTILES])
-            row |= {f"{name}_p{p}": float(value) for p, value in zip(PERCENTILES, found, strict=True)}
+            spread = spread_of(one, name, [percentile / 100 for percentile in PERCENTILES])
+            row |= {f"{name}_central": spread.central, f"{name}_mean": spread.mean, f"{name}_sd": spread.sd}
+            row |= {f"{name}_p{p}": value for p, value in zip(PERCENTILES, spread.quantiles, strict=True)}
     return row
 
 
-def _draws(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
+def _draws(study: FutureStudy, setting: Setting) -> Iterator[Row]:
     inputs = {
         path: study.drawn[place].tolist()
         for one in study.inputs
@@ -81,31 +80,19 @@ def _draws(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
         yield {"draw": draw, "axes": setting.axes, **{name: values[draw] for name, values in columns.items()}}
 
 
-def _tornado(study: FutureStudy, setting: Setting) -> Iterator[dict[str, Any]]:
-    pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [(one.fleet, one, None) for one in setting.outcomes]
-    if setting.first_two is not None:
-        first, second = setting.first_two
-        pairs.insert(0, (f"{second.fleet} less {first.fleet}", second, first))
-    for name, one, less in pairs:
-        for index, each in enumerate(study.inputs):
-            yield {"of": name, "axes": setting.axes, **_ends(each), **_moved(index, one, less)}
+def _tornado(study: FutureStudy, setting: Setting) -> Iterator[Row]:
+    for one in turned(study, setting, (MILLION, MONTH)):
+        row: Row = {"of": one.of, "axes": setting.axes, **_ends(one.input)}
+        for name, ends in one.measures.items():
+            row |= {f"{name}_at_low": ends.low, f"{name}_at_high": ends.high, f"{name}_central": ends.central}
+        yield row
 
 
-def _ends(each: UncertainInput) -> dict[str, Any]:
+def _ends(each: UncertainInput) -> Row:
     """The values that the input is moved between; of the first of its places."""
     low, high = (next(iter(world.values())) for world in each.at(LOW, HIGH))
     central = each.members[0].distribution.central
     return {"input": each.name, "input_low": low, "input_central": central, "input_high": high}
-
-
-def _moved(index: int, one: FleetDraws, less: FleetDraws | None) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for name in (MILLION, MONTH):
-        for part, table in (("at_low", one.low), ("at_high", one.high)):
-            taken = 0.0 if less is None else float((less.low if part == "at_low" else less.high)[name][index])
-            row[f"{name}_{part}"] = float(table[name][index]) - taken
-        row[f"{name}_central"] = one.central[name] - (0.0 if less is None else less.central[name])
-    return row
 
 
 def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
@@ -125,7 +112,7 @@ def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[st
         for one in setting.outcomes:
             amounts = [float(v) for name in (MONTH, MILLION) for v in np.quantile(one.draws[name], (LOW, 0.5, HIGH))]
             share = exact(wins[one.fleet] / study.draws) if len(wins) > 1 else ""
-            rows.append((one.fleet, setting.where.removeprefix(" at "), [share, *map(cash, amounts)]))
+            rows.append((one.fleet, where(setting.axes).removeprefix(" at "), [share, *map(cash, amounts)]))
     return {"heads": heads, "rows": rows}
 
 

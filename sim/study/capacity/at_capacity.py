@@ -1,14 +1,16 @@
 """What a fleet does and costs at its capacity, over the replications of the search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import isfinite
 from typing import Any
 
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.search import Capacity, LoadAxis
 from sim.study.metrics.averages import Usual, numbers
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.statistics import mean, ratio
+from sim.study.metrics.statistics import mean, paired_difference, ratio
 
 LATENCIES = ("ttft_s_p95", "tpot_s_p95", "e2e_s_p95")
 """Beside the percentiles that the service level names."""
@@ -77,3 +79,29 @@ def _cost(cases: Sequence[CaseMetrics]) -> tuple[float | None, float | None, flo
     good_millions = [one.samples.good_output_tokens / 1e6 for one in cases]
     value, half = ratio(usd, good_millions)
     return sum(usd) / sum(one.machines.window_h for one in cases), value, half
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityDifference:
+    """The capacity of the first fleet less that of the second, over replications paired by seed."""
+
+    first: str
+    second: str
+    load: float
+    half_width: float
+    """Of the 95 % interval."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval excludes zero."""
+        return abs(self.load) > self.half_width
+
+
+def capacity_differences(found: Sequence[Capacity]) -> Iterator[CapacityDifference]:
+    """Of every two fleets whose capacities were all found, where there are two replications or more."""
+    usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
+    for first, second in combinations(usable, 2):
+        pairs = [(one.capacity, other.capacity) for one, other in zip(first.found, second.found, strict=False)]
+        difference, half = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+        if half is not None:
+            yield CapacityDifference(first.fleet, second.fleet, difference, half)
