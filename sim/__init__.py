@@ -30,6 +30,7 @@ To extend: a GPU, model or price is a file in data/; a policy is a file in its p
 from typing import Any
 
 __all__ = [
+    "Batch",
     "BenchdataError",
     "BreakevenResult",
     "CapacityResult",
@@ -38,7 +39,9 @@ __all__ = [
     "FolderBusy",
     "FolderRefused",
     "Infeasible",
+    "Leap",
     "PlanResult",
+    "Request",
     "Run",
     "Scenario",
     "ScenarioErrors",
@@ -52,6 +55,7 @@ __all__ = [
     "catalog",
     "check",
     "plan",
+    "register",
     "run",
     "sensitivity",
     "simulate",

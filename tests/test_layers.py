@@ -2,7 +2,7 @@
 
 {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
-catalogue -> {spec, records} -> {yamlio, units, rng} -> infile
+catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 BASE = frozenset({"yamlio", "units", "rng", "infile"})
-RECORDS = BASE | {"spec", "records"}
+RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost"})
 FLEET = CATALOG | PARTS | {"scenario", "engine"}
@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "rng": frozenset(),
     "spec": BASE,
     "records": BASE,
+    "registry": BASE | {"spec"},
     "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
@@ -52,8 +53,8 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pandas": frozenset({"report", "api"}),
     "matplotlib": frozenset({"report"}),
     "jinja2": frozenset({"report"}),
-    "pydantic": frozenset({"spec", "catalogue", "scenario"}) | PARTS,
-    "pydantic_core": frozenset({"spec", "catalogue", "scenario"}) | PARTS,
+    "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario"}) | PARTS,
+    "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),
     "joblib": frozenset({"study"}),
     "distributed": frozenset({"study"}),

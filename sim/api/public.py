@@ -18,11 +18,14 @@ from sim.api.questions.capacity import CapacityResult, capacity
 from sim.api.questions.plan import PlanResult, plan
 from sim.api.questions.sensitivity import SensitivityResult, sensitivity
 from sim.api.questions.size import SizeResult, size
+from sim.api.register import register
 from sim.api.run import Run, run
 from sim.api.simulate import simulate
+from sim.records import Batch, Leap, Request
 from sim.scenario.schema import Scenario
 
 __all__ = [
+    "Batch",
     "BenchdataError",
     "BreakevenResult",
     "CapacityResult",
@@ -31,7 +34,9 @@ __all__ = [
     "FolderBusy",
     "FolderRefused",
     "Infeasible",
+    "Leap",
     "PlanResult",
+    "Request",
     "Run",
     "Scenario",
     "ScenarioErrors",
@@ -45,6 +50,7 @@ __all__ = [
     "catalog",
     "check",
     "plan",
+    "register",
     "run",
     "sensitivity",
     "simulate",

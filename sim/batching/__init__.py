@@ -6,10 +6,12 @@ from pydantic import BeforeValidator, Field
 
 from sim.batching.limits import OfEngine, QueueLimits
 from sim.batching.prefill_first import PrefillFirst
+from sim.batching.registered import RegisteredBatching
 from sim.batching.reserve import Reserve
 from sim.batching.slots import Slots
 from sim.batching.static import Static
 from sim.batching.vllm import Vllm
+from sim.registry import Registry
 
 Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static
 """What a pool runs on."""
@@ -23,8 +25,12 @@ def _named(value: Any) -> Any:
     return {"policy": "engine", **value} if isinstance(value, dict) else value
 
 
+BuiltinBatching = Vllm | PrefillFirst | Reserve | Slots | Static | OfEngine
 Batching = Annotated[
-    Vllm | PrefillFirst | Reserve | Slots | Static | OfEngine, Field(discriminator="policy"), BeforeValidator(_named)
+    BuiltinBatching,
+    Field(discriminator="policy"),
+    Registry("batching", RegisteredBatching, BuiltinBatching),
+    BeforeValidator(_named),
 ]
 """What a scenario may say."""
 
@@ -51,6 +57,7 @@ __all__ = [
     "OfEngine",
     "PrefillFirst",
     "QueueLimits",
+    "RegisteredBatching",
     "Reserve",
     "Scheduler",
     "Slots",

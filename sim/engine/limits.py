@@ -1,10 +1,13 @@
 """What an operator sets for one rank, and what follows from it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
+from sim.records import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,15 @@ class RankLimits:
     """A prompt beyond the step's budget is computed in chunks; else it waits for a step that holds it whole."""
     watermark: float = 0.0
     """Share of the blocks that admission leaves free while somebody runs."""
+    order: Callable[[Request], Any] | None = None
+    """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
 
     def new_queue(self) -> WaitingQueue:
-        """An empty queue in the order of `scheduling`."""
+        """An empty queue in the order of `order` and `scheduling`."""
+        if self.order is not None:
+            return PriorityQueue(self.order)
         return PriorityQueue() if self.scheduling == "priority" else FcfsQueue()
 
     def new_pool(self) -> BlockPool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sim.batching import PrefillFirst, QueueLimits, Reserve, Slots
+from sim.batching import PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
@@ -40,13 +40,23 @@ def gpus_per_engine(pool: PoolPlan) -> float:
 
 
 def _engine(pool: PoolPlan) -> ReplicaEngine:
-    limits, schedule = rank_limits(pool), SCHEDULES[pool.batching.policy]
+    limits, schedule = rank_limits(pool), _schedule(pool)
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
     return VllmEngine(pool.steptime, limits, schedule)
+
+
+def _schedule(pool: PoolPlan) -> Any:
+    """What makes the scheduler of a rank from its limits, its KV blocks and its queue."""
+    batching = pool.batching
+    if not isinstance(batching, RegisteredBatching):
+        return SCHEDULES[batching.policy]
+    if batching.order is not None:
+        return Rank
+    return lambda limits, blocks, waiting: batching.made(limits=limits, pool=blocks, waiting=waiting)
 
 
 def rank_limits(pool: PoolPlan) -> RankLimits:
@@ -62,6 +72,8 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
     if isinstance(batching, QueueLimits):
         values |= {"enable_prefix_caching": batching.enable_prefix_caching, "scheduling": batching.scheduling}
+    if isinstance(batching, RegisteredBatching):
+        values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
         values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
     if isinstance(batching, Reserve):

@@ -5,10 +5,12 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from sim.records import Request
+from sim.registry import Registry
 from sim.routing.by_length import ByLength
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.routing.power_of_two import PowerOfTwo
 from sim.routing.random_choice import Random
+from sim.routing.registered import RegisteredRouting
 from sim.routing.round_robin import RoundRobin
 
 
@@ -40,6 +42,9 @@ class Router(Protocol):
         ...
 
 
-Routing = Annotated[RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength, Field(discriminator="policy")]
+BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength
+Routing = Annotated[
+    BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)
+]
 
 __all__ = ["ByLength", "LeastOutstanding", "PowerOfTwo", "Random", "RoundRobin", "Router", "Routing"]

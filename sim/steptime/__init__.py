@@ -4,19 +4,25 @@ from typing import Annotated
 
 from pydantic import Field
 
+from sim.registry import Registry
 from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration, Factor
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.inputs import RooflineInputs
+from sim.steptime.registered import RegisteredStepTime
 from sim.steptime.roofline import Roofline, RooflineStepTime
 
-StepTimeSpec = Annotated[Affine | Roofline, Field(discriminator="model")]
+BuiltinStepTime = Affine | Roofline
+StepTimeSpec = Annotated[
+    BuiltinStepTime, Field(discriminator="model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)
+]
 
 __all__ = [
     "Affine",
     "Calibration",
     "Coefficients",
     "Factor",
+    "RegisteredStepTime",
     "Roofline",
     "RooflineInputs",
     "RooflineStepTime",

@@ -1,7 +1,9 @@
 """Queues of requests that wait for a seat and for KV blocks."""
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from sim.engine.sequence import Sequence
 from sim.records import Request
@@ -49,12 +51,18 @@ class FcfsQueue:
 
 
 class PriorityQueue:
-    """The lowest (priority, arrival) first; a preempted request returns to its place."""
+    """The lowest (priority, arrival) first, or by another *order* before that; a preempted request returns to its
+    place.
+    """
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_heap", "_order")
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[tuple[int, float, int], Sequence]] = []
+    def __init__(self, order: Callable[[Request], Any] | None = None) -> None:
+        self._heap: list[tuple[tuple[Any, ...], Sequence]] = []
+        self._order = order
+
+    def _key(self, sequence: Sequence) -> tuple[Any, ...]:
+        return sequence.key if self._order is None else (self._order(sequence.request), *sequence.key)
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -65,12 +73,12 @@ class PriorityQueue:
 
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""
-        heappush(self._heap, (sequence.key, sequence))
+        heappush(self._heap, (self._key(sequence), sequence))
         return self._heap[0][1] is sequence
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request."""
-        heappush(self._heap, (sequence.key, sequence))
+        heappush(self._heap, (self._key(sequence), sequence))
 
     def pop(self) -> Sequence:
         """Takes the head out."""
@@ -85,10 +93,9 @@ class PriorityQueue:
         heapify(self._heap)
         return found[1]
 
-    @staticmethod
-    def victim(running: list[Sequence]) -> Sequence:
-        """Who gives way: the largest (priority, arrival) of *running*."""
-        return max(running, key=lambda sequence: sequence.key)
+    def victim(self, running: list[Sequence]) -> Sequence:
+        """Who is preempted: the last of *running* in the order of the queue."""
+        return max(running, key=self._key)
 
 
 WaitingQueue = FcfsQueue | PriorityQueue

@@ -9,7 +9,7 @@ from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.schema import Fleet, nearest
-from sim.steptime import Affine, Roofline
+from sim.steptime import Roofline
 
 
 def pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -38,7 +38,7 @@ def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
-    given = isinstance(pool.steptime, Affine)
+    given = not isinstance(pool.steptime, Roofline)
     if given and pool.batching.num_gpu_blocks is not None:
         return
     why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sim.registry import Registry
+
 Place = tuple[str | int, ...]
 
 MOST_SHOWN = 600
@@ -92,8 +94,9 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
     if kind == "extra_forbidden":
         return Complaint(place, f"unknown key{_meant_key(spec, place, kinds)}")
     if kind == "union_tag_invalid":
-        expected = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
         key = context["discriminator"].strip("'")
+        builtin = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
+        expected = list(dict.fromkeys([*builtin, *_tags(kinds, key)]))
         shown = _show(value.get(key) if isinstance(value, dict) else context["tag"])
         return Complaint((*place, key), f"unknown {key} {shown}{did_you_mean(context['tag'], expected)}")
     if kind == "union_tag_not_found":
@@ -243,11 +246,17 @@ def _flatten(kind: Any) -> Iterator[Any]:
     origin = get_origin(kind)
     if origin is Annotated:
         yield from _flatten(get_args(kind)[0])
+        yield from _registered(get_args(kind)[1:])
     elif origin in (Union, UnionType):
         for member in get_args(kind):
             yield from _flatten(member)
     elif kind is not type(None):
         yield kind
+
+
+def _registered(marks: Iterable[Any]) -> list[Any]:
+    """The policies from outside the package that a union with these *marks* is open to."""
+    return [spec for mark in marks if isinstance(mark, Registry) for spec in mark.members()]
 
 
 def _specs(kinds: list[Any]) -> list[type[BaseModel]]:
@@ -263,7 +272,8 @@ def _children(kinds: list[Any], step: str | int) -> list[Any]:
             found.append(arguments[0])
         elif origin is dict:
             found.append(arguments[1])
-    found += [spec.model_fields[step].annotation for spec in _specs(kinds) if step in spec.model_fields]
+    for field in (spec.model_fields[str(step)] for spec in _specs(kinds) if step in spec.model_fields):
+        found += [field.annotation, *_registered(field.metadata)]
     return found
 
 

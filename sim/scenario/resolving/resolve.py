@@ -13,13 +13,14 @@ from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
 from sim.cost.hardware import boxes_needed
 from sim.memory import MemoryFit, fit, what_fits
 from sim.power import PoolPower, pool_power
+from sim.records import StepTime
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, power_coefficients, roofline_inputs
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
-from sim.steptime import Roofline
+from sim.steptime import RegisteredStepTime, Roofline
 from sim.workload import Workload
 
 SAMPLED_REQUESTS = 1000
@@ -174,7 +175,7 @@ def _pool_plan(
         replicas=pool.spec.replicas,
         gpus_per_replica=layout.gpus if pool.gpu else 0,
         batching=_sized(pool, memory),
-        steptime=steptime.build(roofline_inputs(pool, catalog)) if isinstance(steptime, Roofline) else steptime,
+        steptime=_steptime(pool, catalog),
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
@@ -183,6 +184,15 @@ def _pool_plan(
         power=_power(pool, servers, catalog),
         schedule=pool.spec.schedule,
     )
+
+
+def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
+    if isinstance(pool.steptime, Roofline):
+        return pool.steptime.build(roofline_inputs(pool, catalog))
+    if isinstance(pool.steptime, RegisteredStepTime):
+        known = pool.gpu is not None and pool.model is not None
+        return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)
+    return pool.steptime
 
 
 def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:

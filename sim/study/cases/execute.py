@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.registry import Registration, enter, entered
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, warn_of
@@ -40,7 +41,7 @@ class Job:
 
     def __reduce__(self) -> Any:
         # another process reads the catalogue itself, once
-        return _job, (self.scenario, self.case, self.folder, self.catalog.root)
+        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root)
 
     def stored(self) -> StoredCase:
         """The finished case, which this command has written or `found`."""
@@ -59,7 +60,8 @@ class Job:
         return mine == (stored.fleet, stored.axes, stored.replication)
 
 
-def _job(scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
+def _job(policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
+    enter(policies)
     return Job(scenario, case, folder, catalog_of(root))
 
 
@@ -82,10 +84,11 @@ class Call:
         return self.function(self.scenario, self.catalog, *item)
 
     def __reduce__(self) -> Any:
-        return _call, (self.function, self.scenario, self.catalog.root)
+        return _call, (entered(), self.function, self.scenario, self.catalog.root)
 
 
-def _call(function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+def _call(policies: list[Registration], function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+    enter(policies)
     return Call(function, scenario, catalog_of(root))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
+from sim.registry import versions
 from sim.scenario.schema import SECTIONS, TERMS, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
@@ -39,6 +40,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
         json.dumps(catalogue_digests(catalog)),
         program_digest(),
+        *map(json.dumps, versions(data["fleet"]).items()),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -57,6 +59,7 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
         **{f"the file {name}": content[:16] for name, content in named.items()},
         **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
         "the program": program_digest(),
+        **{f"the policy {name}": text for name, text in versions(fleet).items()},
     }
 
 

@@ -1,0 +1,163 @@
+"""Policies of a user's own, from outside the package: what a scenario may name beside the built-in ones.
+
+`sim.register` enters a class under a kind and a name; a package may offer classes as entry points of the group
+`gpufleet.policies`, called `routing.sticky`. A scenario then names the policy and its options as it names a built-in
+one. The options are the parameters of the class that the program does not give itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter, signature
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, create_model
+from pydantic_core import core_schema
+
+from sim.spec import Spec
+
+GROUP = "gpufleet.policies"
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "routing": ("policy", ("pools", "rng")),
+    "batching": ("policy", ("limits", "pool", "waiting")),
+    "steptime": ("model", ("hardware",)),
+}
+"""Kind -> the key of a scenario that names the policy, and the parameters that the program gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A class under the name that scenarios use."""
+
+    kind: str
+    name: str
+    make: Callable[..., Any]
+
+
+class Registered(Spec):
+    """What a scenario says of a registered policy: its name and its options."""
+
+    registration: ClassVar[Registration]
+
+    def made(self, **given: Any) -> Any:
+        """The policy, with the options of the scenario and those of *given* that it has parameters for."""
+        tag, _ = KINDS[self.registration.kind]
+        own = type(self).own_options
+        accepted = _parameters(self.registration.make)
+        options = {name: getattr(self, name) for name in own if name != tag}
+        return self.registration.make(**{name: given[name] for name in given if name in accepted}, **options)
+
+    own_options: ClassVar[tuple[str, ...]] = ()
+
+    def __reduce__(self) -> Any:
+        return _revived, (self.registration, self.model_dump(exclude_unset=True))
+
+
+def _revived(registration: Registration, data: dict[str, Any]) -> Registered:
+    enter([registration])
+    return _SPECS[registration.kind, registration.name].model_validate(data)
+
+
+_SPECS: dict[tuple[str, str], type[Registered]] = {}
+_BASES: dict[str, tuple[type[Registered], frozenset[str]]] = {}
+"""Kind -> the class that its registered policies derive from, and the names of the built-in ones."""
+
+
+class Registry:
+    """Opens a union of specs, told apart by a key, to registered policies of *kind*; stands in its Annotated."""
+
+    def __init__(self, kind: str, base: type[Registered], builtin: Any) -> None:
+        self.kind, self.tag = kind, KINDS[kind][0]
+        _BASES[kind] = (base, frozenset(_tags(builtin, self.tag)))
+
+    def members(self) -> list[type[Registered]]:
+        """The registered policies, those that are not loaded yet left out."""
+        return [spec for (kind, _), spec in _SPECS.items() if kind == self.kind]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        inner = handler(source)
+        shown = core_schema.wrap_serializer_function_ser_schema(self._shown, info_arg=True, schema=inner)
+        return core_schema.no_info_wrap_validator_function(self._read, inner, serialization=shown)
+
+    def _read(self, value: Any, builtin: Callable[[Any], Any]) -> Any:
+        if isinstance(value, Registered):
+            return value
+        spec = find(self.kind, value.get(self.tag)) if isinstance(value, Mapping) else None
+        return builtin(value) if spec is None else spec.model_validate(value)
+
+    def _shown(self, value: Any, builtin: Callable[[Any], Any], info: Any) -> Any:
+        if not isinstance(value, Registered):
+            return builtin(value)
+        kept = {name: getattr(info, name) for name in ("mode", "exclude_unset", "exclude_none", "exclude_defaults")}
+        return value.model_dump(**kept)
+
+
+def _tags(union: Any, tag: str) -> Iterator[str]:
+    if get_origin(union) is Annotated:
+        union = get_args(union)[0]
+    for spec in get_args(union) or (union,):
+        yield from get_args(spec.model_fields[tag].annotation)
+
+
+def find(kind: str, name: Any) -> type[Registered] | None:
+    """The registered policy *name*, loaded from an entry point if need be; None for a built-in or unknown one."""
+    if not isinstance(name, str) or name in _BASES[kind][1]:
+        return None
+    if (kind, name) not in _SPECS and (point := _offered().get(f"{kind}.{name}")) is not None:
+        enter([Registration(kind, name, point.load())])
+    return _SPECS.get((kind, name))
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    """The entry points of installed packages, by name; none is loaded."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def enter(registrations: Iterable[Registration]) -> None:
+    """Makes policies known to this process; one of the same kind and name takes the place of an earlier one.
+
+    Raises ValueError for an unknown kind, a name that is taken, or an option that a scenario cannot give.
+    """
+    for one in registrations:
+        known = _SPECS.get((one.kind, one.name))
+        if known is None or known.registration.make is not one.make:
+            _SPECS[one.kind, one.name] = _spec(one)
+
+
+def entered() -> list[Registration]:
+    """All policies that this process knows."""
+    return [spec.registration for spec in _SPECS.values()]
+
+
+def _spec(one: Registration) -> type[Registered]:
+    if one.kind not in KINDS:
+        raise ValueError(f"there are policies of the kinds {', '.join(KINDS)}, not {one.kind!r}")
+    tag, given = KINDS[one.kind]
+    base, builtin = _BASES[one.kind]
+    if one.name in builtin:
+        raise ValueError(f"{one.kind}: {one.name} is a built-in policy; another name is needed")
+    fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
+    hints = _hints(one.make)
+    for name, parameter in _parameters(one.make).items():
+        if name in given:
+            continue
+        if name in base.model_fields:
+            raise ValueError(f"{one.name}: the option {name} is one that every policy of the kind {one.kind} has")
+        default = ... if parameter.default is Parameter.empty else parameter.default
+        fields[name] = (hints.get(name, Any), default)
+    build: Any = create_model  # the plugin of mypy would make it a type of its own
+    spec: type[Registered] = build(one.name, __base__=base, __doc__=one.make.__doc__, **fields)
+    spec.registration, spec.own_options = one, tuple(fields)
+    return spec
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return {name: one for name, one in signature(make).parameters.items() if one.kind in named}
+
+
+def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+    """Types of the parameters."""
+    return get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]

@@ -1,0 +1,32 @@
+"""A step-time model of a user's own."""
+
+from typing import Any
+
+from sim.records import Batch, Leap
+from sim.registry import Registered
+from sim.steptime.inputs import RooflineInputs
+
+
+class RegisteredStepTime(Registered):
+    """A class whose `leap(batch)` is the duration of the next steps; it may be told the `hardware`."""
+
+    def build(self, hardware: RooflineInputs | None) -> "GivenStepTime":
+        """The model on *hardware*; None where the pool has no model or no GPU."""
+        return GivenStepTime(self.made(hardware=hardware))
+
+
+class GivenStepTime:
+    """A user's step-time model with the members that it does without."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.leap = model.leap
+        self.window: int | None = getattr(model, "window", None)
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause; all of it is compute where the model does not tell."""
+        if hasattr(self._model, "breakdown"):
+            told: dict[str, float] = self._model.breakdown(batch)
+            return told
+        leap: Leap = self.leap(batch)
+        return {"compute": leap.first_s, "memory": 0.0, "attention": 0.0, "link": 0.0, "overhead": 0.0}

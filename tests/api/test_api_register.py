@@ -1,0 +1,173 @@
+"""A policy from outside the package: named in scenarios, run in worker processes, part of what a point rests on."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sim
+from sim.catalogue.catalog import load_catalog
+from sim.engine.schedulers.rank import Rank
+from sim.registry import policies
+from sim.registry.version import version
+from sim.scenario.sweep import cases
+from sim.study.cases.inputs import digest
+from sim.yamlio import dump
+
+POOL: dict[str, Any] = {
+    "steptime": {"model": "affine", "base_s": 1.0, "per_token_s": 0.0, "per_context_token_s": 0.0},
+    "batching": {"policy": "vllm", "max_num_seqs": 1, "max_num_batched_tokens": 100, "num_gpu_blocks": 100},
+}
+ASKED = {"arrived_s": [0.0, 0.1, 0.2], "prompt_tokens": [5, 50, 5], "output_tokens": [1, 9, 1]}
+
+
+@sim.register("routing", "test_last")
+class Last:
+    """Everything to the last replica."""
+
+    def __init__(self, pools: list[str], back: int = 1) -> None:
+        self.replica = len(pools) - back
+
+    def choose(self, request: sim.Request) -> int:
+        return self.replica
+
+
+@sim.register("batching", "test_short_first")
+class ShortFirst:
+    """The shortest prompt is taken first."""
+
+    def order(self, request: sim.Request) -> int:
+        return request.prompt_tokens
+
+
+@sim.register("batching", "test_own_rank")
+class OwnRank(Rank):
+    """vLLM's own scheduler under another name."""
+
+
+@sim.register("steptime", "test_steady")
+class Steady:
+    """Every step takes as long as the first."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+
+    def leap(self, batch: sim.Batch) -> sim.Leap:
+        return sim.Leap(self.step_s)
+
+
+def test_a_router_is_chosen_by_name_and_has_options(scenario: dict[str, Any]) -> None:
+    scenario["fleets"][1]["routing"] = {"policy": "test_last"}
+    run = sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)
+    assert run.requests.query("fleet == 'two'").replica.eq(1).all()
+    first = sim.run(scenario, {"sweep": None, "fleets.two.routing.back": 2}, 1, workers=1, quiet=True)
+    assert first.requests.query("fleet == 'two'").replica.eq(0).all()
+
+
+def test_an_order_of_the_queue_is_a_batching_policy() -> None:
+    short = POOL | {"batching": POOL["batching"] | {"policy": "test_short_first"}}
+    waiting = {"arrived_s": [0.0, 0.1, 0.2], "prompt_tokens": [5, 50, 5], "output_tokens": [1, 1, 1]}
+    assert sim.simulate(waiting, POOL).started_s.tolist() == [0.0, 1.0, 2.0]
+    assert sim.simulate(waiting, short).started_s.tolist() == [0.0, 2.0, 1.0]
+    own = POOL | {"batching": POOL["batching"] | {"policy": "test_own_rank"}}
+    assert sim.simulate(waiting, own).equals(sim.simulate(waiting, POOL))
+
+
+def test_a_step_time_of_ones_own_is_that_of_affine() -> None:
+    steady = POOL | {"steptime": {"model": "test_steady", "step_s": 1.0}}
+    assert sim.simulate(ASKED, steady).equals(sim.simulate(ASKED, POOL))
+
+
+def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> None:
+    scenario["fleets"][0]["routing"] = {"policy": "test_lost"}
+    scenario["fleets"][1]["routing"] = {"policy": "test_last", "bakc": 3, "back": "x"}
+    scenario["fleets"][1]["pools"][0] |= {"steptime": {"model": "test_steady"}}
+    with pytest.raises(sim.ScenarioErrors) as told:
+        sim.check(scenario)
+    lines = str(told.value).splitlines()
+    assert "fleets.0.routing.policy: unknown policy 'test_lost'; did you mean test_last?" in lines
+    assert "fleets.1.routing.bakc: unknown key; did you mean back?" in lines
+    assert "fleets.1.routing.back: a whole number is needed, not 'x'" in lines
+    assert "fleets.1.pools.0.steptime.step_s: is missing" in lines
+    for wrong in (("routing", "random"), ("scaling", "mine")):
+        with pytest.raises(ValueError, match=r"built-in|kinds"):
+            sim.register(*wrong)(Last)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_num_seqs is one that every policy"):
+        sim.register("batching", "wrong")(lambda max_num_seqs: None)
+
+
+SCRIPT = """
+import sim
+
+@sim.register("routing", "from_main")
+class FromMain:
+    def __init__(self, pools):
+        self.last = len(pools) - 1
+    def choose(self, request):
+        return self.last - {minus}
+
+if __name__ == "__main__":
+    from sim.study.cases import cores
+    cores.ALONE_S = 0.0
+    run = sim.run("s.yaml", workers=2, out="out", quiet=True)
+    print(*sorted(set(run.requests.query("fleet == 'two'").replica)), len(list((run.folder / "points").iterdir())))
+"""
+
+
+def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_anew(
+    scenario: dict[str, Any], tmp_path: Path, root: Path
+) -> None:
+    scenario["fleets"] = [scenario["fleets"][1] | {"routing": {"policy": "from_main"}}]
+    (tmp_path / "s.yaml").write_text(dump(scenario | {"horizon_s": 5}))
+
+    def told(minus: int) -> str:
+        (tmp_path / "script.py").write_text(SCRIPT.format(minus=minus))
+        done = subprocess.run(
+            [sys.executable, "script.py"], cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert told(0) == "1 4"
+    assert told(1) == "0 4"
+
+
+def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) -> None:
+    catalog = load_catalog()
+
+    def points() -> list[str]:
+        loaded = sim.check(scenario).scenario
+        return [digest(loaded, case, catalog) for case in cases(loaded)]
+
+    before = points()
+    scenario["fleets"][1]["routing"] = {"policy": "test_cell"}
+    versions = []
+    for step in (1, 1, 2):
+        cell: dict[str, Any] = {"__name__": "__main__", "STEP": step}
+        exec("class Cell:\n    def choose(self, request):\n        return STEP - 1\n", cell)
+        sim.register("routing", "test_cell")(cell["Cell"])
+        versions.append(points())
+    assert versions[0] == versions[1] != versions[2]
+    assert versions[0][:4] == before[:4]
+    assert not set(versions[0][4:]) & {*before, *versions[2]}
+    assert version(Last) == version(Steady) != version(Rank)
+
+
+def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("routing.from_package", "operator:itemgetter", policies.GROUP)
+    monkeypatch.setattr(policies, "_offered", lambda: {point.name: point})
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Last)
+    scenario["fleets"][1]["routing"] = {"policy": "from_package", "back": 2}
+    assert sim.check(scenario).scenario.fleets[1].routing.model_dump() == {"policy": "from_package", "back": 2}
+
+
+def test_a_router_that_chooses_what_is_not_there_is_told(scenario: dict[str, Any]) -> None:
+    scenario["fleets"] = [scenario["fleets"][0] | {"routing": {"policy": "test_last", "back": -3}}]
+    with pytest.raises(ValueError, match="replica 4 of 1"):
+        sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)
+    assert np.isfinite(replace(sim.Leap(1.0)).first_s)
