@@ -78,7 +78,7 @@ def test_existing_units_and_the_api_are_in_every_table_and_told(folder: Path) ->
     assert {row["meets_slo"] for row in of_api} == {""}
     assert totals["the API"]["unit_capacity"] == ""
     assert fsum(float(row["api_usd"] or 0) for row in of_api) > 0
-    assert "its service level is not simulated" in done.stdout
+    assert "of the load, without the cost of the existing units; its service level is not simulated" in done.stdout
     page = (folder / "o" / "plan.html").read_text()
     assert "the API" in page
     assert "existing sold" in page
