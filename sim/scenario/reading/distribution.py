@@ -8,7 +8,6 @@ Source of the inverses: A. M. Law, "Simulation Modeling and Analysis", 5th ed., 
 """
 
 from math import exp, log, sqrt
-from statistics import NormalDist
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -19,7 +18,6 @@ from sim.spec import Count, NonNegative, Number, Positive, Spec
 
 CUT = 4.0
 Numbers = NDArray[np.float64]
-_STANDARD = NormalDist()
 
 
 class TriangularSpread(Spec):
@@ -171,9 +169,10 @@ def _check_mean(mean: float, low: float | None, high: float | None) -> None:
 
 def _cut_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
     """Quantiles of a normal distribution that is cut at *low* and *high*: F^-1(F(low) + u (F(high) - F(low)))."""
-    below, above = (_STANDARD.cdf((end - mean) / sd) for end in (low, high))
-    inside = below + u * (above - below)
-    return np.clip([mean + sd * _STANDARD.inv_cdf(float(p)) for p in inside], low, high)
+    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
+
+    below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
+    return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
 
 
 def _named(*names: str) -> BeforeValidator:
