@@ -19,7 +19,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, workloads
+from engine_workloads import BASE, Affine, Windowed, workloads
 from reference_engine import Eviction, ReferenceEngine, drain, drain_evicting
 from reference_policies import PrefillFirst, Reserve, Static
 
@@ -41,29 +41,33 @@ class Open(VllmEngine):
 
 
 @st.composite
-def evicted_workloads(draw: st.DrawFn) -> tuple[list[dict], dict, list[Eviction]]:
-    """Requests, limits, and who is evicted when: waiting, in the middle of steps, on their boundaries, or too late."""
-    requests, limits = draw(workloads())
-    reference = ReferenceEngine(Affine().leap, **limits)
-    boundaries = [one.first_token_s for one in reference.run([Request(**r) for r in requests])]
-    moments = st.one_of(
-        st.integers(0, 600).map(lambda n: n / 64 + 2**-21),
-        st.sampled_from([at_s for at_s in boundaries if not isnan(at_s)] or [0.5]),
-    )
-    places = draw(st.lists(st.integers(0, len(requests) - 1), unique=True, max_size=8))
-    arrived = {r["arrived_s"] for r in requests}
-    evictions = [(draw(moments), place) for place in places]
-    return requests, limits, [one for one in evictions if one[0] not in arrived]
+def evictions_of(draw: st.DrawFn, usual: list[tuple[float, float, float]]) -> list[Eviction]:
+    """Who is evicted when, near its *usual* timestamps: waiting, in mid-step, on a boundary, or too late."""
+    evictions = []
+    for place in draw(st.lists(st.integers(0, len(usual) - 1), unique=True, max_size=6)):
+        arrived_s, first_s, last_s = usual[place]
+        near_s = draw(st.sampled_from([arrived_s, first_s, first_s, last_s]))
+        steps = draw(st.one_of(st.just(0), st.integers(-4, 8).map(lambda halves: halves / 2), st.integers(0, 90)))
+        evictions.append((near_s + steps * BASE, place))
+    taken = {arrived_s for arrived_s, *_ in usual}
+    return [(at_s, place) for at_s, place in evictions if at_s not in taken and not isnan(at_s)]
+
+
+def timestamps(tracked: list) -> list[tuple[float, float, float]]:
+    """(arrival, first token, finish) of what an engine has served."""
+    return [(one.request.arrived_s, one.first_token_s, one.finished_s) for one in tracked]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(evicted_workloads(), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=120, deadline=None)
-def test_the_others_go_on_as_in_the_reference(policy, workload, model) -> None:
-    requests, limits, evictions = workload
+@given(workloads(), st.sampled_from([Affine(), Windowed()]), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_others_go_on_as_in_the_reference(policy, workload, model, data) -> None:
+    requests, limits = workload
     schedule, reference_type = POLICIES[policy]
     if policy == "static":
         limits = limits | {"enable_prefix_caching": False}
+    usual = reference_type(model.leap, window=model.window, **limits).run([Request(**r) for r in requests])
+    evictions = data.draw(evictions_of(timestamps(usual)))
     fast = [Request(**r) for r in requests]
     engine = VllmEngine(model, RankLimits(window=model.window, **limits), schedule)
     evicted = drain_evicting(engine, fast, evictions)
@@ -81,13 +85,17 @@ def test_the_others_go_on_as_in_the_reference(policy, workload, model) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", POLICIES)
-@given(evicted_workloads())
-@settings(max_examples=40, deadline=None)
-def test_requests_blocks_and_time_are_conserved(engine, policy, workload) -> None:
-    requests, limits, evictions = workload
+@given(workloads(), st.data())
+@settings(max_examples=20, deadline=None)
+def test_requests_blocks_and_time_are_conserved(engine, policy, workload, data) -> None:
+    requests, limits = workload
     if policy == "static" or engine == "pipeline":
         limits = limits | {"enable_prefix_caching": False}
-    running = ENGINES[engine](RankLimits(**limits), POLICIES[policy][0])
+    make = ENGINES[engine]
+    usual = [Request(**r) for r in requests]
+    drain(make(RankLimits(**limits), POLICIES[policy][0]), usual)
+    evictions = data.draw(evictions_of([(r.arrived_s, r.first_token_s, r.finished_s) for r in usual]))
+    running = make(RankLimits(**limits), POLICIES[policy][0])
     rows = [Request(**r) for r in requests]
     running.share_time(True, 0.0)
     evicted = drain_evicting(running, rows, evictions)
@@ -111,7 +119,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload) -> Non
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, data) -> None:
     requests, limits = workload
     place = data.draw(st.integers(0, len(requests) - 1))
@@ -138,7 +146,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workload, data) -> None:
     requests, limits = workload
     if policy == "static":
