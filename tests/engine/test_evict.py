@@ -17,7 +17,7 @@ from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
-from sim.records import Progress, Request
+from sim.records import Batch, Leap, Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import BASE, Affine, Windowed, workloads
@@ -172,6 +172,33 @@ def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workloa
             assert dates(ours) == dates(theirs)
     assert sorted(r.index for r in left) == [r.index for r in fast if not r.rejected]
     assert engine._pool.free == engine._pool.usable
+
+
+class Second(Affine):
+    """Every step takes a second."""
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(1.0)
+
+
+BY_HAND = {"block_size": 1, "max_num_seqs": 4, "max_num_batched_tokens": 20, "max_model_len": 100}
+
+
+def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
+    # twelve blocks: the second prompt does not fit beside the first request, the third one does
+    rows = [Request(0, 0.0, 2, 9), Request(1, 1.5, 11, 1), Request(2, 2.5, 1, 1)]
+    engine = VllmEngine(Second(), RankLimits(num_gpu_blocks=13, **BY_HAND))
+    evicted = drain_evicting(engine, rows, [(4.5, 1)])
+    assert evicted == {1: Progress(0, 0)}
+    assert [dates(one) for one in rows] == [(1.0, 9.0), (-1.0, -1.0), (6.0, 6.0)]
+
+
+def test_who_stood_still_in_the_step_under_way_has_come_no_further() -> None:
+    # nine blocks, and one more each a step: in the fourth step the middle one finds none and gives way itself
+    rows = [Request(0, 0.0, 1, 9, priority=0), Request(1, 0.0, 1, 9, priority=2), Request(2, 0.5, 1, 9, priority=1)]
+    engine = VllmEngine(Second(), RankLimits(num_gpu_blocks=10, scheduling="priority", **BY_HAND))
+    assert drain_evicting(engine, rows, [(3.5, 2)]) == {2: Progress(2, 2)}
+    assert rows[1].preemptions > 0
 
 
 def dates(request) -> tuple[float, float]:
