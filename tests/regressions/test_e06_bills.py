@@ -160,6 +160,7 @@ def test_a_schedule_in_another_zone_is_another_simulation(tmp_path: Path) -> Non
     pool = '{replicas: 2, schedule: {replicas: {"02:30": 1, "06:00": 2}, starting_s: 60}, '
     text = SCENARIO.replace("pools: [{", f"pools: [{pool}").replace(SCENARIO.splitlines()[-1], "")
     (tmp_path / "scenario.yaml").write_text(text)
-    assert load_repriced(tmp_path, ["site.pue=1.2"], CATALOG).site is not None
+    with pytest.raises(ScenarioErrors, match="the run is not complete"):  # the schedule is no obstacle
+        load_repriced(tmp_path, ["site.pue=1.2"], CATALOG)
     with pytest.raises(ScenarioErrors, match=r"site\.timezone: decides when the schedule switches replicas"):
         load_repriced(tmp_path, ["site.timezone=America/New_York"], CATALOG)

@@ -161,7 +161,7 @@ def test_nobody_else_decides(root: Path) -> None:
     assert readers <= {
         "sim/study/metrics/service_level.py",
         "sim/report/run/figures.py",
-        "sim/scenario/checks/statistical.py",
+        "sim/scenario/sections/precision.py",
         "sim/report/page/goals.py",
     }
 
