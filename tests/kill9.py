@@ -22,11 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sim import cli
-from sim.deliver import breakeven, capacity, plan, run, size
-from sim.report.run.terminal import terminal_table
 
-IMPORTED = (breakeven, capacity, plan, run, size, terminal_table)
-"""So that no process has to."""
 SCENARIO = """\
 # What is left of it?
 name: tiny
@@ -35,7 +31,7 @@ workload:
   arrivals: {process: poisson, rate_rps: 2}
   lengths: {prompt: {distribution: fixed, value: 200}, output: {distribution: geometric, mean: 20}}
 horizon_s: 3
-precision: {max_replications: 5}
+replications: 2
 slo: {ttft_s: 1.0, attainment: 0.9}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.3}
 finance: {method: straight_line, life_years: 3}
@@ -54,7 +50,11 @@ size:
   max_replicas: 2
 plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
 """
-SHORT = {"capacity": ["--relative", "0.3"], "plan": ["--relative", "0.3"]}
+MORE = {
+    "run": ("--set", "precision={max_replications: 5}"),
+    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}"),
+    "plan": ("--relative", "0.5"),
+}
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""
@@ -69,35 +69,45 @@ class Command:
     said: str = ""
     """On stderr, in the end."""
 
+    def undisturbed(self, out: str) -> float:
+        """Runs it to the end in this process, which then has what its forks need; seconds that it took."""
+        started = time.monotonic()
+        assert self._ended(out) == 0
+        return time.monotonic() - started
+
+    def _ended(self, out: str) -> int:
+        """Its exit code."""
+        os.chdir(self.folder)
+        sys.argv = ["gpufleet", self.name, "s.yaml", "--out", out, "--quiet", "--workers", "1"]
+        sys.argv += MORE.get(self.name, ())
+        try:
+            cli.main()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 1
+        return 0
+
     def begun(self, out: str) -> int:
-        """Its process: a fork of this one, which has imported the program, for starting Python takes longest."""
-        words = [self.name, "s.yaml", "--out", out, "--quiet", "--workers", "1", *SHORT.get(self.name, [])]
+        """Its process: a fork of this one, for starting Python takes longest."""
         process = os.fork()
         if process:
             return process
         code = 1
         try:
-            os.chdir(self.folder)
-            said = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(said, 1)
             os.dup2(said, 2)
-            sys.argv = ["gpufleet", *words]
-            cli.main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
+            code = self._ended(out)
         finally:
             sys.stderr.flush()
             os._exit(code)
 
-    def finished(self, out: str) -> float:
-        """Runs it to the end; seconds that it took."""
-        started = time.monotonic()
+    def finished(self, out: str) -> None:
+        """Runs it to the end."""
         _, status = os.waitpid(self.begun(out), 0)
         said = (self.folder / "said").read_text()
         (self.folder / "said").unlink()
         assert status == 0, f"{self.name}: {said}"
         assert "damaged" not in said, said
-        return time.monotonic() - started
 
     def killed(self, out: str, after_s: float) -> bool:
         """Kills it after so many seconds; whether it was still running."""
@@ -124,7 +134,7 @@ def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
 
 def moments(command: Command, count: int, chance: random.Random) -> Iterator[tuple[int, list[str]]]:
     """(kills, files that differ in the end) of one folder after the other, until there were *count* kills."""
-    takes_s = command.finished("undisturbed")
+    takes_s = command.undisturbed("undisturbed")
     expected = left_in(command.folder / "undisturbed")
     while count > 0:
         out, kills = command.folder / "out", 0
