@@ -4,10 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from contextvars import copy_context
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from sim.cli import main
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True)
@@ -34,17 +39,16 @@ def root() -> Path:
 
 
 @pytest.fixture
-def gpufleet(root: Path, tmp_path: Path) -> Command:
-    """Run the command line in a process of its own, in the test's own empty directory."""
+def gpufleet(tmp_path: Path) -> Command:
+    """Run the command line as if in a process of its own, in the test's own empty directory."""
 
     def command(*args: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "sim", *map(str, args)],
-            cwd=cwd,
-            env=os.environ | {"PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words, out, err = ["gpufleet", *map(str, args)], StringIO(), StringIO()
+        with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+            patched.setattr(sys, "argv", words)
+            patched.chdir(cwd)
+            with pytest.raises(SystemExit) as ended:
+                copy_context().run(main)
+        return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
     return command

@@ -107,7 +107,7 @@ def make_case() -> Callable[..., MadeUpCase]:
     return made_up
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_fleets() -> list[MadeUpCase]:
     return [
         made_up(name, load, replication, capacity=capacity, usd_per_h=usd)

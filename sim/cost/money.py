@@ -110,7 +110,7 @@ def rated(section: Section, fx: Mapping[str, float]) -> Section:
         known = section.currency != USD and section.currency in fx
         changed = section.at(fx[section.currency]) if known else section
     elif isinstance(section, Spec):
-        old = {name: getattr(section, name) for name in type(section).model_fields}
+        old = {name: value for name, value in section if isinstance(value, Spec | tuple)}
         new = {name: rated(value, fx) for name, value in old.items()}
         updated = {name: value for name, value in new.items() if value is not old[name]}
         changed = section.model_copy(update=updated) if updated else section
@@ -127,8 +127,9 @@ def foreign(section: Any, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(getattr(section, "price", None), float) and currency != USD:
             yield path, currency
             return
-        for name in type(section).model_fields:
-            yield from foreign(getattr(section, name), f"{path}.{name}")
+        for name, value in section:
+            if isinstance(value, Spec | dict | tuple):
+                yield from foreign(value, f"{path}.{name}")
     elif isinstance(section, dict):
         for name, value in section.items():
             yield from foreign(value, f"{path}.{name}")

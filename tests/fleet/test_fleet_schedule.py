@@ -116,7 +116,8 @@ def test_requests_wait_while_nobody_serves(tmp_path: Path) -> None:
 )
 def test_states_tile_time_and_nothing_is_lost(tmp_path_factory, replicas, starting, warmup) -> None:
     folder = tmp_path_factory.mktemp("switched")
-    result = run(folder, replicas=str(replicas), starting=starting, warmup=warmup, horizon=10_000)
+    values = {"replicas": str(replicas), "starting": starting, "warmup": warmup, "horizon": 10_000}
+    result = run(folder, process="poisson, rate_rps: 0.1", **values)
     for intervals in by_replica(result).values():
         assert intervals[0].start_s == 0
         assert intervals[-1].end_s == result.log.end_s

@@ -41,8 +41,8 @@ MEAN = (8 * 0.05 + 16 * 0.45) / 24
 def table(folder: Path, command: str, scenario: dict[str, Any], name: str, key: str) -> dict[str, dict[str, str]]:
     folder.mkdir()
     (folder / "s.yaml").write_text(dump(scenario))
-    options = ["--out", str(folder / "out"), "--workers", "1", "--quiet"]
-    options += ["--no-report", "--relative", "0.3"] if command == "capacity" else []
+    options = ["--out", str(folder / "out"), "--quiet", "--no-report"]
+    options += ["--relative", "0.3"] if command == "capacity" else []
     result = CliRunner().invoke(app, [command, str(folder / "s.yaml"), *options])
     assert result.exit_code == 0, result.output
     with (folder / "out" / name).open() as file:

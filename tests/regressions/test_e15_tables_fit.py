@@ -70,7 +70,7 @@ def printed(width: int, *command: str) -> str:
 def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text(SCENARIO + SECTIONS[command])
-    out = [] if command == "check" else ["--out", "out", "--workers", "1"]
+    out = [] if command == "check" else ["--out", "out", "--no-report"]
     for width in (80, 100):
         text = printed(width, command, "s.yaml", *out, *MOST.get(command, []))
     assert "workstation-4x4090" in text
@@ -96,8 +96,8 @@ def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.csv").write_text(RUNS)
     for width in (80, 100):
-        printed(width, "validate", "runs.csv", "--workers", "1")
-        printed(width, "calibrate", "runs.csv", "--gpu", "rtx-4090", "--out", "ours.yaml", "--workers", "1")
+        printed(width, "validate", "runs.csv")
+        printed(width, "calibrate", "runs.csv", "--gpu", "rtx-4090", "--out", "ours.yaml")
 
 
 @pytest.mark.parametrize("width", [32, 40, 79, 80, 120, 400])

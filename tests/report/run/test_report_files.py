@@ -33,10 +33,18 @@ def report(out: Path, cases: list[Any], axes: list[str], slo: dict[str, float] =
     return (out / "report.html").read_text() if pictures else ""
 
 
-def test_all_files_of_a_run(tmp_path: Path, two_fleets: list[Any]) -> None:
-    page = report(tmp_path, two_fleets, ["rate_rps"])
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, two_fleets: list[Any]) -> Path:
+    """The folder of a report on two fleets."""
+    out = tmp_path_factory.mktemp("report")
+    report(out, two_fleets, ["rate_rps"])
+    return out
+
+
+def test_all_files_of_a_run(written: Path) -> None:
+    page = (written / "report.html").read_text()
     names = ["costs.csv", "curves.png", "paired.csv", "report.html", "requests.csv", "resolved.yaml", "summary.csv"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [*names, "usage.csv"]
+    assert sorted(path.name for path in written.iterdir()) == [*names, "usage.csv"]
     for text in (
         "is cheaper per million output tokens wherever both meet the SLO",
         "recalled",
@@ -46,17 +54,16 @@ def test_all_files_of_a_run(tmp_path: Path, two_fleets: list[Any]) -> None:
         assert text in page
 
 
-def test_the_picture_opens_and_has_a_sane_size(tmp_path: Path, two_fleets: list[Any]) -> None:
-    report(tmp_path, two_fleets, ["rate_rps"])
-    with Image.open(tmp_path / "curves.png") as picture:
+def test_the_picture_opens_and_has_a_sane_size(written: Path) -> None:
+    with Image.open(written / "curves.png") as picture:
         picture.load()
         assert 1200 < picture.width < 2400
         assert 600 < picture.height < 1600
         assert len(picture.convert("RGB").getcolors(1 << 20) or []) > 50
 
 
-def test_nothing_is_fetched_and_no_script_runs(tmp_path: Path, two_fleets: list[Any]) -> None:
-    page = report(tmp_path, two_fleets, ["rate_rps"])
+def test_nothing_is_fetched_and_no_script_runs(written: Path) -> None:
+    page = (written / "report.html").read_text()
     assert not re.search(r"<(script|link|img|iframe)\b|\bsrc=|@import|url\((?!#)", page)
     links = re.findall(r'(?:href|xmlns\S*)="((?!#)[^"]*)"', page)
     assert links == ["https://example.org/a?b=1&amp;c=2"]
@@ -70,11 +77,10 @@ def test_names_are_escaped(tmp_path: Path, make_case: Callable[..., Any]) -> Non
     assert "&lt;b&gt;bold&lt;/b&gt; &amp; $x$" in page
 
 
-def test_same_inputs_same_bytes(tmp_path: Path, two_fleets: list[Any]) -> None:
-    for name in ("a", "b"):
-        report(tmp_path / name, two_fleets, ["rate_rps"])
-    for file in (tmp_path / "a").iterdir():
-        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+def test_same_inputs_same_bytes(tmp_path: Path, written: Path, two_fleets: list[Any]) -> None:
+    report(tmp_path, two_fleets, ["rate_rps"])
+    for file in written.iterdir():
+        assert file.read_bytes() == (tmp_path / file.name).read_bytes(), file.name
 
 
 def test_without_pictures_there_are_only_tables(tmp_path: Path, two_fleets: list[Any]) -> None:

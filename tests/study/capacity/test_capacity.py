@@ -28,9 +28,9 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
             "arrivals": arrivals,
             "lengths": {"prompt": {"distribution": "fixed", "value": 1}, "output": output},
         },
-        "horizon_s": 4000,
+        "horizon_s": 2500,
         "warmup_s": 200,
-        "meter_interval_s": 4000,
+        "meter_interval_s": 2500,
         "requests": "none",
         "seed": 5,
         "replications": 8,
@@ -83,12 +83,12 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
 
 def test_the_load_where_the_search_begins_is_no_matter(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
-    for start_rps in (1e-3, 0.3, 1.7, 60.0):
+    for start_rps in (1e-3, 1.7, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
-        loaded = scenario(tmp_path, arrivals, output, horizon_s=600, warmup_s=60, replications=2)
+        loaded = scenario(tmp_path, arrivals, output, horizon_s=300, warmup_s=30, replications=2)
         means.append(found(loaded, tmp_path / "out", 0.02).mean)
     assert means[0] == pytest.approx(1.7, rel=0.1)
-    assert means == means[:1] * 4, "to the last digit"
+    assert means == means[:1] * 3, "to the last digit"
 
 
 def test_beyond_the_search_is_where_the_widest_load_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dask_machines import Machines, contents
+from dask_machines import START_S, Machines, contents
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -14,6 +14,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
 from sim.study.cases import cluster
+from sim.study.cases import cores as cores_module
 from sim.study.cases.cluster import Cluster, ClusterError
 from sim.study.cases.cores import Cores
 from sim.study.cases.execute import Call, Job, do_missing, simulated
@@ -38,10 +39,17 @@ SPEEDS = [0.5 + 0.1 * i for i in range(24)]
 @pytest.fixture(scope="module")
 def scenario(tmp_path_factory) -> Scenario:
     folder = tmp_path_factory.mktemp("spread")
-    rows = [f"{0.3 * i:.1f},{100 + i % 50},{20 + i % 30}" for i in range(400)]
+    rows = [f"{0.3 * i:.1f},{100 + i % 50},{20 + i % 30}" for i in range(200)]
     (folder / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
     (folder / "s.yaml").write_text(SCENARIO % ", ".join(f"{speed:g}" for speed in SPEEDS))
     return load(folder / "s.yaml", (), catalog=CATALOG)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that start beside many others take their time."""
+    monkeypatch.setattr(cluster, "CONNECT_S", START_S)
+    monkeypatch.setattr(cluster, "WORKERS_S", START_S)
 
 
 @pytest.fixture
@@ -77,7 +85,7 @@ def test_the_command_runs_there_and_goes_on_from_what_is_finished(
     first = Path(scenario.workload.trace.path)
     file, second = first.with_name("plain.yaml"), first.with_name("others.csv")
     file.write_text(dump(as_data(scenario)))
-    second.write_text("".join(first.read_text().splitlines(keepends=True)[:90]))
+    second.write_text("".join(first.read_text().splitlines(keepends=True)[:60]))
     swept = f"sweep={{workload.trace.rate_scale: [1, 2], workload.trace.path: [{first}, {second}]}}"
     command = ["run", str(file), "--no-report", "--set", swept]
     there = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
@@ -162,7 +170,10 @@ def test_values_come_back_with_their_places(scenario: Scenario) -> None:
                 list(place.map(Call(power, scenario, CATALOG), [(0, -1)]))
 
 
-def test_this_process_and_another_do_each_job_once(scenario: Scenario, tmp_path: Path) -> None:
+def test_this_process_and_another_do_each_job_once(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores_module, "ALONE_S", 0)
     work = jobs(scenario, tmp_path)
     with Cores(2) as cores:
         done = [job.folder for job in simulated(cores, work)]

@@ -53,6 +53,13 @@ plan: {years: 1, starts: 2026-01}
 TRACE = "workload: {trace: {path: requests.csv, format: csv}}"
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that start beside many others take their time."""
+    monkeypatch.setattr(cluster, "CONNECT_S", START_S)
+    monkeypatch.setattr(cluster, "WORKERS_S", START_S)
+
+
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     found = Machines(tmp_path_factory.mktemp("machines"))
@@ -65,7 +72,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 @pytest.mark.parametrize(
     "command",
     [
-        ["capacity", "--relative", "0.3", "--no-report"],
+        ["capacity", "--relative", "0.3"],
         ["size"],
         ["breakeven", "--replications", "1"],
         ["plan", "--relative", "0.3"],
@@ -85,7 +92,7 @@ def test_a_command_answers_the_same_from_there(
 def there_and_here(command: Sequence[str], folder: Path, machines: Machines) -> list[str]:
     """Runs *command* on the cluster and on this machine, and compares; the names of the tables."""
     for out, place in (("there", ["--cluster", machines.address]), ("here", ["--workers", "1"])):
-        options = ["--out", str(folder / out), *place]
+        options = ["--out", str(folder / out), "--no-report", *place]
         done = CliRunner().invoke(app, [command[0], str(folder / "s.yaml"), *command[1:], *options])
         assert done.exit_code == 0, done.stderr
     there, here = (contents(folder / out / POINTS) for out in ("there", "here"))

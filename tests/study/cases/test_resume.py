@@ -11,6 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from sim.cli import app
+from sim.study.cases import cores
 
 SLOW = """
 name: slow
@@ -38,9 +42,18 @@ CASES = 20
 TABLES = ("summary.csv", "requests.csv", "usage.csv", "costs.csv", "resolved.yaml")
 
 
+def asked(folder: Path, out: str, *options: str) -> list[str]:
+    return ["run", str(folder / "slow.yaml"), "--out", str(folder / out), *options]
+
+
 def command(folder: Path, out: str, *options: str) -> list[str]:
-    run = ["run", str(folder / "slow.yaml"), "--out", str(folder / out), "--no-report", *options]
-    return [sys.executable, "-m", "sim", *run]
+    return [sys.executable, "-m", "sim", *asked(folder, out, "--no-report", *options)]
+
+
+def run_here(folder: Path, out: str, *options: str) -> None:
+    """The same run within this process."""
+    done = CliRunner().invoke(app, asked(folder, out, "--quiet", *options))
+    assert done.exit_code == 0, done.stderr
 
 
 def finished(out: Path) -> set[str]:
@@ -85,20 +98,27 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
 
 
-def test_same_seed_same_bytes_whatever_the_workers(folder: Path) -> None:
+def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "ALONE_S", 0)
     for out, workers in (("one", "1"), ("two", "2")):
-        subprocess.run(command(folder, out, "--workers", workers, "--quiet"), check=True)
+        run_here(folder, out, "--workers", workers, "--no-report")
     same, different, missing = filecmp.cmpfiles(folder / "one", folder / "two", TABLES, shallow=False)
     assert (sorted(same), different, missing) == (sorted(TABLES), [], [])
-    subprocess.run(command(folder, "other", "--seed", "4", "--quiet"), check=True)
+
+
+TINY = ("--set", "sweep={workload.arrivals.rate_rps: [5]}", "--replications", "1")
+
+
+def test_another_seed_gives_other_results(folder: Path) -> None:
+    for out, seed in (("one", "3"), ("other", "4")):
+        run_here(folder, out, *TINY, "--seed", seed, "--no-report")
     assert not filecmp.cmp(folder / "one" / "summary.csv", folder / "other" / "summary.csv", shallow=False)
 
 
 def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path) -> None:
-    few = ["--set", "workload.arrivals.rate_rps=5", "--set", "horizon_s=20", "--quiet", "--replications", "1"]
-    subprocess.run(command(folder, "out", *few), check=True)
+    run_here(folder, "out", *TINY, "--no-report")
     before = finished(folder / "out")
-    subprocess.run(command(folder, "out", *few, "--seed", "9", "--force"), check=True)
+    run_here(folder, "out", *TINY, "--seed", "9", "--force", "--no-report")
     after = finished(folder / "out")
     assert len(before) == len(after) == 2
     assert not before & after
@@ -106,9 +126,7 @@ def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path
 
 
 def test_no_report_is_not_left_from_an_earlier_run(folder: Path) -> None:
-    tiny = ["--set", "workload.arrivals.rate_rps=5", "--set", "horizon_s=20", "--quiet", "--replications", "1"]
-    with_report = [word for word in command(folder, "out", *tiny) if word != "--no-report"]
-    subprocess.run(with_report, check=True)
+    run_here(folder, "out", *TINY)
     assert (folder / "out" / "report.html").exists()
-    subprocess.run(command(folder, "out", *tiny), check=True)
+    run_here(folder, "out", *TINY, "--no-report")
     assert not (folder / "out" / "report.html").exists()

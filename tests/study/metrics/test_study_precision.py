@@ -54,9 +54,18 @@ def replications(cases: list[StoredCase]) -> dict[tuple[str, float], int]:
     return counts
 
 
-def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(tmp_path: Path) -> None:
-    loaded = scenario(tmp_path)
-    cases = run(loaded, tmp_path / "out")
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scenario, list[StoredCase]]:
+    """The folder out, the scenario, and its cases as one process has simulated them."""
+    folder = tmp_path_factory.mktemp("precise")
+    loaded = scenario(folder)
+    return folder / "out", loaded, run(loaded, folder / "out")
+
+
+def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(
+    alone: tuple[Path, Scenario, list[StoredCase]],
+) -> None:
+    _, loaded, cases = alone
     counts = replications(cases)
     for rate in (1.0, 6.0):
         assert counts["one", rate] == counts["faster", rate]
@@ -72,15 +81,17 @@ def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(tmp_p
     assert order == sorted(order, key=lambda key: (key[0] != "one", *key[1:])), "fleet by fleet, point by point"
 
 
-def test_the_same_cases_whatever_the_workers_and_none_twice(tmp_path: Path) -> None:
-    loaded = scenario(tmp_path)
-    alone, together = run(loaded, tmp_path / "a"), run(loaded, tmp_path / "b", workers=2)
-    assert [case.folder.name for case in alone] == [case.folder.name for case in together]
-    for first, second in zip(alone, together, strict=True):
+def test_the_same_cases_whatever_the_workers_and_none_twice(
+    alone: tuple[Path, Scenario, list[StoredCase]], tmp_path: Path
+) -> None:
+    out, loaded, cases = alone
+    together = run(loaded, tmp_path, workers=2)
+    assert [case.folder.name for case in cases] == [case.folder.name for case in together]
+    for first, second in zip(cases, together, strict=True):
         assert filecmp.cmp(first.folder / "case.json", second.folder / "case.json", shallow=False)
-    dates = {case.folder: (case.folder / "case.json").stat().st_mtime_ns for case in alone}
-    assert [case.folder for case in run(loaded, tmp_path / "a")] == [case.folder for case in alone]
-    assert dates == {case.folder: (case.folder / "case.json").stat().st_mtime_ns for case in alone}
+    dates = {case.folder: (case.folder / "case.json").stat().st_mtime_ns for case in cases}
+    assert [case.folder for case in run(loaded, out)] == [case.folder for case in cases]
+    assert dates == {case.folder: (case.folder / "case.json").stat().st_mtime_ns for case in cases}
 
 
 def test_what_cannot_be_reached_ends_at_the_limit(tmp_path: Path) -> None:

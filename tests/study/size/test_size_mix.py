@@ -90,7 +90,7 @@ def least_by_enumeration(kinds: Kinds, reached: dict[tuple[int, int], float], le
 
 
 @given(problems())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_no_counts_are_cheaper(problem: tuple[Kinds, dict[tuple[int, int], float], float]) -> None:
     kinds, reached, least_good = problem
     mix = cheapest_mix(kinds, reached, least_good, 2, [])
@@ -118,10 +118,21 @@ def cut_at(border: int, short: dict[str, object], long: dict[str, object]) -> Fl
     return Fleet.model_validate({"name": "f", "pools": pools, "routing": {"policy": "by_length", "classes": classes}})
 
 
-def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(tmp_path: Path) -> None:
-    scenario, catalog = scenario_of(tmp_path), load_catalog()
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder m.yaml stands in, with its answer in out/, and what the command printed."""
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "m.yaml").write_text(SCENARIO)
+    done = CliRunner().invoke(app, ["size", str(folder / "m.yaml"), "--out", str(folder / "out")])
+    assert done.exit_code == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str]) -> None:
+    folder, _ = answered
+    scenario, catalog = scenario_of(folder), load_catalog()
     assert scenario.size is not None
-    found = search(scenario, catalog, tmp_path / "out", Cores(1))
+    found = search(scenario, catalog, folder / "out", Cores(1))
     winner = found.winner
     assert winner is not None
     assert found.mixed is not None
@@ -129,12 +140,12 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(tmp_path: Path) -> None:
     assert winner.fleet is not None
     assert isinstance(winner.fleet.routing, ByLength)
     unmixed = scenario.size.model_copy(update={"mixed": None})
-    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, tmp_path / "out", Cores(1))
+    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, folder / "out", Cores(1))
     assert plain.winner is not None
     assert plain.mixed is None
     assert winner.usd_per_h < plain.winner.usd_per_h
     prices = {"l4": 0.45, "rtx-4090": 0.5, "l40s": 0.9}
-    looking, meeting = Search(scenario, scenario.size, catalog, tmp_path / "out", Cores(1)), []
+    looking, meeting = Search(scenario, scenario.size, catalog, folder / "out", Cores(1)), []
     cheaper = [
         (a, n, b, m)
         for (a, b), n, m in product(product(prices, repeat=2), (1, 2, 3), (1, 2, 3))
@@ -148,16 +159,14 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(tmp_path: Path) -> None:
     assert not meeting
 
 
-def test_the_winner_runs_and_the_answer_says_where_prompts_go(tmp_path: Path) -> None:
-    (tmp_path / "m.yaml").write_text(SCENARIO)
-    done = CliRunner().invoke(app, ["size", str(tmp_path / "m.yaml"), "--out", str(tmp_path / "out"), "--workers", "1"])
-    assert done.exit_code == 0, done.stderr
-    assert "Its router works by length: prompts of up to " in done.stdout
-    assert "simulations of mixed fleets the search proposes none that could be cheaper; with other" in done.stdout
-    with (tmp_path / "out/size.csv").open() as file:
+def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Path, str], tmp_path: Path) -> None:
+    folder, told = answered
+    assert "Its router works by length: prompts of up to " in told
+    assert "simulations of mixed fleets the search proposes none that could be cheaper; with other" in told
+    with (folder / "out/size.csv").open() as file:
         table = list(csv.DictReader(file))
     assert len({row["fleet"] for row in table}) == len(table)
-    command = ["run", str(tmp_path / "out/winner.yaml"), "--out", str(tmp_path / "run"), "--no-report", "--quiet"]
+    command = ["run", str(folder / "out/winner.yaml"), "--out", str(tmp_path / "run"), "--no-report", "--quiet"]
     assert CliRunner().invoke(app, command).exit_code == 0
     with (tmp_path / "run/summary.csv").open() as file:
         (row,) = csv.DictReader(file)
@@ -168,6 +177,7 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(tmp_path: Path) ->
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
+    text = text.replace("replications: 2", "replications: 1").replace("horizon_s: 150", "horizon_s: 80")
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
     mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
