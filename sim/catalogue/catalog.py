@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,8 +74,16 @@ def data_root() -> Path:
 
 
 def load_catalog(root: Path | None = None) -> "Catalog":
-    """The catalogue under *root* (default: the one that came with the program). Reads nothing yet."""
-    return Catalog(data_root() if root is None else root)
+    """The catalogue under *root*. Reads nothing yet.
+
+    Without *root*, the one that came with the program: one per process, so that each of its files is read once.
+    """
+    return _shipped() if root is None else Catalog(root)
+
+
+@cache
+def _shipped() -> "Catalog":
+    return Catalog(data_root())
 
 
 class Catalog:

@@ -3,7 +3,7 @@
 from sim.cli.shared.question import Asked, asks
 
 
-@asks("relative", "no_report")
+@asks("relative")
 def capacity(asked: Asked) -> None:
     """Find the highest load at which each fleet still meets its service level."""
     from sim.deliver.capacity import deliver_capacity

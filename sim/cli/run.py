@@ -3,7 +3,7 @@
 from sim.cli.shared.question import Asked, asks
 
 
-@asks("no_report", suffix="")
+@asks(suffix="")
 def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario

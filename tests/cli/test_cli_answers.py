@@ -108,9 +108,7 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         "capacity",
         "small.yaml",
         "--relative",
-        "0.1",
-        "--workers",
-        "1",
+        "0.2",
         "--set",
         "sweep=null",
         "--set",
@@ -165,9 +163,20 @@ sensitivity: {metric: tpot_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
 """
 
 
+def tables_alone(folder: Path, command: str, page: str, picture: str, *options: str) -> None:
+    """With --no-report the same tables are left, without page and picture; with --quiet nothing is printed."""
+    before = {path.name: path.read_bytes() for path in (folder / "out").glob("*.*") if path.name != "manifest.json"}
+    asked = [command, "studies.yaml", "--out", "out", "--quiet", "--no-report", *options]
+    done = CliRunner().invoke(app, asked)
+    assert (done.exit_code, done.output) == (0, "")
+    after = {path.name: path.read_bytes() for path in (folder / "out").glob("*.*") if path.name != "manifest.json"}
+    assert {page, picture} <= {*before} - {*after}
+    assert after == {name: held for name, held in before.items() if not name.endswith((".html", ".png"))}
+
+
 def test_size_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
-    said = answer("size", "studies.yaml", "--out", "out", "--workers", "1")
+    said = answer("size", "studies.yaml", "--out", "out")
     rows = table(folder / "out" / "size.csv")
     assert [one["fleet"] for one in said["candidates"]] == [row["fleet"] for row in rows]
     assert said["winner"]["fleet"] == rows[0]["fleet"]
@@ -175,23 +184,23 @@ def test_size_answers_what_its_tables_hold(folder: Path) -> None:
     assert {one["status"] for one in said["candidates"]} == {row["status"] for row in rows}
     assert [one["fleet"] for one in said["pareto"]] == [row["fleet"] for row in table(folder / "out" / "pareto.csv")]
     assert said["winner"]["fleet"] in said["verdict"]["headline"]
-    assert CliRunner().invoke(app, ["size", "studies.yaml", "--out", "out", "--quiet"]).output == ""
+    tables_alone(folder, "size", "size.html", "size.png")
 
 
 def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
-    said = answer("sensitivity", "studies.yaml", "--out", "out", "--workers", "1")
+    said = answer("sensitivity", "studies.yaml", "--out", "out")
     rows = table(folder / "out" / "sensitivity.csv")
     assert len(said["swings"]) == len(rows) > 0
     assert [*said["swings"][0]] == [*rows[0]]
     assert said["metric"] == "tpot_s_p95"
     assert said["gap"] == []
-    assert CliRunner().invoke(app, ["sensitivity", "studies.yaml", "--out", "out", "--quiet"]).output == ""
+    tables_alone(folder, "sensitivity", "sensitivity.html", "tornado.png")
 
 
 def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
-    said = answer("breakeven", "studies.yaml", "--out", "out", "--workers", "1")
+    said = answer("breakeven", "studies.yaml", "--out", "out")
     for key, name in (
         ("ranking", "ranking"),
         ("utilisation", "breakeven"),
@@ -204,22 +213,20 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
     costs = [one["usd_per_h"] for one in said["ranking"]]
     assert costs == sorted(costs)
     assert said["ranking"][0]["candidate"] in said["verdict"]["headline"]
-    done = CliRunner().invoke(app, ["breakeven", "studies.yaml", "--out", "out", "--quiet"])
-    assert (done.exit_code, done.output) == (0, "")
+    tables_alone(folder, "breakeven", "breakeven.html", "breakeven.png")
 
 
 def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(
         STUDIES + "plan: {years: 1, starts: 2027-01}\nfinance: {method: annuity, discount_rate: 0.08, life_years: 4}\n"
     )
-    said = answer("plan", "studies.yaml", "--out", "out", "--workers", "1", "--relative", "0.2")
+    said = answer("plan", "studies.yaml", "--out", "out", "--relative", "0.2")
     months, totals = table(folder / "out" / "plan.csv"), table(folder / "out" / "summary.csv")
     assert [str(one["month"]) for one in said["months"]] == [row["month"] for row in months]
     assert [one["fleet"] for one in said["fleets"]] == [row["fleet"] for row in totals] == ["a", "b"]
     assert [*said["fleets"][0]] == [*totals[0]]
     assert [repr(one["npv_usd"]) for one in said["fleets"]] == [row["npv_usd"] for row in totals]
-    done = CliRunner().invoke(app, ["plan", "studies.yaml", "--out", "out", "--relative", "0.2", "--quiet"])
-    assert (done.exit_code, done.output) == (0, "")
+    tables_alone(folder, "plan", "plan.html", "plan.png", "--relative", "0.2")
 
 
 def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ SCENARIO: dict[str, Any] = {
 def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("tips")
     (folder / "s.yaml").write_text(dump(SCENARIO))
-    options = ["--out", str(folder / "out"), "--workers", "1"]
+    options = ["--out", str(folder / "out"), "--no-report"]
     result = CliRunner().invoke(app, ["breakeven", str(folder / "s.yaml"), *options])
     assert result.exit_code == 0, result.output
     return folder / "out", result.stdout

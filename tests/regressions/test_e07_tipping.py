@@ -41,9 +41,7 @@ def scenario(price: Any) -> dict[str, Any]:
 def tipping(folder: Path, price: Any) -> tuple[dict[str, dict[str, str]], str]:
     folder.mkdir()
     (folder / "s.yaml").write_text(dump(scenario(price)))
-    done = CliRunner().invoke(
-        app, ["breakeven", str(folder / "s.yaml"), "--out", str(folder / "out"), "--workers", "1"]
-    )
+    done = CliRunner().invoke(app, ["breakeven", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report"])
     assert done.exit_code == 0, done.output
     with (folder / "out/tipping.csv").open() as file:
         return {row["input"]: row for row in csv.DictReader(file)}, done.stdout

@@ -162,7 +162,7 @@ def test_what_needs_which_host() -> None:
 
 def run(folder: Path, text: str, command: str = "size") -> SimpleNamespace:
     (folder / "s.yaml").write_text(text)
-    asked = [command, str(folder / "s.yaml"), "--out", str(folder / "out"), "--workers", "1"]
+    asked = [command, str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report"]
     result = CliRunner().invoke(app, asked)
     return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
 

@@ -45,7 +45,7 @@ Force = Annotated[
     bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
-NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures, no report.html.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]
 Kind = Annotated[
     str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices or grids.")
 ]

@@ -53,7 +53,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "format": (Format, "table"),
 }
 """Option -> its type for typer, and its default."""
-ON_REQUEST = frozenset({"relative", "no_report"})
+ON_REQUEST = frozenset({"relative"})
 """Only commands that name these have them."""
 
 
@@ -88,7 +88,6 @@ class Asked:
         """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
         given = self.given
         more = {"relative": given["relative"]} if "relative" in given else {}
-        more |= {"report": not given["no_report"]} if "no_report" in given else {}
         with workplace(given["workers"], given["cluster"], self.folder, self.scenario, self.path) as there:
             return deliver(
                 scenario=self.scenario,
@@ -98,6 +97,7 @@ class Asked:
                 quiet=given["quiet"],
                 command=command_line(),
                 force=given["force"],
+                report=not given["no_report"],
                 **more,
             )
 

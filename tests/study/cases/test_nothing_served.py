@@ -23,7 +23,9 @@ TRACE = "{trace: {path: trace.csv, format: csv}}"
 
 def summary(folder: Path, workload: str) -> dict[str, str]:
     (folder / "s.yaml").write_text(SCENARIO.format(workload=workload))
-    result = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet"])
+    result = CliRunner().invoke(
+        app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet", "--no-report"]
+    )
     assert result.exit_code == 0, result.output
     with (folder / "out" / "summary.csv").open() as file:
         (row,) = csv.DictReader(file)
