@@ -43,7 +43,7 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
 
 
 def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
-    (capacity,) = capacities(loaded, load_catalog(), out, Cores(2), relative)
+    (capacity,) = capacities(loaded, load_catalog(), out, Cores(1), relative)
     return capacity
 
 

@@ -54,7 +54,7 @@ def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path
     assert found.half_width is not None
     assert all(one.tried for one in found.found)
 
-    grid = np.geomspace(0.75 * found.mean, 1.3 * found.mean, 14).round(4).tolist()
+    grid = np.geomspace(0.75 * found.mean, 1.3 * found.mean, 18).round(4).tolist()
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"sweep": {"workload.arrivals.rate_rps": grid}}))
     cases = run_points(
         load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", Cores(1), lambda *_: None

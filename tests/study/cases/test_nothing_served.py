@@ -23,9 +23,7 @@ TRACE = "{trace: {path: trace.csv, format: csv}}"
 
 def summary(folder: Path, workload: str) -> dict[str, str]:
     (folder / "s.yaml").write_text(SCENARIO.format(workload=workload))
-    result = CliRunner().invoke(
-        app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet", "--no-report"]
-    )
+    result = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet"])
     assert result.exit_code == 0, result.output
     with (folder / "out" / "summary.csv").open() as file:
         (row,) = csv.DictReader(file)

@@ -28,7 +28,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 30
+horizon_s: 60
 fleets:
   - name: two
     pools:
@@ -48,7 +48,7 @@ ASKED = (
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 20.0)
+    monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 40.0)
 
 
 def loaded(folder: Path, text: str = SCENARIO):
@@ -153,7 +153,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
 
 
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 30", "horizon_s: 30\nreplications: 2")
+    text = SCENARIO.replace("horizon_s: 60", "horizon_s: 60\nreplications: 3")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
     assert done.code == 0, done.err
     moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}
