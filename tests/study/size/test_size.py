@@ -61,17 +61,7 @@ def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
     return load(folder / "s.yaml", catalog=load_catalog())
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with the scenario and its answer, out/, and what the command printed."""
-    folder = tmp_path_factory.mktemp("size")
-    done = run(folder, SCENARIO)
-    assert done.code == 0, done.err
-    return folder, done.out
-
-
-def test_nothing_is_cheaper_and_no_bound_is_beaten(answered: tuple[Path, str]) -> None:
-    tmp_path, _ = answered
+def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     scenario, catalog = scenario_of(tmp_path), load_catalog()
     assert scenario.size is not None
     found = search(scenario, catalog, tmp_path / "out", Cores(1))
@@ -175,9 +165,10 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_command_answers_and_its_winner_runs(answered: tuple[Path, str]) -> None:
-    tmp_path, told = answered
-    assert "is the cheapest fleet that meets the service level at 26 req/s" in told
+def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, SCENARIO)
+    assert done.code == 0, done.err
+    assert "is the cheapest fleet that meets the service level at 26 req/s" in done.out
     table = rows(tmp_path / "out/size.csv")
     assert table[0]["why"] == "the cheapest"
     assert all(row["why"] for row in table)
@@ -188,7 +179,7 @@ def test_the_command_answers_and_its_winner_runs(answered: tuple[Path, str]) -> 
     assert "<svg" in page
     assert "http" not in page
     points = len(list((tmp_path / "out/points").iterdir()))
-    assert run(tmp_path, SCENARIO).out == told
+    assert run(tmp_path, SCENARIO).out == done.out
     assert len(list((tmp_path / "out/points").iterdir())) == points
     command = ["run", str(tmp_path / "out/winner.yaml"), "--out", str(tmp_path / "run"), "--no-report", "--quiet"]
     assert CliRunner().invoke(app, command).exit_code == 0
