@@ -174,7 +174,7 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
     assert float(own[0]["gap_usd"]) == pytest.approx(float(moved["two less one"]["at_now"]))
     assert float(own[0]["gap_usd_ci95"]) == pytest.approx(float(moved["two less one"]["at_now_ci95"]))
     assert all(float(row["part_usd_ci95"]) >= 0 for row in own)
-    assert "Utilisation: at the scenario's load two less one is $" in done.out
+    assert "Utilisation: the cost gap between two and one is $" in done.out
 
 
 def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
