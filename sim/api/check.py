@@ -8,8 +8,8 @@ import pandas as pd
 from sim.api.errors import Infeasible
 from sim.api.prepared import Given, Prepared, Values
 from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, memory_table, pools_table
-from sim.report.page.money import showing
 from sim.report.page.notebook import notebook_html
+from sim.report.words.money import showing
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases

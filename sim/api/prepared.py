@@ -12,7 +12,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.folder import FolderRefused, owned, why_not
-from sim.report.page.exactness import ignored
+from sim.report.words.exactness import ignored
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.given import given, options
 from sim.scenario.reading.load import load, load_for_size

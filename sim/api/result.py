@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from sim.api.prepared import Prepared
-from sim.report.page.fitted import FittedTable
-from sim.report.page.money import showing
 from sim.report.page.notebook import notebook_html
 from sim.report.run.frames import read_table
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.money import showing
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 

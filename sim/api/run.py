@@ -15,11 +15,11 @@ from sim.deliver.run import futures_told, price_run, run_scenario
 from sim.report.charts.curves import curves
 from sim.report.charts.panels import panels_of
 from sim.report.page.document import run_document
-from sim.report.page.exactness import precision_notes
-from sim.report.page.money import showing
-from sim.report.page.text import first_sentence
 from sim.report.run.frames import read_run
 from sim.report.run.terminal import brief_table
+from sim.report.words.exactness import precision_notes
+from sim.report.words.money import showing
+from sim.report.words.text import first_sentence
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes

@@ -12,8 +12,8 @@ def breakeven(asked: Asked) -> None:
     from sim.deliver.breakeven import deliver_breakeven
     from sim.report.breakeven.answer import breakeven_document, left_out, ranking
     from sim.report.breakeven.verdict import sentences, unmoved
-    from sim.report.page.exactness import capacity_notes
     from sim.report.page.page import text_table
+    from sim.report.words.exactness import capacity_notes
     from sim.study.breakeven.decision import why_no_breakeven
     from sim.study.capacity.search import why_no_capacity
 

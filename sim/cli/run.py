@@ -8,8 +8,8 @@ def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario
     from sim.report.page.document import run_document
-    from sim.report.page.exactness import precision_notes
     from sim.report.run.terminal import terminal_differences, terminal_table
+    from sim.report.words.exactness import precision_notes
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin, written_together
 from sim.report.capacity.answer import write_capacity
-from sim.report.page.money import in_its_currency
-from sim.report.page.progress import Progress
+from sim.report.terminal.progress import Progress
+from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import Capacity, LoadAxis, capacities, precision_of

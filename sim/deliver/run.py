@@ -8,10 +8,10 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import MANIFEST, begin, written_together
 from sim.report.futures.sentences import sentences
-from sim.report.page.exactness import precision_notes, statistics_told
-from sim.report.page.money import in_its_currency
-from sim.report.page.progress import Progress
 from sim.report.run.write import write_report
+from sim.report.terminal.progress import Progress
+from sim.report.words.exactness import precision_notes, statistics_told
+from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes

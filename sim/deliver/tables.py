@@ -9,7 +9,7 @@ from typing import Any
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED, read_mlperf
 from sim.catalogue.catalog import Catalog
-from sim.report.page.fitted import FittedTable
+from sim.report.terminal.fitted import FittedTable
 from sim.report.validate.answer import terminal_tables, write_validation
 from sim.report.validate.services import service_tables, write_services
 from sim.study.validate.services.predict import predict_all

@@ -7,7 +7,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin_question, written_together
 from sim.deliver.tables import TableKind
-from sim.report.page.progress import Progress
+from sim.report.terminal.progress import Progress
 
 
 def run_validation(

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.page import progress
+from sim.report.terminal import progress
 
 SCENARIO = """\
 # How many requests a second do they take?

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.report.page.money import cash, twin
+from sim.report.words.money import cash, twin
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.yamlio import dump

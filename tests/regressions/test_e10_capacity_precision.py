@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.page.exactness import capacity_notes
+from sim.report.words.exactness import capacity_notes
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
 from sim.study.capacity.search import Capacity, Found, capacities, precision_of

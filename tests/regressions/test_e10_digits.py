@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.report.page.goals import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
+from sim.report.words.goals import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
 from sim.scenario.sections.slo import Slo
 
 

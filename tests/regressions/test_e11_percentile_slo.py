@@ -162,7 +162,7 @@ def test_nobody_else_decides(root: Path) -> None:
         "sim/study/metrics/service_level.py",
         "sim/report/run/figures.py",
         "sim/scenario/sections/precision.py",
-        "sim/report/page/goals.py",
+        "sim/report/words/goals.py",
     }
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.page.fitted import FittedTable
+from sim.report.terminal.fitted import FittedTable
 
 BOUGHT = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, bought"
 RENTED = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, rented"

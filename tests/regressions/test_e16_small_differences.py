@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.report.breakeven.verdict import sentences
-from sim.report.page.text import difference
+from sim.report.words.text import difference
 
 
 def answer(**usd_per_h: float) -> Any:

@@ -10,10 +10,10 @@ from sim.api.result import Result
 from sim.deliver.breakeven import deliver_breakeven
 from sim.report.breakeven.answer import breakeven_document, left_out, ranking
 from sim.report.breakeven.picture import key, panels
-from sim.report.page.exactness import capacity_notes
-from sim.report.page.money import showing
 from sim.report.page.page import picture, text_table
-from sim.report.page.text import first_sentence
+from sim.report.words.exactness import capacity_notes
+from sim.report.words.money import showing
+from sim.report.words.text import first_sentence
 from sim.scenario.checks.hostless import hostless_notes
 from sim.study.breakeven.decision import BreakevenAnswer as Found
 from sim.study.breakeven.decision import why_no_breakeven

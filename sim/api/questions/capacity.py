@@ -12,8 +12,8 @@ from sim.api.result import Result
 from sim.deliver.capacity import deliver_capacity
 from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
 from sim.report.capacity.picture import picture
-from sim.report.page.money import showing
-from sim.report.page.text import first_sentence
+from sim.report.words.money import showing
+from sim.report.words.text import first_sentence
 from sim.scenario.checks.hostless import hostless_notes
 from sim.study.capacity.search import Capacity, LoadAxis, precision_of, why_no_capacity
 

@@ -10,11 +10,11 @@ from sim.api.prepared import RELATIVE, Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.plan import deliver_plan
 from sim.report.charts.fonts import settings
-from sim.report.page.money import showing
-from sim.report.page.text import first_sentence
 from sim.report.plan.answer import plan_document
 from sim.report.plan.picture import draw_plan
 from sim.report.plan.tables import plan_table
+from sim.report.words.money import showing
+from sim.report.words.text import first_sentence
 from sim.scenario.checks.hostless import hostless_notes
 from sim.study.capacity.search import LoadAxis, why_no_capacity
 from sim.study.plan.plans import Outlook, why_no_plan

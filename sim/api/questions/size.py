@@ -8,11 +8,11 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.size import deliver_size
-from sim.report.page.money import showing
 from sim.report.page.page import picture, text_table
-from sim.report.page.text import first_sentence
 from sim.report.size.answer import MOST_ROWS, ranking, size_document
 from sim.report.size.picture import key, panels
+from sim.report.words.money import showing
+from sim.report.words.text import first_sentence
 from sim.scenario.checks.hostless import hostless_notes
 from sim.study.size.search import why_no_size
 from sim.study.size.tried import Sizing

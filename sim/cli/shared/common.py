@@ -95,7 +95,7 @@ def command_line() -> list[str]:
 
 def say_what_is_left_aside(command: str, scenario: Any, quiet: bool) -> None:
     """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
-    from sim.report.page.exactness import ignored
+    from sim.report.words.exactness import ignored
 
     if not quiet and (told := ignored(command, scenario)):
         typer.echo(told, err=True)
@@ -103,7 +103,7 @@ def say_what_is_left_aside(command: str, scenario: Any, quiet: bool) -> None:
 
 def show_money_of(scenario: Any) -> None:
     """From here on money is shown in the currency of *scenario*: a process runs one command."""
-    from sim.report.page.money import show_in
+    from sim.report.words.money import show_in
 
     show_in(scenario)
 

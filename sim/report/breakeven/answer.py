@@ -7,12 +7,12 @@ from typing import Any
 from sim.report.breakeven.picture import key, panels
 from sim.report.breakeven.verdict import amount, sentences, unmoved
 from sim.report.page.document import heading
-from sim.report.page.exactness import capacity_notes
-from sim.report.page.money import cash, in_code
 from sim.report.page.page import Table, render_page, write_picture
-from sim.report.page.text import first_sentence, percent, plain
-from sim.report.page.text import place as place_text
 from sim.report.run.tables import write_rows
+from sim.report.words.exactness import capacity_notes
+from sim.report.words.money import cash, in_code
+from sim.report.words.text import first_sentence, percent, plain
+from sim.report.words.text import place as place_text
 from sim.scenario.schema import Scenario
 from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API, Tipping

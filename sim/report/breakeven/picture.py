@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
-from sim.report.page.money import in_code, money_mark, money_thousands, shown
 from sim.report.page.page import Mark
-from sim.report.page.text import axis_label, percent
+from sim.report.words.money import in_code, money_mark, money_thousands, shown
+from sim.report.words.text import axis_label, percent
 from sim.study.breakeven.cash import Month
 from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from math import isclose, isfinite
 
-from sim.report.page.money import amount as amount_text
-from sim.report.page.money import cash
-from sim.report.page.text import difference, listing, percent, plain
-from sim.report.page.text import place as place_text
+from sim.report.words.money import amount as amount_text
+from sim.report.words.money import cash
+from sim.report.words.text import difference, listing, percent, plain
+from sim.report.words.text import place as place_text
 from sim.study.breakeven.candidates import Candidate, below
 from sim.study.breakeven.cash import payback_months
 from sim.study.breakeven.decision import BreakevenAnswer

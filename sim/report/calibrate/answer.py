@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.report.page.fitted import FittedTable
+from sim.report.terminal.fitted import FittedTable
 from sim.steptime import Calibration, Factor
 from sim.study.calibrate.factors import FittedFactors, told
 from sim.yamlio import YamlError, dump, read_text

@@ -8,11 +8,11 @@ from typing import Any
 from sim.report.capacity.page import findings, headline, render_capacity
 from sim.report.capacity.picture import picture_svg, write_picture
 from sim.report.page.document import heading
-from sim.report.page.fitted import FittedTable
-from sim.report.page.goals import latency_columns
-from sim.report.page.money import in_code, shown
-from sim.report.page.text import axis_label, first_sentence, plain
 from sim.report.run.tables import write_rows
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.goals import latency_columns
+from sim.report.words.money import in_code, shown
+from sim.report.words.text import axis_label, first_sentence, plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.at_capacity import at_capacity

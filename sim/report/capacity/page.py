@@ -5,12 +5,12 @@ from math import isinf
 from typing import Any
 
 from sim.report.charts.panels import style
-from sim.report.page.exactness import capacity_notes
-from sim.report.page.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
-from sim.report.page.money import cash
 from sim.report.page.template import render as filled
-from sim.report.page.text import LIMITS, axis_label, percent, place, plain, seconds, spread
 from sim.report.run.sections import swatches
+from sim.report.words.exactness import capacity_notes
+from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
+from sim.report.words.money import cash
+from sim.report.words.text import LIMITS, axis_label, percent, place, plain, seconds, spread
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.at_capacity import capacity_differences

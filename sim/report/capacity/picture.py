@@ -12,9 +12,9 @@ from sim.report.charts.curves import GLYPH, bare_svg, figure_of, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, lines_of, settings
 from sim.report.charts.panels import style
-from sim.report.page.goals import exactly, name_of
-from sim.report.page.money import cash, in_code, money_mark, shown
-from sim.report.page.text import axis_label, percent, plain
+from sim.report.words.goals import exactly, name_of
+from sim.report.words.money import cash, in_code, money_mark, shown
+from sim.report.words.text import axis_label, percent, plain
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.search import Capacity, LoadAxis, TriedLoad
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.page.goals import exactly, percentiles_shown
-from sim.report.page.money import in_code, money_mark, shown
-from sim.report.page.text import axis_label, percent, places, plain, short
+from sim.report.words.goals import exactly, percentiles_shown
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.text import axis_label, percent, places, plain, short
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.cohort import latencies_s
 from sim.study.run.point import Point, has_money

@@ -7,8 +7,8 @@ from typing import Any
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.price import Offer, PriceList
 from sim.catalogue.value import Sourced, Value
-from sim.report.page.fitted import Entries, Entry, FittedTable
-from sim.report.page.text import plain
+from sim.report.terminal.fitted import Entries, Entry, FittedTable
+from sim.report.words.text import plain
 from sim.scenario.resolving.describe import unit_of
 from sim.spec import Spec
 

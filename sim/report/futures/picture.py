@@ -13,8 +13,8 @@ from sim.report.charts.fonts import glyphs, settings
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.tornado import TornadoBar, draw_tornado, tornado_height_in
 from sim.report.futures.sentences import bars, where
-from sim.report.page.money import in_code, money_mark, shown
-from sim.report.page.text import percent
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.text import percent
 from sim.study.futures.draws import MILLION, FutureStudy
 from sim.study.futures.settings import Setting
 

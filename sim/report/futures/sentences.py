@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sim.report.charts.tornado import TornadoBar
-from sim.report.page.money import cash, shown
-from sim.report.page.text import AXIS_UNITS, listing, percent, place, plain
+from sim.report.words.money import cash, shown
+from sim.report.words.text import AXIS_UNITS, listing, percent, place, plain
 from sim.scenario.sections.load_profile import RATE
 from sim.study.breakeven.tipping import INPUTS
 from sim.study.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sim.report.futures.sentences import exact, label, shown_settings, where
-from sim.report.page.money import cash, in_code, twinned
-from sim.report.page.text import plain
 from sim.report.run.tables import cell
+from sim.report.words.money import cash, in_code, twinned
+from sim.report.words.text import plain
 from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.study.futures.draws import API, CARBON, MILLION, MONTH, FleetDraws, FutureStudy, cheapest

@@ -8,8 +8,8 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Value
 from sim.report.check.catalogue import entry, kind_of
-from sim.report.page.money import twinned
 from sim.report.run.verdict import verdict
+from sim.report.words.money import twinned
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
 from sim.study.metrics.columns import summary_columns

@@ -4,8 +4,8 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from sim.report.page.fitted import FittedTable
 from sim.report.page.template import render
+from sim.report.terminal.fitted import FittedTable
 
 TEMPLATE = "page/notebook.html.j2"
 

@@ -22,8 +22,8 @@ from sim.report.charts.curves import (
 from sim.report.charts.draw import HEAD, INK, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import Panel
-from sim.report.page.fitted import FittedTable
 from sim.report.page.template import render as filled
+from sim.report.terminal.fitted import FittedTable
 
 TEMPLATE = "page/page.html.j2"
 

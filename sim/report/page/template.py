@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sim.report.page.text import number
+from sim.report.words.text import number
 
 TEMPLATES = Path(__file__).parents[1]
 """Each template lies beside the code that fills it."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.page.document import heading
-from sim.report.page.text import first_sentence
 from sim.report.plan.page import render_plan
 from sim.report.plan.picture import write_plan_picture
 from sim.report.plan.tables import month_rows, summary_row, write_months, write_summary
 from sim.report.plan.verdict import verdict
+from sim.report.words.text import first_sentence
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import LoadAxis
 from sim.study.cases.points import limits

@@ -7,14 +7,14 @@ from sim.cost import MultiYear
 from sim.cost.finance.multi_year import ExistingUnits
 from sim.report.charts.curves import svg_of
 from sim.report.charts.fonts import settings
-from sim.report.page.money import cash, code, in_code, shown
 from sim.report.page.template import render as filled
-from sim.report.page.text import axis_label, first_sentence, listing, percent, plain, short
 from sim.report.plan.picture import draw_plan
 from sim.report.plan.tables import components, date, summary_row
 from sim.report.plan.verdict import PlanVerdict, span
 from sim.report.run.basis import assumptions, one_per_fleet, sources, weak_values
 from sim.report.run.sections import swatches
+from sim.report.words.money import cash, code, in_code, shown
+from sim.report.words.text import axis_label, first_sentence, listing, percent, plain, short
 from sim.study.plan.cash import Row
 from sim.study.plan.plans import Outlook
 

@@ -11,9 +11,9 @@ from sim.report.charts.curves import GLYPH, MARGIN, figure_of, wrapped, write_pn
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.page.money import cash, money_mark, shown
-from sim.report.page.text import axis_label, plain
 from sim.report.plan.tables import date
+from sim.report.words.money import cash, money_mark, shown
+from sim.report.words.text import axis_label, plain
 from sim.study.plan.plans import Outlook
 
 PANEL_IN = (4.6, 3.0)

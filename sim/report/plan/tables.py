@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost import MultiYear
-from sim.report.page.fitted import FittedTable
-from sim.report.page.money import bare, code, shown
-from sim.report.page.text import plain
 from sim.report.run.tables import write_rows
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.money import bare, code, shown
+from sim.report.words.text import plain
 from sim.study.plan.cash import Row
 from sim.study.plan.plans import Outlook
 

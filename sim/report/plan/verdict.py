@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import fsum
 
 from sim.cost import MultiYear
-from sim.report.page.exactness import capacity_notes
-from sim.report.page.money import cash
-from sim.report.page.text import difference, listing, percent, plain
 from sim.report.plan.tables import date
+from sim.report.words.exactness import capacity_notes
+from sim.report.words.money import cash
+from sim.report.words.text import difference, listing, percent, plain
 from sim.scenario.sections.precision import Precision
 from sim.study.plan.api import LINE
 from sim.study.plan.existing import HeldUnits

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
-from sim.report.page.goals import asked_for
-from sim.report.page.routing import routing_told
-from sim.report.page.text import axis_label, number, plain
 from sim.report.run.figures import axis_cells
+from sim.report.words.goals import asked_for
+from sim.report.words.routing import routing_told
+from sim.report.words.text import axis_label, number, plain
 from sim.scenario.sections.slo import Slo
 from sim.study.run.point import Point
 

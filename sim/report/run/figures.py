@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.report.page.goals import number_beside, percentiles_shown, share_beside
-from sim.report.page.money import cash, shown
-from sim.report.page.text import LIMITS, axis_label, percent, short, spread, steady
+from sim.report.words.goals import number_beside, percentiles_shown, share_beside
+from sim.report.words.money import cash, shown
+from sim.report.words.text import LIMITS, axis_label, percent, short, spread, steady
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.columns import IN_REPORT, Column, column
 from sim.study.run.point import Point

@@ -5,9 +5,7 @@ from typing import Any
 
 from sim.report.charts.curves import svg
 from sim.report.charts.panels import Panel, dashes
-from sim.report.page.money import code
 from sim.report.page.template import render as filled
-from sim.report.page.text import first_sentence, place
 from sim.report.run.basis import assumptions, build, one_per_fleet, sources, weak_values
 from sim.report.run.figures import (
     axis_cells,
@@ -22,6 +20,8 @@ from sim.report.run.figures import (
 from sim.report.run.paired import NOTE, Block
 from sim.report.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches
 from sim.report.run.verdict import Verdict
+from sim.report.words.money import code
+from sim.report.words.text import first_sentence, place
 from sim.scenario.sections.slo import Slo
 from sim.study.run.point import Point
 from sim.study.run.sweep import sweep_of

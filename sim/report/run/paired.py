@@ -7,11 +7,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from sim.report.page.goals import latency_columns
-from sim.report.page.money import in_code, shown, twin
-from sim.report.page.text import plain, steady
 from sim.report.run.figures import OVER, axis_cells, axis_heads
 from sim.report.run.tables import cell
+from sim.report.words.goals import latency_columns
+from sim.report.words.money import in_code, shown, twin
+from sim.report.words.text import plain, steady
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.columns import column
 from sim.study.run.paired import Difference

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.charts.panels import style
-from sim.report.page.goals import percentiles_shown
-from sim.report.page.money import cash, in_code, shown
-from sim.report.page.text import percent, place, places, plain, span, spread, steady
 from sim.report.run.figures import limited_by
+from sim.report.words.goals import percentiles_shown
+from sim.report.words.money import cash, in_code, shown
+from sim.report.words.text import percent, place, places, plain, span, spread, steady
 from sim.scenario.sections.slo import Slo
 from sim.study.run.compare import COST
 from sim.study.run.point import Point

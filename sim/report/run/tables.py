@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sim.report.page.money import shown, twin, twinned, with_twins
+from sim.report.words.money import shown, twin, twinned, with_twins
 from sim.study.metrics.columns import summary_columns
 from sim.study.run.point import FinishedCase, Point, has_money
 from sim.study.run.summary import columns_where_known

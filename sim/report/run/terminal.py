@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sim.report.page.fitted import FittedTable
-from sim.report.page.money import in_code, without_symbol
 from sim.report.run.figures import Shown, axis_cells, axis_heads, columns_for, figure, interval, notes_for, standing
 from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.money import in_code, without_symbol
 from sim.study.run.paired import differences
 from sim.study.run.point import FinishedCase, Point
 from sim.study.run.summary import summarize

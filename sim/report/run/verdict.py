@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.page.goals import readings, unsure
-from sim.report.page.money import cash
-from sim.report.page.text import difference, listing, place, places, seconds, span
+from sim.report.words.goals import readings, unsure
+from sim.report.words.money import cash
+from sim.report.words.text import difference, listing, place, places, seconds, span
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.service_level import slack
 from sim.study.run.compare import COST, Comparison, Contest, comparisons_of

@@ -8,12 +8,12 @@ from sim.report.charts.curves import write_curves
 from sim.report.charts.panels import panels_of
 from sim.report.futures.section import futures_section
 from sim.report.futures.tables import write_futures
-from sim.report.page.text import first_sentence
 from sim.report.run.html import render
 from sim.report.run.paired import blocks, write_paired
 from sim.report.run.tables import write_costs, write_requests, write_summary, write_usage
 from sim.report.run.verdict import verdict
 from sim.report.run.year import write_year, year_table
+from sim.report.words.text import first_sentence
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.futures.draws import FutureStudy

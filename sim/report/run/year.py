@@ -5,10 +5,10 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from sim.report.page.goals import share_beside
-from sim.report.page.money import cash, in_code
-from sim.report.page.text import percent, plain
 from sim.report.run.tables import write_rows
+from sim.report.words.goals import share_beside
+from sim.report.words.money import cash, in_code
+from sim.report.words.text import percent, plain
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.run.year import COLUMNS, PEAKS, FleetYear

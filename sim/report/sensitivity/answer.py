@@ -7,9 +7,7 @@ from typing import Any
 
 from sim.report.charts.tornado import TornadoBar
 from sim.report.page.document import heading
-from sim.report.page.money import amount, cash, in_code, shown, twin
 from sim.report.page.page import Table, render_page
-from sim.report.page.text import first_sentence, percent, seconds
 from sim.report.run.tables import write_rows
 from sim.report.sensitivity.picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
 from sim.report.sensitivity.verdict import (
@@ -23,6 +21,8 @@ from sim.report.sensitivity.verdict import (
     swing,
     utilisation_usd,
 )
+from sim.report.words.money import amount, cash, in_code, shown, twin
+from sim.report.words.text import first_sentence, percent, seconds
 from sim.scenario.schema import Scenario
 from sim.study.sensitivity.gap import Gap
 from sim.study.sensitivity.one_at_a_time import USD, Swing

@@ -9,7 +9,7 @@ from sim.report.charts.curves import MARGIN, figure_of, svg_of, wrapped, write_p
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.tornado import AT_HIGH, AT_LOW, TornadoBar, draw_tornado, tornado_height_in
-from sim.report.page.money import converted_text, in_code, money_mark, shown
+from sim.report.words.money import converted_text, in_code, money_mark, shown
 from sim.study.sensitivity.gap import Gap
 
 WIDTH_IN, LABELS_IN, RIGHT_IN, TITLE_IN, BOTTOM_IN = 6.2, 2.1, 0.2, 0.5, 0.45

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
-from sim.report.page.money import amount, cash
-from sim.report.page.text import listing, percent, seconds
+from sim.report.words.money import amount, cash
+from sim.report.words.text import listing, percent, seconds
 from sim.study.sensitivity.gap import FULL, Explained, Gap
 from sim.study.sensitivity.hybrid import LAYOUT, PRICE
 from sim.study.sensitivity.one_at_a_time import USD, Sample, Swing, Swings, difference

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.page.document import heading
-from sim.report.page.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
-from sim.report.page.money import cash, in_code
 from sim.report.page.page import Table, render_page, write_picture
-from sim.report.page.routing import routing_told
-from sim.report.page.text import difference, first_sentence, percent, place, plain, seconds
 from sim.report.run.tables import write_rows
 from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
 from sim.report.size.picture import key, panels
+from sim.report.words.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
+from sim.report.words.money import cash, in_code
+from sim.report.words.routing import routing_told
+from sim.report.words.text import difference, first_sentence, percent, place, plain, seconds
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data, is_deterministic

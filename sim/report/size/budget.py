@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from sim.report.page.goals import readings
-from sim.report.page.money import cash
-from sim.report.page.text import plain
+from sim.report.words.goals import readings
+from sim.report.words.money import cash
+from sim.report.words.text import plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Budget
 from sim.study.size.tried import Sizing, TriedFleet

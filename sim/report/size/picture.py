@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from sim.report.charts.draw import SOFT
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
-from sim.report.page.goals import exactly, percentiles_shown
-from sim.report.page.money import in_code, money_mark, shown
 from sim.report.page.page import Mark
-from sim.report.page.text import percent, plain
+from sim.report.words.goals import exactly, percentiles_shown
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.text import percent, plain
 from sim.scenario.schema import Scenario
 from sim.study.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.row import METRICS
-from sim.report.page.fitted import FittedTable
 from sim.report.run.tables import cell
+from sim.report.terminal.fitted import FittedTable
 from sim.report.validate.picture import write_picture
 from sim.study.validate.score import SCORED, Coverage, PredictedRow, Score, coverage, reasons, scores
 

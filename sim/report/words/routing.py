@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sim.report.page.text import listing, percent, plain
+from sim.report.words.text import listing, percent, plain
 
 
 def routing_told(routing: Mapping[str, Any]) -> str:

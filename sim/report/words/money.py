@@ -12,7 +12,7 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from sim.report.page.text import percent, plain, steady
+from sim.report.words.text import percent, plain, steady
 from sim.scenario.resolving.terms import reporting_currency
 from sim.scenario.schema import Scenario
 

@@ -5,7 +5,7 @@ from itertools import count
 from math import isclose, isfinite
 from typing import Any
 
-from sim.report.page.text import listing, percent, plain, seconds, steady
+from sim.report.words.text import listing, percent, plain, seconds, steady
 from sim.scenario.sections.slo import PercentileLimit, Slo
 
 SAME = 1e-12

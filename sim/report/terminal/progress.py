@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from sim.report.page.money import cash
+from sim.report.words.money import cash
 from sim.units import HOURS_PER_MONTH
 
 EVERY_S = 10.0

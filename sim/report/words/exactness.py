@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sim.report.page.text import percent, place, plain
+from sim.report.words.text import percent, place, plain
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.capacity.search import Capacity

@@ -1,0 +1,1 @@
+"""Numbers, money, the SLO and notes in words."""
