@@ -4,6 +4,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Field
 
+from sim.batching.dynamic import Dynamic
 from sim.batching.limits import OfEngine, QueueLimits
 from sim.batching.prefill_first import PrefillFirst
 from sim.batching.registered import RegisteredBatching
@@ -13,7 +14,7 @@ from sim.batching.static import Static
 from sim.batching.vllm import Vllm
 from sim.registry import Registry
 
-Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static
+Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic
 """What a pool runs on."""
 POLICIES: dict[str, type[Scheduler]] = {
     get_args(spec.model_fields["policy"].annotation)[0]: spec for spec in get_args(Scheduler)
@@ -25,7 +26,7 @@ def _named(value: Any) -> Any:
     return {"policy": "engine", **value} if isinstance(value, dict) else value
 
 
-BuiltinBatching = Vllm | PrefillFirst | Reserve | Slots | Static | OfEngine
+BuiltinBatching = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic | OfEngine
 Batching = Annotated[
     BuiltinBatching,
     Field(discriminator="policy"),
@@ -54,6 +55,7 @@ def foreign(given: Scheduler | OfEngine, policy: str) -> list[str]:
 __all__ = [
     "POLICIES",
     "Batching",
+    "Dynamic",
     "OfEngine",
     "PrefillFirst",
     "QueueLimits",

@@ -7,21 +7,27 @@ recommenders, image generators.
 of that such services reach (data/batchtime.yaml, fitted by benchmarks/fit/services.py), `roofline` puts them together.
 """
 
+from sim.batchtime.affine_batch import AffineBatch
 from sim.batchtime.coefficients import Coefficients, load_coefficients
 from sim.batchtime.device import Device, Precision, device_of, slice_of
+from sim.batchtime.one_pass import OnePass, OnePassStepTime
 from sim.batchtime.roofline import Factors, Speed, batch_time_s, speed_of
-from sim.batchtime.work import Work, work_of
+from sim.batchtime.work import Work, missing_work, work_of
 
 __all__ = [
+    "AffineBatch",
     "Coefficients",
     "Device",
     "Factors",
+    "OnePass",
+    "OnePassStepTime",
     "Precision",
     "Speed",
     "Work",
     "batch_time_s",
     "device_of",
     "load_coefficients",
+    "missing_work",
     "slice_of",
     "speed_of",
     "work_of",

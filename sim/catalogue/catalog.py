@@ -107,15 +107,18 @@ class Catalog:
 
         Raises ConfigError for a config that cannot be read, UnknownId also for a network that is no language model.
         """
-        if name.endswith(".json") or is_config(Path(name)):
-            return model_from_config(Path(name))
         model = self.any_model(name)
         if isinstance(model, OtherModel):
             raise UnknownId("language model", name, ())
         return model
 
     def any_model(self, name: str) -> Model | OtherModel:
-        """A language model or another network: data/models."""
+        """A language model (by id, or by the path of its config.json) or another network: data/models.
+
+        Raises ConfigError for a config that cannot be read, UnknownId.
+        """
+        if name.endswith(".json") or is_config(Path(name)):
+            return model_from_config(Path(name))
         return self._lookup("models", name, _ANY_MODEL.validate_python)
 
     def quantization(self, name: str) -> Quantization:

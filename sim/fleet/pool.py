@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from sim.batching import PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
+from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
+from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
@@ -40,6 +41,9 @@ def gpus_per_engine(pool: PoolPlan) -> float:
 
 
 def _engine(pool: PoolPlan) -> ReplicaEngine:
+    batching = pool.batching
+    if isinstance(batching, Dynamic):
+        return DynamicEngine(pool.steptime, batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
     limits, schedule = rank_limits(pool), _schedule(pool)
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None

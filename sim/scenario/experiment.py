@@ -6,14 +6,16 @@ from unicodedata import category
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sim.batching import Batching, OfEngine
+from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
 from sim.power import Power
+from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
-from sim.steptime import StepTimeSpec
+from sim.steptime import Affine, RegisteredStepTime, Roofline
 from sim.workload import Workload
 from sim.yamlio import MOST_CHARACTERS
 
@@ -52,6 +54,13 @@ def _seconds_or_auto(value: Any) -> Any:
 
 
 SecondsOrAuto = Annotated[NonNegative | Literal["auto"], BeforeValidator(_seconds_or_auto)]
+
+
+BuiltinStepTime = Affine | Roofline | AffineBatch | OnePass
+PoolStepTime = Annotated[
+    BuiltinStepTime, Field(discriminator="model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)
+]
+"""Of steps of tokens, or of batches that are answered in one pass."""
 
 
 class Choices(Spec):
@@ -98,8 +107,8 @@ class Pool(Choices):
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
     """Id in data/links. Left out: the server's, else the GPU's own."""
-    steptime: StepTimeSpec | None = None
-    """How long a step takes; left out: a roofline of the model on the GPU."""
+    steptime: PoolStepTime | None = None
+    """How long a step or a batch takes; left out: a roofline of the model on the GPU."""
     batching: Batching = OfEngine()
     """The scheduler and its limits; without a policy the engine's own."""
     cost: Cost | None = None

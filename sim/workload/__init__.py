@@ -26,7 +26,7 @@ class Workload(Spec):
     arrivals: Arrivals | None = None
     """When requests arrive."""
     lengths: Lengths | None = None
-    """How long they are."""
+    """How long they are. Left out: requests of services, each one unit of work."""
     shared_prefix: SharedPrefix | None = None
     """What the prompts have in common; left out: nothing."""
     trace: Trace | None = None
@@ -37,9 +37,11 @@ class Workload(Spec):
         given = [name for name in ("arrivals", "lengths", "shared_prefix") if getattr(self, name) is not None]
         if self.trace is not None and given:
             raise ValueError(f"a trace brings its own requests: remove trace or {' and '.join(given)}")
-        if self.trace is None and not {"arrivals", "lengths"} <= set(given):
+        if self.trace is None and "arrivals" not in given:
             only = f"; only {' and '.join(given)} is given" if given else ""
             raise ValueError(f"needs arrivals and lengths, or a trace{only}")
+        if self.shared_prefix is not None and self.lengths is None:
+            raise ValueError("needs arrivals and lengths, or a trace; only arrivals and shared_prefix is given")
         return self
 
     @property
@@ -50,8 +52,10 @@ class Workload(Spec):
     @property
     def deterministic(self) -> bool:
         """Whether nothing is drawn, so that a second replication would only repeat the first."""
-        if self.arrivals is None or self.lengths is None:
+        if self.arrivals is None:
             return True
+        if self.lengths is None:
+            return not self.arrivals.random
         return not (self.arrivals.random or self.lengths.prompt.random or self.lengths.output.random)
 
     @property
@@ -97,9 +101,12 @@ class Workload(Spec):
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
 
     def lengths_table(self, streams: Streams, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Prompt and output tokens of drawn requests *start* to *start + count*, however they are cut into calls."""
+        """Prompt and output tokens of drawn requests *start* to *start + count*, however they are cut into calls.
+
+        Without lengths a request is one unit of work: no prompt and one output token.
+        """
         if self.lengths is None:
-            raise ValueError("a trace has no lengths to draw from")
+            return np.zeros(count, np.int64), np.ones(count, np.int64)
         prompt, output = self.lengths.prompt, self.lengths.output
         return (
             prompt.quantile(uniforms(streams, "prompt", start, count)),
@@ -131,8 +138,10 @@ class Workload(Spec):
         """One sentence. Raises TraceError."""
         if self.trace is not None:
             sentence = self.trace.describe()
-        elif self.arrivals is None or self.lengths is None:
+        elif self.arrivals is None:
             raise AssertionError("a workload is drawn or recorded")
+        elif self.lengths is None:
+            sentence = f"{self.arrivals.describe()}; each request is one unit of work"
         else:
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
             alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""

@@ -95,7 +95,7 @@ def full(lines: list[str]) -> list[str]:
         (", num_gpu_blocks: 1000", "", [
             "11: @.gpu: is missing: the KV cache follows from it; or give batching.num_gpu_blocks",
             "11: @.model: is missing: the KV cache follows from it; or give batching.num_gpu_blocks"]),
-        ("model: affine, ", "", ["11: @.steptime: model is missing: one of affine, roofline"]),
+        ("model: affine, ", "", ["11: @.steptime: model is missing: one of affine, roofline, affine_batch, one_pass"]),
         ("    pools:", "    pool:", [
             "9: fleets.0.pools: is missing", "10: fleets.0.pool: unknown key; did you mean pools?"]),
         ("  - name: a", "  - name: a\n    routing: {policy: round}", [

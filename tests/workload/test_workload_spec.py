@@ -35,7 +35,6 @@ def trace(tmp_path: Path) -> dict[str, str]:
     ("fields", "complaint"),
     [
         ({}, "needs arrivals and lengths, or a trace"),
-        ({"arrivals": POISSON}, "needs arrivals and lengths, or a trace; only arrivals is given"),
         ({"lengths": LENGTHS}, "needs arrivals and lengths, or a trace; only lengths is given"),
         (
             {"arrivals": POISSON, "lengths": LENGTHS, "trace": {"path": "t", "format": "csv"}},

@@ -157,8 +157,9 @@ def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
 def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan], horizon_s: float) -> float:
     """Requests by the interactive response-time law, with the means of the lengths and all clients at work at once."""
     lengths = scenario.workload.lengths
-    assert lengths is not None  # clients draw them
-    prompt, output = (float(np.mean(side.quantile(QUANTILES))) for side in (lengths.prompt, lengths.output))
+    prompt, output = 0.0, 1.0  # a unit of work
+    if lengths is not None:
+        prompt, output = (float(np.mean(side.quantile(QUANTILES))) for side in (lengths.prompt, lengths.output))
     replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
     together = ceil(clients.concurrency / replicas)
     requests = 0.0
@@ -174,6 +175,8 @@ def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan]
 
 def _answer_s(pool: PoolPlan, at_once: int, prompt: float, output: float) -> float:
     """How long *at_once* requests of mean length take together: steps full of their prompts, then decode steps."""
+    if not prompt:
+        return pool.steptime.leap(Batch(decode_seqs=at_once, sampled_seqs=at_once)).first_s
     prompts = ceil(at_once * prompt)
     tokens = min(prompts, pool.batching.max_num_batched_tokens or prompts)
     full = Batch(

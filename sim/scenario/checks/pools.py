@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from sim.batching import Slots, foreign
+from sim.batching import Dynamic, Slots, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
+from sim.scenario.checks.services import service_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
@@ -12,9 +13,12 @@ from sim.scenario.schema import Fleet, nearest
 from sim.steptime import Roofline
 
 
-def pool_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
     """All that is wrong with one pool itself."""
-    yield from _missing(pool, place)
+    misplaced = list(service_complaints(pool, place, catalog))
+    yield from misplaced
+    if not misplaced and not isinstance(pool.batching, Dynamic):
+        yield from _missing(pool, place)
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
@@ -79,7 +83,7 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     if limits.max_model_len is None and isinstance(limits, Slots):
         yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
     for key in ("max_num_seqs", "max_num_batched_tokens"):
-        if getattr(limits, key) is None:
+        if getattr(limits, key) is None and not isinstance(limits, Dynamic):
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if (

@@ -13,6 +13,7 @@ from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.checks.routing import routing_complaints
+from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.warmup import warmup_complaints
 from sim.scenario.reading.calibration import load_calibration
@@ -35,7 +36,7 @@ MOST_ROUNDS = 3
 def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     """Names in raw scenario data that stand twice or that the catalogue does not know, whatever else is wrong there."""
     everywhere: dict[str, Callable[[str], object]] = {
-        "model": catalog.model,
+        "model": catalog.any_model,
         "quantization": catalog.quantization,
         "kernel": catalog.kernel,
         "engine": catalog.engine,
@@ -112,6 +113,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
+    found += service_workload_complaints(scenario)
     found += site_complaints(scenario)
     found += warmup_complaints(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
@@ -192,7 +194,9 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
             continue
         bound += pools
-        wrong = [one for j, pool in enumerate(pools) for one in pool_complaints(pool, ("fleets", i, "pools", j))]
+        wrong: list[Complaint] = []
+        for j, pool in enumerate(pools):
+            wrong += pool_complaints(pool, ("fleets", i, "pools", j), catalog)
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += routing_complaints(fleet, pool_names(pools), ("fleets", i))

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sim.batching import PrefillFirst, Reserve, Scheduler, Slots, scheduler
+from sim.batching import Dynamic, PrefillFirst, Reserve, Scheduler, Slots, scheduler
+from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, speed_of
+from sim.batchtime import Coefficients as BatchCoefficients
+from sim.batchtime import load_coefficients as load_batch_coefficients
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.engine import Engine, default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalogue.entries.server import Server
 from sim.catalogue.value import Value
@@ -33,7 +36,7 @@ class BoundPool:
 
     spec: Pool
     engine: Engine
-    steptime: Affine | Roofline
+    steptime: Affine | Roofline | AffineBatch | OnePass
     power: Power
     layout: Layout
     batching: Scheduler
@@ -41,6 +44,8 @@ class BoundPool:
     kv_cache_dtype: KvCacheDtype
     gpu: Gpu | None = None
     model: Model | None = None
+    service: OtherModel | None = None
+    """A network that answers in one pass; such a pool has no language model."""
     quantization: Quantization | None = None
     """The format that the weights really have."""
     kernel: Kernel | None = None
@@ -60,7 +65,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     levels = (pool, fleet, scenario)
     model_id = nearest(*(level.model for level in levels))
     gpu = catalog.gpu(pool.gpu) if pool.gpu is not None else None
-    model = catalog.model(model_id) if model_id is not None else None
+    found = catalog.any_model(model_id) if model_id is not None else None
+    service = found if isinstance(found, OtherModel) else None
+    model = None if isinstance(found, OtherModel) else found
     quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
     engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
     calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
@@ -77,7 +84,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
-        steptime=pool.steptime or Roofline(),
+        steptime=pool.steptime or (OnePass() if isinstance(batching, Dynamic) else Roofline()),
         power=power,
         layout=Layout(
             pool.tensor_parallel_size,
@@ -85,11 +92,14 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
             pool.data_parallel_size,
             pool.enable_expert_parallel,
         ),
-        batching=_with_defaults(batching, engine, gpu, max_model_len, model),
+        batching=batching
+        if isinstance(batching, Dynamic)
+        else _with_defaults(batching, engine, gpu, max_model_len, model),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
         model=model,
-        quantization=stored,
+        service=service,
+        quantization=catalog.quantization(quantization or "") if service else stored,
         kernel=catalog.kernel(kernel_id) if kernel_id is not None else None,
         server=server,
         link=calibration.link(link) if calibration and link else link,
@@ -178,6 +188,32 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         speed=pool.speed.value if pool.speed else 1.0,
         load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
     )
+
+
+def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
+    """The batch time of *pool*'s service on its GPU.
+
+    Raises ValueError where it lacks either, or where the GPU has no rate in the service's precision.
+    """
+    if pool.gpu is None or pool.service is None or pool.quantization is None or not isinstance(pool.steptime, OnePass):
+        raise ValueError("a batch time needs a gpu and a model")
+    precision = pool.quantization.compute
+    device = None if precision == "fp4" else device_of(pool.gpu, precision)
+    if device is None:
+        raise ValueError(f"{pool.gpu.id} has no known {precision} rate")
+    factors = batch_coefficients(catalog).factors(pool.service, device)
+    rate = pool.speed.value if pool.speed else 1.0
+    return OnePassStepTime(pool.steptime, pool.service, device, speed_of(device, factors), rate)
+
+
+def batch_coefficients(catalog: Catalog) -> BatchCoefficients:
+    """How much of the datasheet services reach: data/batchtime.yaml."""
+    return _batch_coefficients(catalog.root)
+
+
+@cache
+def _batch_coefficients(root: Path) -> BatchCoefficients:
+    return load_batch_coefficients(root / "batchtime.yaml")
 
 
 def power_coefficients(catalog: Catalog) -> PowerCoefficients:

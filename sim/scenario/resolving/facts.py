@@ -2,13 +2,21 @@
 
 from collections.abc import Iterator
 
+from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.engine import default_limit
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
 from sim.catalogue.value import Value
 from sim.cost import CostPlan
-from sim.scenario.resolving.bind import OPEN_LIMITS, BoundPool, power_coefficients, roofline_inputs
+from sim.scenario.resolving.bind import (
+    OPEN_LIMITS,
+    BoundPool,
+    batch_coefficients,
+    one_pass_step_time,
+    power_coefficients,
+    roofline_inputs,
+)
 from sim.scenario.resolving.resolved import Fact
 from sim.spec import Spec
 from sim.steptime import Roofline
@@ -25,7 +33,9 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
         yield from _some(f"{prefix}.gpu", pool.gpu, _gpu_fields(pool, computed))
     if pool.model is not None:
         yield Fact(f"{prefix}.model.parameters", _parameters(pool.model))
-    if pool.quantization is not None:
+    if pool.service is not None and isinstance(pool.steptime, OnePass):
+        yield from _service_facts(prefix, pool, catalog)
+    elif pool.quantization is not None:
         yield from _all(f"{prefix}.quantization", pool.quantization)
     yield from _engine_facts(f"{prefix}.engine", pool, computed)
     if pool.server is not None:
@@ -142,6 +152,24 @@ def _link_facts(prefix: str, link: Link, ranks: int) -> Iterator[Fact]:
         nearest = min(by_gpus, key=lambda gpus: abs(gpus - ranks), default=None)
         if nearest is not None and ranks > 1:
             yield Fact(f"{prefix}.{name}.{nearest}", by_gpus[nearest])
+
+
+def _service_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
+    """What a batch time rests on: the network's work, the card's rates, the fitted shares of them."""
+    if pool.gpu is None or pool.service is None:
+        return
+    device = one_pass_step_time(pool, catalog).device
+    rate = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s"}[device.precision]
+    yield from _some(f"{prefix}.gpu", pool.gpu, ("memory_bytes_per_s", rate, "sm_count"))
+    yield from _all(f"{prefix}.model", pool.service)
+    coefficients = batch_coefficients(catalog)
+    yield from _all(f"{prefix}.batchtime", coefficients.of(pool.service))
+    unused = ("slice_speed",)
+    yield from _all(f"{prefix}.batchtime", coefficients, unused)
+    for name, known in (("architecture", coefficients.architectures), ("gpu", coefficients.gpus)):
+        value = known.get(device.architecture if name == "architecture" else device.gpu)
+        if value is not None:
+            yield Fact(f"{prefix}.batchtime.{name}", value)
 
 
 def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:

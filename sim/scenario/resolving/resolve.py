@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.batching import Scheduler, Slots
+from sim.batching import Dynamic, Scheduler, Slots
+from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
 from sim.cost.hardware import boxes_needed
@@ -16,7 +17,7 @@ from sim.power import PoolPower, pool_power
 from sim.records import StepTime
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.resolving.bind import BoundPool, bind, power_coefficients, roofline_inputs
+from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, power_coefficients, roofline_inputs
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
@@ -183,6 +184,7 @@ def _pool_plan(
         memory=memory,
         power=_power(pool, servers, catalog),
         schedule=pool.spec.schedule,
+        unit=pool.service.sample_unit if pool.service else "unit" if isinstance(pool.batching, Dynamic) else "",
     )
 
 
@@ -192,6 +194,8 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, RegisteredStepTime):
         known = pool.gpu is not None and pool.model is not None
         return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)
+    if isinstance(pool.steptime, OnePass):
+        return one_pass_step_time(pool, catalog)
     return pool.steptime
 
 

@@ -48,6 +48,8 @@ class PoolPlan:
     power: PoolPower | None = None
     schedule: Schedule | None = None
     """When the replicas run; None: always."""
+    unit: str = ""
+    """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ class CasePlan:
     def window_s(self, end_s: float) -> tuple[float, float]:
         """[start, end) of what is measured [s]; without a horizon it lasts until *end_s*, the end of the run."""
         return self.warmup_s, end_s if self.horizon_s is None else self.horizon_s
+
+    @property
+    def unit(self) -> str:
+        """Noun for a unit of work where all pools serve one that answers in one pass; empty where language is made."""
+        units = {pool.unit for pool in self.pools}
+        return "" if "" in units else units.pop() if len(units) == 1 else "unit"
 
     @property
     def scheduled(self) -> bool:

@@ -10,9 +10,9 @@ from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import half_width, mean, ratio
 from sim.units import SECONDS_PER_HOUR
 
-HOURS = "window_h"
+HOURS, UNITS = "window_h", "units"
 TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
-PER_MILLION = 1e6
+PER_MILLION, PER_THOUSAND = 1e6, 1e3
 Cases = Sequence[CaseMetrics]
 
 
@@ -79,7 +79,10 @@ PLANNED = Mean("the same in every replication", has_interval=False)
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The sum of the figures *tops* over that of *bottom*, over all replications; tokens count in millions."""
+    """The sum of the figures *tops* over that of *bottom*, over all replications.
+
+    Tokens count in millions, a service's units of work in thousands.
+    """
 
     tops: tuple[str, ...]
     bottom: str
@@ -93,7 +96,7 @@ class Ratio:
     def of(self, name: str, cases: Cases) -> Figure:
         """Nothing where one replication lacks a part."""
         amounts = [amount for one in cases if (amount := self.top(one)) is not None]
-        if len(amounts) < len(cases):
+        if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
             return NOTHING
         value, half = ratio(amounts, [self.below(one) for one in cases])
         if len(cases) == 1 and self.bottom in TOKENS:
@@ -106,8 +109,10 @@ class Ratio:
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
     def below(self, case: CaseMetrics) -> float:
-        """What it is divided by: hours, or millions of tokens."""
+        """What it is divided by: hours, thousands of units of work, or millions of tokens."""
         amount: float = case[self.bottom]
+        if self.bottom == UNITS:
+            return amount / PER_THOUSAND
         return amount if self.bottom == HOURS else amount / PER_MILLION
 
     def _of_one_run(self, case: CaseMetrics, value: float) -> float | None:

@@ -77,6 +77,10 @@ class Machines:
     gpu_power_w_mean: float | None
     it_power_w_mean: float | None
     window_h: float
+    units: int | None = None
+    """Units of work that services did; None where language is made."""
+    unit: str | None = None
+    """Noun for one of them: image, sequence, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class CaseMetrics:
                 found |= {
                     one.name: value
                     for one in fields(values)
-                    if (value := getattr(values, one.name)) is not None or one.name not in OPTIONAL
+                    if (value := getattr(values, one.name)) is not None or one.name not in OPTIONAL | SERVICE_FIGURES
                 }
         return found
 
@@ -153,6 +157,8 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
     return kind(*(data.get(one.name, {} if get_origin(one.type) is dict else None) for one in fields(kind)))
 
 
+SERVICE_FIGURES = frozenset({"units", "unit"})
+"""What is stored only of services."""
 GROUPS = {
     "traffic": Traffic,
     "latencies": Latencies,
@@ -302,6 +308,8 @@ def _machines(result: CaseResult) -> Machines:
         gpu_power_w_mean=sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
         it_power_w_mean=it_power_w_mean(result),
         window_h=(end_s - start_s) / SECONDS_PER_HOUR,
+        units=sum(meters.output_tokens for meters in totals) if plan.unit else None,
+        unit=plan.unit or None,
     )
 
 

@@ -167,6 +167,8 @@ WHERE_KNOWN = (
         Column(f"usd_per_request_p{p}", "USD", f"{p}th percentile of what a request costs (`requests_cost`)", MEAN)
         for p in PERCENTILES
     ),
+    Column("unit", "", "noun for a service's unit of work: image, sequence, ...", FIRST),
+    Column("usd_per_thousand_units", "USD", "all cost over a service's units of work", Ratio(("cost_usd",), "units")),
     Column("currency", "", "the currency of the report, where it is not the US dollar", FIRST),
     Column("usd_per_currency", "USD", "US dollars per unit of it", FIRST),
     Column("api_usd_per_h", "USD/h",
@@ -182,7 +184,9 @@ WHERE_KNOWN = (
            Ratio(OF_GHG, "output_tokens"), "CO2e per million output tokens", "CO2e [kg per million]"),
     Column("kg_co2e_per_million_tokens", "kg", "both over prompt and output tokens", Ratio(OF_GHG, "total_tokens")),
 )  # fmt: skip
-"""What only stands there where it has a value: for a cost, `requests_cost`, `api`, `carbon` or an automatic warm-up."""
+"""What only stands there where it has a value: for a cost, `requests_cost`, `api`, `carbon`, services or an automatic
+warm-up.
+"""
 MARKS = (
     Column("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", OfAll(thin)),
     Column(

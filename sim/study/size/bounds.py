@@ -155,7 +155,7 @@ class Floor:
     def _alone_s(self, goal: Goal) -> dict[str, tuple[NDArray[np.float64], float]]:
         """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
-        ttft_s = self._ttft_s()
+        ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
         tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts)
         found = {
             "ttft_s": ("to the first token", ttft_s),
@@ -193,6 +193,8 @@ class Floor:
 
     def replica_rps(self) -> float:
         """Most requests per second that one replica answers in the long run, rejected ones included."""
+        if self.pool.unit:
+            return self._units_per_s()
         prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
         outputs = np.where(self._served, np.maximum(self.demand.outputs - 1, 0.0), 0.0)
         contexts = outputs * (self.demand.prompts + (outputs + 1) / 2)
@@ -205,6 +207,11 @@ class Floor:
         least_s = self._mix_s(float(outputs.mean()), float(prompts.mean()), held)
         busy_s = GRID_MARGIN * (least_s + attention_s)
         return 1 / busy_s if busy_s > 0 else float("inf")
+
+    def _units_per_s(self) -> float:
+        """Full batches without a gap: larger ones take longer and less per unit."""
+        largest = min(self.pool.batching.max_num_seqs or 1, getattr(self.pool.batching, "max_batch_size", 1))
+        return largest / self._leap(decode_seqs=largest, sampled_seqs=largest)
 
     def _mix_s(self, outputs: float, prompts: float, held: float) -> float:
         """The linear program of this module: seconds per request without attention's part."""

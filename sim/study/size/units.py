@@ -215,7 +215,7 @@ class Prospects:
         fleet = unit.fleet(1)
         try:
             bound = [bind(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
-            wrong = [one for pool in bound for one in pool_complaints(pool, ())]
+            wrong = [one for pool in bound for one in pool_complaints(pool, (), self.catalog)]
         except (ValueError, ArithmeticError) as error:
             return str(error).splitlines()[0]
         return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)

@@ -1,0 +1,62 @@
+"""The batch time of a service on a GPU as an engine asks for it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sim.batchtime.device import Device
+from sim.batchtime.roofline import Speed, batch_time_s
+from sim.batchtime.work import Work, work_of
+from sim.catalogue.entries.model import OtherModel
+from sim.records import Batch, Leap
+from sim.spec import Count, Spec
+
+
+class OnePass(Spec):
+    """A batch's arithmetic, traffic and launches on the pool's GPU, with the efficiencies of data/batchtime.yaml."""
+
+    model: Literal["one_pass"] = "one_pass"
+    steps: Count | None = None
+    """Denoiser steps of an image generator; left out: the model's usual number."""
+    resolution: Count | None = None
+    """Side of the images of an image generator [pixels]; left out: the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnePassStepTime:
+    """One service on one kind of device."""
+
+    spec: OnePass
+    model: OtherModel
+    device: Device
+    speed: Speed
+    rate: float = 1.0
+    """Rate of work under a power cap over that without one."""
+
+    @property
+    def window(self) -> int | None:
+        """No sliding window."""
+        return None
+
+    def work(self, items: int) -> Work:
+        """The work of a batch."""
+        return work_of(self.model, self.device.precision, items, self.spec.resolution, self.spec.steps)
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of *batch*, whose sequences are the items; the GPU's load is the part of it that is no launch."""
+        work = self.work(batch.decode_seqs)
+        whole_s = batch_time_s(work, self.speed)
+        return Leap(whole_s / self.rate, load=1 - work.kernels * self.speed.kernel_s / whole_s)
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The seconds of *batch* by cause: launches are overhead, the rest goes to the larger of compute and memory."""
+        work = self.work(batch.decode_seqs)
+        whole_s = batch_time_s(work, self.speed) / self.rate
+        overhead_s = work.kernels * self.speed.kernel_s / self.rate
+        compute_s = work.flops / self.speed.flops
+        memory_s = work.weight_bytes / self.speed.weight_bytes_per_s + work.traffic_bytes / self.speed.bytes_per_s
+        share = compute_s / (compute_s + memory_s)
+        rest_s = whole_s - overhead_s
+        return {
+            "compute": share * rest_s, "memory": (1 - share) * rest_s, "attention": 0.0, "link": 0.0,
+            "overhead": overhead_s,
+        }  # fmt: skip

@@ -1,0 +1,108 @@
+"""Services that answer in one pass: what a scenario may say of them, and what a run of them gives."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sim
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.yamlio import dump
+
+DYNAMIC = {"policy": "dynamic", "max_batch_size": 8, "max_queue_delay_s": 0.002}
+AFFINE = {"model": "affine_batch", "base_s": 0.004, "per_item_s": 0.001}
+STEPS = {"model": "affine", "base_s": 1, "per_token_s": 0, "per_context_token_s": 0}
+FIXED = {"distribution": "fixed", "value": 10}
+ARRIVALS = {"process": "poisson", "rate_rps": 50}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def scenario(*pools: dict[str, Any], **more: Any) -> dict[str, Any]:
+    workload = {"arrivals": ARRIVALS}
+    fleets = [{"name": f"f{i}", "pools": [pool]} for i, pool in enumerate(pools)]
+    return {"name": "s", "workload": workload, "horizon_s": 4, "requests": "none", "fleets": fleets} | more
+
+
+def complaints(folder: Path, catalog: Catalog, data: dict[str, Any]) -> list[str]:
+    path = folder / "s.yaml"
+    path.write_text(dump(data))
+    with pytest.raises(ScenarioErrors) as told:
+        load(path, catalog=catalog)
+    return [line.split(": ", 1)[1] for line in str(told.value).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("pool", "complaint"),
+    [
+        (
+            {"gpu": "l4", "model": "resnet-50"},
+            "batching: resnet-50 answers in one pass: say batching: {policy: dynamic",
+        ),
+        ({"gpu": "l4", "model": "llama3-8b", "batching": DYNAMIC}, "batching.policy: llama3-8b makes tokens"),
+        ({"gpu": "l4", "batching": DYNAMIC}, "model: is missing: the batch time follows from it"),
+        ({"model": "resnet-50", "batching": DYNAMIC}, "gpu: is missing: the batch time follows from it"),
+        (
+            {"gpu": "a100-80gb-sxm", "model": "resnet-50", "quantization": "fp8", "batching": DYNAMIC},
+            "quantization: a100-80gb-sxm has no known fp8 rate",
+        ),
+        (
+            {"gpu": "l4", "model": "resnet-50", "tensor_parallel_size": 2, "batching": DYNAMIC},
+            "tensor_parallel_size: must be 1: a service runs on one GPU",
+        ),
+        (
+            {"gpu": "l4", "model": "resnet-50", "steptime": {"model": "one_pass", "steps": 3}, "batching": DYNAMIC},
+            "steptime: resnet-50 makes no images",
+        ),
+        (
+            {
+                "steptime": {"model": "affine", "base_s": 1, "per_token_s": 0, "per_context_token_s": 0},
+                "batching": DYNAMIC,
+            },
+            "steptime.model: affine times steps of tokens",
+        ),
+    ],
+)
+def test_what_a_service_lacks_or_cannot_have(
+    tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str
+) -> None:
+    assert any(complaint in line for line in complaints(tmp_path, catalog, scenario(pool)))
+
+
+def test_requests_of_services_have_no_lengths_and_all_others_do(tmp_path: Path, catalog: Catalog) -> None:
+    service, language = {"steptime": AFFINE, "batching": DYNAMIC}, {"gpu": "l4", "model": "llama3-8b"}
+    only = "needs arrivals and lengths, or a trace; only arrivals is given"
+    assert complaints(tmp_path, catalog, scenario(language)) == [f"workload: {only}"]
+    long = {"arrivals": ARRIVALS, "lengths": {"prompt": FIXED, "output": FIXED}}
+    [told] = complaints(tmp_path, catalog, scenario(service, workload=long))
+    assert "workload.lengths: a request of a service is one unit of work: remove lengths" in told
+    both = [{"name": "f", "pools": [service, language]}]
+    assert any(
+        "serves a language model and a service behind one router" in line
+        for line in complaints(tmp_path, catalog, scenario(service, fleets=both))
+    )
+
+
+def test_a_run_of_a_given_batch_time_by_hand() -> None:
+    burst = {"arrivals": {"process": "burst", "num_requests": 10}}
+    run = sim.run(scenario({"steptime": AFFINE, "batching": DYNAMIC}, workload=burst, requests="csv"))
+    requests = run.requests.sort_values("request")
+    assert requests["finished_s"].tolist() == pytest.approx([0.012] * 8 + [0.018] * 2)
+    assert requests["started_s"].tolist() == pytest.approx([0.0] * 8 + [0.012] * 2)
+
+
+def test_computed_services_are_billed_by_the_thousand() -> None:
+    pool = {"gpu": "l4", "model": "sd-2.1", "steptime": {"model": "one_pass", "steps": 20}, "batching": DYNAMIC}
+    cost = {"acquisition": "rent", "quotes": {"l4": 0.6}}
+    fleet = {"name": "f", "pools": [pool], "cost": cost}
+    load_ = {"arrivals": {"process": "constant", "rate_rps": 0.2}}
+    [row] = sim.run(scenario(workload=load_, fleets=[fleet], horizon_s=100)).summary.to_dict("records")
+    assert row["unit"] == "image"
+    images_per_h = 3600 * row["output_tokens_per_s"]
+    assert row["usd_per_thousand_units"] == pytest.approx(1000 * row["cost_usd_per_h"] / images_per_h)
+    assert 0 < row["gpu_busy_fraction"] < 1
