@@ -4,7 +4,7 @@
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
-study -> benchdata -> catalogue
+study -> {benchdata, training}; benchdata -> catalogue; training -> {steptime, catalogue}
 """
 
 import ast
@@ -35,14 +35,15 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
     "scenario": CATALOG | PARTS,
+    "training": CATALOG | {"steptime"},
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
     "case": FLEET | {"fleet"},
-    "study": FLEET | {"fleet", "case", "benchdata"},
-    "report": FLEET | {"fleet", "case", "study", "benchdata"},
-    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata"},
-    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
-    "api": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
+    "study": FLEET | {"fleet", "case", "benchdata", "training"},
+    "report": FLEET | {"fleet", "case", "study", "benchdata", "training"},
+    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata", "training"},
+    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata", "training"},
+    "api": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata", "training"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset({"api"}),
 }
@@ -53,8 +54,8 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pandas": frozenset({"report", "api"}),
     "matplotlib": frozenset({"report"}),
     "jinja2": frozenset({"report"}),
-    "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario"}) | PARTS,
-    "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario"}) | PARTS,
+    "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
+    "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),
     "joblib": frozenset({"study"}),
     "distributed": frozenset({"study"}),

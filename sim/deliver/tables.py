@@ -8,12 +8,15 @@ from typing import Any
 
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED, read_mlperf
+from sim.benchdata.training import TELLING, read_training
 from sim.catalogue.catalog import Catalog
 from sim.report.terminal.fitted import FittedTable
 from sim.report.validate.answer import terminal_tables, write_validation
 from sim.report.validate.services import service_tables, write_services
+from sim.report.validate.training import training_tables, write_training
 from sim.study.validate.services.predict import predict_all
 from sim.study.validate.table import Told, validate
+from sim.study.validate.training.table import validate_training
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,15 @@ SERVICES = TableKind(
     show=service_tables,
 )
 """MLPerf results of services that answer in one pass."""
-KINDS: tuple[TableKind, ...] = (SERVICES, SERVING)
+TRAINING = TableKind(
+    columns=frozenset(TELLING),
+    read=read_training,
+    predict=validate_training,
+    write=write_training,
+    show=training_tables,
+)
+"""Runs and published cells of training and fine-tuning."""
+KINDS: tuple[TableKind, ...] = (SERVICES, TRAINING, SERVING)
 """The first kind whose columns are all in the header counts."""
 
 

@@ -1,0 +1,117 @@
+"""Tables of training runs: one run or published cell a line.
+
+Known columns are those below; the table is recognised by TELLING. `samples_per_s` and `tokens_per_s` are totals over
+all GPUs, `step_s` is one optimizer step, or one micro-batch where no global batch is known.
+"""
+
+import csv
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from sim.benchdata.errors import BenchdataError
+from sim.infile import opened
+
+TELLING = ("micro_batch", "global_batch")
+"""Columns that no other kind of table has."""
+REQUIRED = ("gpu", "model")
+TEXTS = (
+    "id",
+    "source_key",
+    "model",
+    "arch_note",
+    "task",
+    "precision",
+    "gpu",
+    "interconnect_intra",
+    "interconnect_inter",
+    "zero",
+    "sequence_parallel",
+    "recompute",
+    "trust",
+    "note",
+    "family",
+)
+COUNTS = ("n_gpus", "gpus_per_node", "tp", "pp", "dp", "micro_batch", "global_batch", "seq_len")
+METRICS = ("tokens_per_s", "samples_per_s", "step_s", "peak_memory_gb")
+AMOUNTS = ("params_b", *METRICS)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """One line; empty texts and missing numbers are unknown."""
+
+    line: int
+    texts: dict[str, str]
+    counts: dict[str, int]
+    params_b: float | None = None
+    """Parameters [1e9]."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """By METRICS: totals over all GPUs, seconds, 1e9 bytes per GPU."""
+
+    @property
+    def id(self) -> str:
+        """The row's, or its number from 1."""
+        return self.texts["id"] or str(self.line - 1)
+
+    def text(self, name: str) -> str:
+        """One of TEXTS; empty where it is not there."""
+        return self.texts[name]
+
+    def count(self, name: str) -> int | None:
+        """One of COUNTS; None where it is not there."""
+        return self.counts.get(name)
+
+
+def read_training(path: Path) -> list[TrainingRow]:
+    """The rows of a CSV table. Raises BenchdataError with everything that is wrong."""
+    try:
+        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
+    problems = [(1, f"column {name} is missing") for name in REQUIRED if name not in header]
+    rows: list[TrainingRow] = []
+    if not problems:
+        rows = [_row(line, dict(zip(header, cells, strict=False)), problems) for line, cells in lines]
+        first: dict[str, int] = {}
+        problems += [
+            (row.line, f"the id {row.id!r} stands in line {first[row.id]} too")
+            for row in rows
+            if first.setdefault(row.id, row.line) != row.line
+        ]
+        if not lines:
+            problems.append((1, "holds no rows"))
+    if problems:
+        raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
+    return rows
+
+
+def _row(line: int, cells: dict[str, str], problems: list[tuple[int, str]]) -> TrainingRow:
+    texts = {name: cells.get(name, "").strip() for name in TEXTS}
+    problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
+    numbers = {name: _number(name, cells.get(name, ""), line, problems) for name in (*COUNTS, *AMOUNTS)}
+    counts = {}
+    for name in COUNTS:
+        value = numbers[name]
+        if value is not None and value != int(value):
+            problems.append((line, f"{name} must be a whole number, not {value:g}"))
+        elif value is not None:
+            counts[name] = int(value)
+    measured = {name: value for name in METRICS if (value := numbers[name]) is not None}
+    return TrainingRow(line, texts, counts, numbers["params_b"], measured)
+
+
+def _number(name: str, cell: str, line: int, problems: list[tuple[int, str]]) -> float | None:
+    if not cell.strip():
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or value <= 0:
+        problems.append((line, f"{name} must be a number above 0, not {cell[:40]!r}"))
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""How long a training step takes and what it needs of a GPU's memory."""

@@ -1,0 +1,134 @@
+"""Memory that training needs on the fullest GPU.
+
+    weights + gradients + optimizer states (Rajbhandari et al., arXiv 1910.02054: 2 + 2 + 12 bytes a parameter with
+    mixed-precision Adam, sharded by the ZeRO stage) + activations (Korthikanti et al., arXiv 2205.05198) + logits
+
+The first stage of a 1F1B pipeline holds activations of as many micro-batches as there are stages; full recomputation
+keeps a layer's input only, and one layer whole while it runs again.
+"""
+
+from dataclasses import dataclass
+
+from sim.training.job import Job
+from sim.training.network import INPUT_BYTES, Network
+from sim.training.steptime import FOUR_BIT_BYTES, WEIGHT_BYTES, trained_params
+
+LAYER_INPUT_BYTES = 2
+LOGIT_BYTES = 6
+"""Logits at 16 bit and their softmax in fp32, whose place the gradient takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHabits:
+    """How a framework holds things."""
+
+    gradient_bytes: float = 2.0
+    state_bytes: float = 12.0
+    """Per trained parameter: master weight and moments."""
+    keeps_scores: bool = False
+    four_bit_bytes: float = FOUR_BIT_BYTES
+    """Per frozen parameter of QLoRA."""
+    whole_weights: bool = False
+    """Every rank holds the whole model once, before it is sharded."""
+    activation_factor: float = 1.0
+    """Activations and logits that are really held, against the formula's."""
+    reserve_bytes: float = 0.0
+    """CUDA context, communication buffers, workspace of the matrix library."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMemory:
+    """Bytes on the fullest GPU, by what they hold."""
+
+    weights_bytes: float
+    gradients_bytes: float
+    states_bytes: float
+    activations_bytes: float
+    logits_bytes: float
+    reserve_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """All of it."""
+        return (
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.states_bytes
+            + self.activations_bytes
+            + self.logits_bytes
+            + self.reserve_bytes
+        )
+
+
+def activation_bytes(
+    network: Network, units: float, sequence: float, tensor: int = 1, keeps_scores: bool = True
+) -> float:
+    """Activations of all layers kept for the backward pass, one micro-batch of *units* tokens [bytes].
+
+    >>> from sim.training.network import of_dimensions
+    >>> gpt = of_dimensions("gpt", {"layers": 12, "hidden": 2048, "heads": 16, "vocab": 0})
+    >>> int(activation_bytes(gpt, units=8 * 512, sequence=512, keeps_scores=False))
+    3422552064
+    """
+    scores = network.score_bytes * sequence if keeps_scores else 0.0
+    return units * (network.replicated_bytes + (network.sharded_bytes + scores) / tensor)
+
+
+def memory(job: Job, habits: MemoryHabits) -> TrainingMemory:
+    """What *job* needs on the GPU that holds most."""
+    parallel = job.parallel
+    data = parallel.data * parallel.context
+    resident = _resident_params(job)
+    trained = resident * trained_params(job) / job.held_params
+    wide = 2 * WEIGHT_BYTES if job.precision in ("fp32", "tf32") else WEIGHT_BYTES
+    weight_bytes = habits.four_bit_bytes if job.method == "qlora" else wide
+    on_host = bool(job.host_bytes_per_s)
+    return TrainingMemory(
+        weights_bytes=resident * weight_bytes / (data if parallel.zero == 3 and not habits.whole_weights else 1),
+        gradients_bytes=trained * habits.gradient_bytes / (data if parallel.zero >= 2 else 1),
+        states_bytes=0.0 if on_host else trained * habits.state_bytes / (data if parallel.zero >= 1 else 1),
+        activations_bytes=_activations(job, habits) * habits.activation_factor,
+        logits_bytes=_logits(job) * habits.activation_factor,
+        reserve_bytes=habits.reserve_bytes,
+    )
+
+
+def _resident_params(job: Job) -> float:
+    """Parameters of the fullest model-parallel rank: its share of the layers and the whole embedding's."""
+    network, parallel = job.network, job.parallel
+    embedding = float(network.vocab * network.hidden)
+    body = max(0.0, job.held_params - embedding)
+    stages = min(parallel.pipeline, network.layers)
+    deepest = -(-network.layers // stages) / network.layers
+    return (body * deepest + embedding) / parallel.tensor
+
+
+def _activations(job: Job, habits: MemoryHabits) -> float:
+    network, parallel = job.network, job.parallel
+    sequence, tensor = job.sequence * job.fill, parallel.tensor
+    width = 2 if job.precision in ("fp32", "tf32") else 1
+    if parallel.sequence:
+        whole = activation_bytes(network, job.units, sequence, 1, habits.keeps_scores) / tensor
+    else:
+        whole = activation_bytes(network, job.units, sequence, tensor, habits.keeps_scores)
+    if job.method != "full":
+        # frozen matrices need no inputs for gradients of their own; norms, activations and attention still do
+        whole -= job.units * network.layers * network.hidden * INPUT_BYTES / tensor
+    if job.recompute == "selective":
+        # Korthikanti et al. drop the scores; with fused attention PyTorch keeps every second matrix product
+        whole = whole - job.units * network.score_bytes * sequence / tensor if habits.keeps_scores else whole / 2
+    in_flight = min(parallel.pipeline, job.micro_batches)
+    if job.recompute == "full" and network.layers:
+        inputs = job.units * network.layers * network.hidden * LAYER_INPUT_BYTES
+        inputs /= tensor if parallel.sequence else 1
+        return width * (inputs * in_flight / parallel.pipeline + whole / network.layers)
+    interleaved = 1 + (parallel.pipeline - 1) / (parallel.pipeline * parallel.virtual_stages)
+    extra = interleaved if parallel.virtual_stages > 1 else 1.0
+    return width * whole * in_flight / parallel.pipeline * extra
+
+
+def _logits(job: Job) -> float:
+    """On the last stage, which holds the activations of one micro-batch only: counted where there is no pipeline."""
+    if job.parallel.pipeline > 1:
+        return 0.0
+    return job.units * job.network.vocab * LOGIT_BYTES / job.parallel.tensor

@@ -1,0 +1,190 @@
+"""What training a network costs per token or sample, whatever it runs on.
+
+A transformer's figures follow from its dimensions; a convolutional or recurrent network brings measured ones. The
+activations kept for the backward pass are those of Korthikanti et al. (arXiv 2205.05198, section 4.1): for GPT's
+plain feed-forward block 34 s b h bytes a layer, and 5 a s^2 b more where the scores of attention are kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sim.catalogue.entries.model import Model, matrices, params_total
+
+FLOP_PER_WEIGHT = 2
+"""One multiply and one add."""
+SCORE_BYTES = 5
+"""Per head, query and key: the softmax's output, the dropout's output, both 16 bit, and the dropout's mask."""
+DENSE_LAYER_NORM_BYTES, INPUT_BYTES, MASK_BYTES = 4, 4, 2
+"""Per hidden unit of a layer: inputs of two norms, inputs of the two blocks, masks of two dropouts."""
+TYPICAL_ASPECT = 100
+"""Hidden units per layer of the usual decoder, for one of which only the size is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Costs of one pass forward per unit, a token or a sample [FLOP, bytes]; bytes are those of 16-bit numbers."""
+
+    id: str
+    unit: Literal["token", "sample"]
+    params: float
+    layers: int
+    """Depth: blocks of a transformer, groups of kernels of another network."""
+    hidden: int
+    """Width of what tensor- and pipeline-parallel ranks exchange; 0: the network cannot be split."""
+    forward_flop: float
+    """Matrix products and convolutions of all layers, without attention scores and without the output layer."""
+    head_flop: float = 0.0
+    """Output layer."""
+    vocab: int = 0
+    expert_flop: float = 0.0
+    """Part of `forward_flop` in routed experts."""
+    expert_params: float = 0.0
+    """Part of `params` in routed experts, all of them."""
+    routed_width: float = 0.0
+    """Numbers that one unit sends to routed experts: hidden size x experts per token, summed over layers."""
+    routed_copies: int = 0
+    """Experts per token."""
+    attention_width: float = 0.0
+    """Query width summed over layers: a unit spends 4 FLOP on each, per token that it sees."""
+    causal: bool = True
+    sharded_bytes: float = 0.0
+    """Activations that tensor parallelism divides."""
+    replicated_bytes: float = 0.0
+    """Activations that every tensor-parallel rank holds whole, unless sequence parallelism divides them too."""
+    score_bytes: float = 0.0
+    """Per token seen, where attention keeps its scores."""
+    stream_bytes: float = 0.0
+    """Moved by what is no matrix product: norms, activations, dropout, residuals."""
+    tokens_per_sample: float = 1.0
+    """Of a network whose throughput is counted in tokens though its unit is a sample."""
+
+    @property
+    def activation_bytes(self) -> float:
+        """Kept for the backward pass, scores of attention apart."""
+        return self.sharded_bytes + self.replicated_bytes
+
+    @property
+    def is_transformer(self) -> bool:
+        """Whether its batches have a sequence length."""
+        return self.unit == "token"
+
+
+def of_model(model: Model) -> Network:
+    """A language model of the catalogue."""
+    found = matrices(model)
+    active = {matrix.name: _active_params(matrix.params, matrix.role == "expert", model) for matrix in found}
+    layers = [one for one in found if one.role in ("attention", "mlp", "shared_expert", "expert", "router")]
+    attention_layers = model.layers - model.linear_attention_layers
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    moe = model.moe
+    wide = model.intermediate
+    if moe is not None:
+        wide = moe.moe_intermediate * (moe.experts_per_token + moe.shared_experts)
+    return transformer(
+        id=model.id,
+        params=params_total(model),
+        layers=model.layers,
+        hidden=model.hidden,
+        layer_params=sum(active[one.name] for one in layers),
+        expert_params_active=sum(active[one.name] for one in layers if one.role == "expert"),
+        expert_params=sum(one.params for one in layers if one.role == "expert"),
+        routed_copies=moe.experts_per_token if moe else 0,
+        routed_layers=model.layers - moe.dense_layers if moe else 0,
+        vocab=model.vocab,
+        heads=model.heads * attention_layers / model.layers,
+        queries=queries * attention_layers / model.layers,
+        keys=keys,
+        intermediate=wide,
+        gated=model.gated_mlp,
+    )
+
+
+def _active_params(params: int, expert: bool, model: Model) -> float:
+    if not expert or model.moe is None:
+        return params
+    return params * model.moe.experts_per_token / model.moe.experts
+
+
+def transformer(
+    id: str,
+    params: float,
+    layers: int,
+    hidden: int,
+    layer_params: float,
+    vocab: int,
+    heads: float,
+    queries: float,
+    keys: float,
+    intermediate: float,
+    gated: bool,
+    expert_params_active: float = 0.0,
+    expert_params: float = 0.0,
+    routed_copies: int = 0,
+    routed_layers: int = 0,
+    causal: bool = True,
+) -> Network:
+    """A transformer from its dimensions; *layer_params* are the weights that a token is multiplied with."""
+    inner = (3 if gated else 2) * intermediate
+    sharded = 2 * (2 * queries + 2 * keys + inner)
+    replicated = (DENSE_LAYER_NORM_BYTES + INPUT_BYTES + MASK_BYTES) * hidden
+    return Network(
+        id=id,
+        unit="token",
+        params=params,
+        layers=layers,
+        hidden=hidden,
+        forward_flop=FLOP_PER_WEIGHT * layer_params,
+        head_flop=FLOP_PER_WEIGHT * vocab * hidden,
+        vocab=vocab,
+        expert_flop=FLOP_PER_WEIGHT * expert_params_active,
+        expert_params=expert_params,
+        routed_width=routed_layers * routed_copies * hidden,
+        routed_copies=routed_copies,
+        attention_width=layers * queries,
+        causal=causal,
+        sharded_bytes=layers * sharded,
+        replicated_bytes=layers * replicated,
+        score_bytes=layers * SCORE_BYTES * heads,
+        stream_bytes=layers * (sharded + replicated),
+    )
+
+
+def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True) -> Network:
+    """From layers, hidden, heads, vocab; kv_heads, intermediate, gated (0 or 1) and params where they are known."""
+    layers, hidden, heads = int(dimensions["layers"]), int(dimensions["hidden"]), dimensions["heads"]
+    vocab = int(dimensions["vocab"])
+    keys = hidden * dimensions.get("kv_heads", heads) / heads
+    intermediate = dimensions.get("intermediate", 4 * hidden)
+    gated = bool(dimensions.get("gated", 0))
+    weights = layers * hidden * (2 * hidden + 2 * keys + (3 if gated else 2) * intermediate)
+    layer_params = dimensions.get("layer_params_active", weights)
+    return transformer(
+        id=id,
+        params=dimensions.get("params", weights + vocab * hidden),
+        layers=layers,
+        hidden=hidden,
+        layer_params=layer_params,
+        vocab=vocab,
+        heads=heads,
+        queries=hidden,
+        keys=keys,
+        intermediate=intermediate,
+        gated=gated,
+        expert_params_active=dimensions.get("expert_params_active", 0.0),
+        expert_params=dimensions.get("expert_params", 0.0),
+        routed_copies=int(dimensions.get("experts_per_token", 0)),
+        routed_layers=int(dimensions.get("expert_layers", layers)),
+        causal=causal,
+    )
+
+
+def of_size(id: str, params: float, hidden: int = 0, heads: int = 0, layers: int = 0, vocab: int = 51200) -> Network:
+    """A GPT of which only the size is known, and perhaps a dimension or two: 12 L h^2 parameters, heads of 128."""
+    body = params - vocab * (hidden or (params / 1e9) ** (1 / 3) * 2000)
+    if layers and not hidden:
+        hidden = round((body / 12 / layers) ** 0.5 / 128) * 128
+    hidden = hidden or max(128, round((body * TYPICAL_ASPECT / 12) ** (1 / 3) / 128) * 128)
+    layers = layers or max(1, round(body / 12 / hidden**2))
+    heads = heads or max(1, hidden // 128)
+    return of_dimensions(id, {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab, "params": params})

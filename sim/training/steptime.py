@@ -1,0 +1,176 @@
+"""Seconds of one optimizer step.
+
+    stage  = (C^p + W^p)^(1/p) + attention + element-wise traffic + tensor-parallel exchange     one micro-batch
+    micro  = (stage^4 + launches^4)^(1/4)
+    step   = micro * (micro-batches + (stages - 1) / chunks) + exposed exchange + optimizer + constant
+
+C: 2 FLOP per weight and token forward, 4 backward, 2 more where the forward pass is repeated; with LoRA the backward
+pass has only the gradients of the activations. The bubble is that of 1F1B with interleaving (Narayanan et al., arXiv
+2104.04473, 2.2). ZeRO's exchanges are those of Rajbhandari et al. (arXiv 1910.02054, 7).
+"""
+
+from dataclasses import dataclass
+
+from sim.training.communication import expert_exchange_s, reduce_s, stage_exchange_s, tensor_exchange_s
+from sim.training.job import Job
+from sim.training.rates import Rates
+
+LAUNCH_EXPONENT = 4
+"""The host launches ahead of the GPU: nearly the longer of both."""
+BACKWARD_PASSES = 2
+"""Gradients of activations and of weights."""
+FUSED_ATTENTION_BACKWARD = 2.5
+"""FlashAttention's backward pass has five products to its forward pass' two (arXiv 2205.14135)."""
+GRADIENT_BYTES, WEIGHT_BYTES, FOUR_BIT_BYTES = 2.0, 2.0, 0.53
+"""16-bit gradients and weights as they are exchanged; 4-bit weights with their scales."""
+FULL_GRADIENT_BYTES = 4.0
+"""Gradients of an fp32 run."""
+OPTIMIZER_BYTES = 30.0
+"""Adam per parameter: master weight, both moments read and written, gradient read, 16-bit weight written."""
+STATE_BYTES = 12.0
+"""Master weight and both moments, where they live in host memory."""
+LORA_SHARE = 0.005
+"""Trained parameters of LoRA against the model's (rank 8 to 16 on the attention's matrices)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one optimizer step, by cause."""
+
+    matrix_s: float
+    attention_s: float
+    stream_s: float
+    tensor_exchange_s: float
+    expert_exchange_s: float
+    stage_exchange_s: float
+    launch_s: float
+    """What launches add to the work of the GPU."""
+    bubble_s: float
+    data_exchange_s: float
+    """What of it is not hidden."""
+    optimizer_s: float
+    constant_s: float
+
+    @property
+    def step_s(self) -> float:
+        """All of it."""
+        return (
+            self.matrix_s
+            + self.attention_s
+            + self.stream_s
+            + self.tensor_exchange_s
+            + self.expert_exchange_s
+            + self.stage_exchange_s
+            + self.launch_s
+            + self.bubble_s
+            + self.data_exchange_s
+            + self.optimizer_s
+            + self.constant_s
+        )
+
+
+def step_time(job: Job, rates: Rates) -> StepTime:
+    """The step of *job* on hardware that reaches *rates*."""
+    parallel = job.parallel
+    ranks = parallel.tensor * parallel.pipeline
+    again = rates.recompute_share if job.recompute == "full" else 0.0
+    passes = backward_passes(job) + 1 + again
+    matrix = _matrix_s(job, rates, passes) / ranks
+    attention = _attention_s(job, rates) / ranks
+    stream = _stream_s(job, rates) / ranks
+    # the backward pass needs as many all-reduces as the forward pass
+    tensor = tensor_exchange_s(job, rates, 2 + again) * rates.tensor_exposed_share
+    experts = expert_exchange_s(job, rates) * rates.expert_exposed_share
+    between = stage_exchange_s(job, rates)
+    gpu_s = matrix + attention + stream + tensor + experts + between
+    host_s = job.network.layers / parallel.pipeline * rates.layer_s * passes / 3
+    micro_s = (gpu_s**LAUNCH_EXPONENT + host_s**LAUNCH_EXPONENT) ** (1 / LAUNCH_EXPONENT)
+    count = job.micro_batches
+    bubble_s = micro_s * (parallel.pipeline - 1) / parallel.virtual_stages
+    return StepTime(
+        matrix * count,
+        attention * count,
+        stream * count,
+        tensor * count,
+        experts * count,
+        between * count,
+        (micro_s - gpu_s) * count,
+        bubble_s,
+        _exposed_s(job, rates, micro_s, passes),
+        _optimizer_s(job, rates),
+        rates.step_s,
+    )
+
+
+def backward_passes(job: Job) -> int:
+    """Passes' worth of arithmetic in the backward pass: frozen weights need no gradient of their own."""
+    return BACKWARD_PASSES if job.method == "full" else 1
+
+
+def trained_params(job: Job) -> float:
+    """Parameters with gradients and optimizer states on one copy of the model."""
+    return job.held_params * (1.0 if job.method == "full" else LORA_SHARE)
+
+
+def _matrix_s(job: Job, rates: Rates, passes: float) -> float:
+    """All layers and the output layer, one micro-batch, all model-parallel ranks together [s]."""
+    network = job.network
+    dense_s = (network.forward_flop - network.expert_flop) / rates.matrix_flop_per_s
+    # grouped products over experts gain nothing from 8-bit arithmetic
+    experts_s = network.expert_flop * rates.expert_time_factor / rates.plain_flop_per_s
+    compute_s = (dense_s + experts_s) * passes * job.units
+    weight_bytes = WEIGHT_BYTES if job.method != "qlora" else FOUR_BIT_BYTES + 2 * WEIGHT_BYTES
+    weights_s = weight_bytes * job.held_params * passes / rates.bytes_per_s
+    layers_s = float((compute_s**rates.exponent + weights_s**rates.exponent) ** (1 / rates.exponent))
+    head_s = network.head_flop * (1 + backward_passes(job)) * job.units / rates.plain_flop_per_s
+    return layers_s + head_s
+
+
+def _attention_s(job: Job, rates: Rates) -> float:
+    flop = 4 * job.network.attention_width * (job.context if not rates.keeps_scores else job.sequence * job.fill)
+    passes = 1 + (BACKWARD_PASSES if rates.keeps_scores else FUSED_ATTENTION_BACKWARD)
+    passes += 0 if job.recompute == "none" else rates.recompute_share
+    return flop * passes * job.units * rates.attention_time_factor / rates.plain_flop_per_s
+
+
+def _stream_s(job: Job, rates: Rates) -> float:
+    """Element-wise kernels: a transfer of the activations forward, two backward."""
+    width = 2 if job.precision in ("fp32", "tf32") else 1
+    passes = 3 + (rates.recompute_share if job.recompute == "full" else 0.0)
+    moved = job.network.stream_bytes * passes
+    if rates.keeps_scores:
+        moved += job.network.score_bytes * job.sequence * job.fill * (passes + (job.recompute == "selective"))
+    return moved * width * job.units * rates.stream_time_factor / rates.bytes_per_s
+
+
+def _exposed_s(job: Job, rates: Rates, micro_s: float, passes: float) -> float:
+    """Exchange between data-parallel ranks that computation does not hide.
+
+    Gradients travel during the last backward pass. ZeRO 3 gathers weights before each pass over them, and the whole
+    computation may hide that.
+    """
+    parallel = job.parallel
+    if parallel.data * parallel.context == 1:
+        return 0.0
+    ranks = parallel.tensor * parallel.pipeline
+    wide = FULL_GRADIENT_BYTES if job.precision in ("fp32", "tf32") else GRADIENT_BYTES
+    gradients_s = reduce_s(job, rates, trained_params(job) * wide / ranks)
+    window_s = micro_s * (passes - 1) / passes
+    if parallel.zero == 3:
+        stored = FOUR_BIT_BYTES if job.method == "qlora" else wide
+        gather_s = reduce_s(job, rates, job.held_params * stored / ranks) / 2
+        # a pipeline keeps its gathered weights until all micro-batches have passed
+        gradients_s = (gradients_s / 2 + gather_s * 2) * (job.micro_batches if parallel.pipeline == 1 else 1)
+        window_s = micro_s * job.micro_batches
+    hidden_s = gradients_s * (1 - rates.exposed_share)
+    return gradients_s - hidden_s + max(0.0, hidden_s - window_s)
+
+
+def _optimizer_s(job: Job, rates: Rates) -> float:
+    parallel = job.parallel
+    shards = parallel.tensor * parallel.pipeline * (parallel.data * parallel.context if parallel.zero else 1)
+    share = trained_params(job) / shards
+    seconds = share * OPTIMIZER_BYTES / rates.bytes_per_s
+    if job.host_bytes_per_s:
+        seconds += 2 * share * STATE_BYTES / job.host_bytes_per_s
+    return seconds

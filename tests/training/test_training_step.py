@@ -1,0 +1,115 @@
+"""Step time of training: laws, and one step worked by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.training.communication import reduce_s, tensor_exchange_s
+from sim.training.job import Job, Parallel
+from sim.training.network import of_dimensions, of_model
+from sim.training.rates import Rates
+from sim.training.steptime import OPTIMIZER_BYTES, step_time
+
+CATALOG = load_catalog()
+GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
+GPT = of_dimensions("gpt", {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 51200})
+RATES = Rates(
+    matrix_flop_per_s=200e12,
+    plain_flop_per_s=200e12,
+    bytes_per_s=1.6e12,
+    exponent=2.5,
+    attention_time_factor=1.0,
+    recompute_share=1.0,
+    expert_time_factor=1.0,
+    stream_time_factor=1.0,
+    keeps_scores=False,
+    layer_s=0.0,
+    step_s=0.0,
+    exposed_share=0.0,
+    tensor_exposed_share=1.0,
+    expert_exposed_share=1.0,
+    link_time_factor=1.0,
+    network_efficiency=1.0,
+)
+JOB = Job(GPU, LINK, GPT, Parallel(), micro_batch=4, micro_batches=8, sequence=2048)
+
+
+def test_a_step_worked_by_hand() -> None:
+    step = step_time(JOB, RATES)
+    tokens = 4 * 2048 * 8
+    layers = 24 * 12 * 4096**2
+    head = 51200 * 4096
+    matrix_s = 6 * (layers + head) * tokens / 200e12
+    assert step.matrix_s == pytest.approx(matrix_s, rel=1e-3)  # reading the weights adds a little
+    attention_s = 4 * 24 * 4096 * 1024 * 3.5 * tokens / 200e12
+    assert step.attention_s == pytest.approx(attention_s)
+    assert step.stream_s == pytest.approx(34 * 4096 * 24 * 3 * tokens / 1.6e12)
+    assert step.optimizer_s == pytest.approx(GPT.params * OPTIMIZER_BYTES / 1.6e12)
+    assert step.tensor_exchange_s == step.bubble_s == step.data_exchange_s == 0
+    assert step.step_s == pytest.approx(step.matrix_s + step.attention_s + step.stream_s + step.optimizer_s)
+
+
+def test_a_llama_has_the_textbook_flop_of_a_token() -> None:
+    llama = of_model(CATALOG.model("llama2-7b"))
+    assert llama.forward_flop + llama.head_flop == pytest.approx(2 * (llama.params - 32000 * 4096), rel=1e-3)
+
+
+def test_recomputation_is_a_third_more_arithmetic_of_the_layers() -> None:
+    plain, again = (step_time(replace(JOB, recompute=how), RATES) for how in ("none", "full"))
+    head_s = 3 * GPT.head_flop * JOB.units * JOB.micro_batches / 200e12
+    assert (again.matrix_s - head_s) / (plain.matrix_s - head_s) == pytest.approx(4 / 3, rel=1e-3)
+
+
+def test_lora_leaves_out_the_gradients_of_weights() -> None:
+    full, lora = (step_time(replace(JOB, method=method), RATES) for method in ("full", "lora"))
+    assert lora.matrix_s / full.matrix_s == pytest.approx(2 / 3, rel=1e-3)
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_the_bubble_is_stages_less_one_over_micro_batches(chunks: int) -> None:
+    step = step_time(replace(JOB, parallel=Parallel(pipeline=4, virtual_stages=chunks), micro_batches=8), RATES)
+    busy = step.matrix_s + step.attention_s + step.stream_s + step.stage_exchange_s
+    assert step.bubble_s / busy == pytest.approx(3 / 8 / chunks)
+
+
+def test_an_all_reduce_moves_its_bytes_twice() -> None:
+    two = replace(JOB, parallel=Parallel(data=2))
+    network = replace(JOB, parallel=Parallel(data=2), gpus_per_node=1, node_bytes_per_s=25e9)
+    assert reduce_s(network, RATES, 1e9) == pytest.approx(2 * 1e9 * (2 - 1) / 2 / 25e9)
+    assert reduce_s(two, RATES, 1e9) < reduce_s(network, RATES, 1e9)
+    assert reduce_s(JOB, RATES, 1e9) == tensor_exchange_s(JOB, RATES, 2) == 0
+
+
+def test_gradients_hide_behind_the_backward_pass_or_do_not() -> None:
+    slow = replace(JOB, parallel=Parallel(data=2), gpus_per_node=1, node_bytes_per_s=1e9, micro_batches=1)
+    whole_s = reduce_s(slow, RATES, GPT.params * 2)
+    assert step_time(slow, replace(RATES, exposed_share=1.0)).data_exchange_s == pytest.approx(whole_s)
+    window_s = (step_time(replace(JOB, micro_batches=1), RATES).step_s - step_time(JOB, RATES).optimizer_s) * 2 / 3
+    assert step_time(slow, RATES).data_exchange_s == pytest.approx(whole_s - window_s, rel=1e-6)
+    fast = replace(slow, node_bytes_per_s=1e12)
+    assert step_time(fast, RATES).data_exchange_s == 0
+
+
+def test_more_of_anything_that_is_slower_never_helps() -> None:
+    job = replace(JOB, parallel=Parallel(tensor=2, pipeline=2, data=2), gpus_per_node=4, node_bytes_per_s=50e9)
+    base = step_time(job, RATES).step_s
+    for name in (
+        "attention_time_factor",
+        "stream_time_factor",
+        "layer_s",
+        "step_s",
+        "exposed_share",
+        "link_time_factor",
+    ):
+        worse = replace(RATES, **{name: getattr(RATES, name) * 2 + 1e-3})
+        assert step_time(job, worse).step_s >= base
+    for name in ("matrix_flop_per_s", "plain_flop_per_s", "bytes_per_s", "network_efficiency"):
+        assert step_time(job, replace(RATES, **{name: getattr(RATES, name) / 2})).step_s >= base
+
+
+def test_experts_on_other_nodes_cost_the_network() -> None:
+    moe = of_model(CATALOG.model("qwen3-30b-a3b"))
+    inside = Job(GPU, LINK, moe, Parallel(data=8, expert=8), 1, 8, 4096, node_bytes_per_s=200e9)
+    across = replace(inside, parallel=Parallel(data=16, expert=16))
+    assert step_time(across, RATES).expert_exchange_s > step_time(inside, RATES).expert_exchange_s > 0
