@@ -143,7 +143,7 @@ class ReferenceEngine:
             one = self.running[index]
             new = min(one.tokens - one.computed, budget)
             while not (placed := self._allocate(one, new)):
-                victim = max(self.running, key=lambda t: t.key) if self.priority else self.running[-1]
+                victim = max(self.running, key=lambda t: t.key[:2]) if self.priority else self.running[-1]
                 place = self.running.index(victim)
                 self.running.remove(victim)
                 if victim in scheduled:
@@ -154,11 +154,10 @@ class ReferenceEngine:
                 preempted = True
                 if victim is one:
                     break
-            if not placed:
-                break
-            scheduled[one] = new
-            budget -= new
-            index += 1
+            if placed:
+                scheduled[one] = new
+                budget -= new
+                index += 1
         return budget, preempted
 
     def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:

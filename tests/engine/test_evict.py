@@ -193,14 +193,6 @@ def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
     assert [dates(one) for one in rows] == [(1.0, 9.0), (-1.0, -1.0), (6.0, 6.0)]
 
 
-def test_who_stood_still_in_the_step_under_way_has_come_no_further() -> None:
-    # nine blocks, and one more each a step: in the fourth step the middle one finds none and gives way itself
-    rows = [Request(0, 0.0, 1, 9, priority=0), Request(1, 0.0, 1, 9, priority=2), Request(2, 0.5, 1, 9, priority=1)]
-    engine = VllmEngine(Second(), RankLimits(num_gpu_blocks=10, scheduling="priority", **BY_HAND))
-    assert drain_evicting(engine, rows, [(3.5, 2)]) == {2: Progress(2, 2)}
-    assert rows[1].preemptions > 0
-
-
 def dates(request) -> tuple[float, float]:
     """First token and finish; -1 for what never happened."""
     return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))

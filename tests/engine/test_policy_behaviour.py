@@ -72,3 +72,19 @@ def test_one_lane_passes_the_stages_in_series() -> None:
 def test_a_static_batch_ends_with_its_longest_answer() -> None:
     rows = [(0.0, 5, 2), (0.0, 5, 8), (1.5, 5, 1)]
     assert dates(StaticRank, rows) == [(1.0, 2.0), (1.0, 8.0), (9.0, 9.0)]
+
+
+def test_who_preempts_itself_does_not_keep_the_next_from_its_token() -> None:
+    # at 6 s the second needs another block and all three are taken: it is the last by priority and gives way itself
+    requests = [Request(0, 0.0, 1, 10, 0), Request(1, 0.0, 12, 10, 1), Request(2, 0.5, 1, 10, 0)]
+    limits = LIMITS | {"num_gpu_blocks": 4, "block_size": 16, "max_num_batched_tokens": 100, "scheduling": "priority"}
+    drain(VllmEngine(Second(), RankLimits(**limits), Rank), requests)
+    assert [(request.finished_s, request.preemptions) for request in requests] == [(10.0, 0), (15.0, 1), (11.0, 0)]
+
+
+def test_of_equals_that_arrived_together_the_first_admitted_gives_way() -> None:
+    # the second and the third are equals; five blocks are taken at 4 s, and the first request needs another one
+    requests = [Request(0, 0.0, 1, 8, 0), Request(1, 0.0, 4, 8, 1), Request(2, 0.0, 4, 8, 1)]
+    limits = LIMITS | {"num_gpu_blocks": 6, "block_size": 4, "scheduling": "priority"}
+    drain(VllmEngine(Second(), RankLimits(**limits), Rank), requests)
+    assert [request.preemptions for request in requests] == [0, 1, 0]

@@ -35,7 +35,8 @@ class PrefillFirstRank(Rank):
         sequence.held = -(-sequence.tokens // self.pool.block_size)
         self.pool.take(sequence.held - hits)
 
-    def _form(self, now: float) -> int:
+    def form(self, now: float) -> int:
+        """See `Schedule.form`."""
         self._preempted_in_step = False
         self.blocked_by = ""
         if not self.running and not self.waiting:
@@ -52,10 +53,8 @@ class PrefillFirstRank(Rank):
 
     def _decode(self) -> int:
         """A step without prompts; how many like it may follow."""
-        skipped = self._serve_running()
+        self._serve_running()
         self._fill_decodes()
-        if skipped:
-            self._drop_skipped(skipped)
         self._fill_chunks()
         if self._preempted_in_step:
             self.blocked_by = "kv"

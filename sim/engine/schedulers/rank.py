@@ -2,7 +2,8 @@
 
 The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off, chunked prefill on). A step serves
 every running request in admission order; one that cannot get a KV block makes a victim give way, which loses its
-blocks and waits to compute prompt and tokens again. If nobody gave way, waiting requests join while seats, token
+blocks and waits to compute prompt and tokens again; where that is the request itself, the step goes on with the next.
+If nobody gave way, waiting requests join while seats, token
 budget and blocks for the whole sequence last. Blocks are handed out as they are needed.
 """
 
@@ -35,29 +36,19 @@ class Rank(RankSchedule):
 
     def form(self, now: float) -> int:
         """See `Schedule.form`."""
-        while True:
-            steps = self._form(now)
-            if steps or not self._preempted_in_step:
-                return steps
-            # an empty step: all who decode were left out of it, so the counter moves and no time passes
-            self._step += 1
-
-    def _form(self, now: float) -> int:
         self._preempted_in_step = False
         if not self.running and not self.waiting:
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
-        skipped = self._serve_running()
+        self._serve_running()
         self.blocked_by = ""
         if self._preempted_in_step:
             self.blocked_by = "kv"
         elif self.waiting:
-            taken = self._decoding - skipped + sum(chunk for _, chunk in self._chunks)
+            taken = self._decoding + sum(chunk for _, chunk in self._chunks)
             self._admit(self._max_num_batched_tokens - taken, now)
         self._fill_decodes()
-        if skipped:
-            self._drop_skipped(skipped)
         self._fill_chunks()
         if self._chunks:
             return 1
@@ -65,12 +56,8 @@ class Rank(RankSchedule):
             return 0
         return 1 if self._preempted_in_step else self._steps_until_change()
 
-    def _serve_running(self) -> int:
-        """Gives every running request its block and the one that computes its prompt its next chunk.
-
-        Returns how many decoding sequences are left out of the step, which happens only behind one that gave way
-        itself.
-        """
+    def _serve_running(self) -> None:
+        """Gives every running request its block and the one that computes its prompt its next chunk."""
         need = self._phases.blocks_at(self._step)
         sequence = self._prefilling
         chunk = chunk_blocks = 0
@@ -78,17 +65,17 @@ class Rank(RankSchedule):
             chunk = min(sequence.tokens - sequence.computed, self._max_num_batched_tokens - self._decoding)
             chunk_blocks = self._blocks_for(sequence, chunk)
         if need + chunk_blocks > self.pool.free:
-            return self._make_room()
+            self._make_room()
+            return
         if need:
             self.pool.take(need)
         if sequence is not None:
             self._schedule_chunk(sequence, chunk)
-        return 0
 
     def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
         return -(-(sequence.computed + chunk) // self.pool.block_size) - sequence.held
 
-    def _make_room(self) -> int:
+    def _make_room(self) -> None:
         """Decode steps when blocks are short: one request at a time, in admission order; victims are preempted."""
         pool, step = self.pool, self._step
         order = list(self.running)
@@ -107,31 +94,15 @@ class Rank(RankSchedule):
                 del order[place]
                 position -= place < position
                 self._preempt(victim, victim in served)
-                served.discard(victim)
                 if victim is sequence:
-                    return self._leave_out(order[position:])
-            if sequence.decoding:
-                pool.take(need)
+                    break
             else:
-                self._schedule_chunk(sequence, chunk)
-            served.add(sequence)
-            position += 1
-        return 0
-
-    def _leave_out(self, sequences: list[Sequence]) -> int:
-        """*sequences* stand still in the step being formed: their dates move one step on. How many of them decode."""
-        decoding = [sequence for sequence in sequences if sequence.decoding]
-        for sequence in decoding:
-            self._leave_decoding(sequence)
-        self.shares.leave_out(decoding, self._step)
-        for sequence in decoding:
-            sequence.base -= 1
-            sequence.finish_step += 1
-            self._enter_decoding(sequence)
-        if decoding:
-            self._finishing = [(s.finish_step, s.admission, s) for s in self.running if s.decoding]
-            heapify(self._finishing)
-        return len(decoding)
+                if sequence.decoding:
+                    pool.take(need)
+                else:
+                    self._schedule_chunk(sequence, chunk)
+                served.add(sequence)
+                position += 1
 
     def _preempt(self, sequence: Sequence, served: bool) -> None:
         """Sends *sequence* back to the queue without its blocks; *served*: this step had given it its block already."""
@@ -155,18 +126,6 @@ class Rank(RankSchedule):
         self._preempted_in_step = True
         del self.running[sequence]
         self.waiting.put_back(sequence)
-
-    def _drop_skipped(self, skipped: int) -> None:
-        """Takes the sequences that stand still out of the sums of `batch`; they are the last to decode."""
-        batch = self.batch
-        batch.decode_seqs -= skipped
-        batch.sampled_seqs -= skipped
-        still = [s for s in self.running if s.decoding][-skipped:]
-        contexts = [s.base + self._step for s in still]
-        batch.kv_tokens -= sum(contexts)
-        if self._windows:
-            batch.windowed_kv_tokens -= sum(min(c, self._windows.window) for c in contexts)
-            batch.windowed_growing_seqs -= sum(c < self._windows.window for c in contexts)
 
     def _steps_until_change(self) -> int:
         """Steps that a pure decode batch may take: until something about a sequence changes or a block is missing."""

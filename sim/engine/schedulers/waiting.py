@@ -94,8 +94,10 @@ class PriorityQueue:
         return found[1]
 
     def victim(self, running: list[Sequence]) -> Sequence:
-        """Who is preempted: the last of *running* in the order of the queue."""
-        return max(running, key=self._key)
+        """Who is preempted: the last of *running* in the order of the queue; where several arrived together, the first
+        of them that was admitted (vLLM: `max` by priority and arrival alone).
+        """
+        return max(running, key=lambda sequence: self._key(sequence)[:-1])
 
 
 WaitingQueue = FcfsQueue | PriorityQueue
