@@ -55,7 +55,7 @@ def slice_of(device: Device, gpu: Gpu, profile: str) -> Device:
     if gpu.mig is None or profile not in gpu.mig.profiles:
         raise KeyError(profile)
     one = gpu.mig.profiles[profile]
-    sms = min(one.compute_slices * gpu.mig.sms_per_slice, device.sms)
+    sms = min(gpu.mig.sms(profile), device.sms)
     share = sms / device.sms
     return replace(
         device,

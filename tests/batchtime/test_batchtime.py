@@ -82,6 +82,9 @@ def test_a_slice_has_its_sms_and_its_memory_slices() -> None:
     assert one.flops == pytest.approx(624e12 * 14 / 108)
     assert one.bytes_per_s == pytest.approx(2.039e12 / 8)
     assert one.flops / one.tdp_w == pytest.approx(whole.flops / whole.tdp_w)
+    h100 = CATALOG.gpu("h100-80gb-sxm").mig
+    assert h100 is not None
+    assert [h100.sms(name) for name in ("1g.10gb", "1g.20gb", "3g.40gb", "7g.80gb")] == [16, 26, 60, 132]
     with pytest.raises(KeyError):
         slice_of(whole, gpu, "1g.5gb")
 

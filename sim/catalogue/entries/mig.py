@@ -13,6 +13,8 @@ class MigProfile(Spec):
     starts: tuple[WholeNumber, ...]
     """Memory slices at which the driver may place it."""
     copy_engines: Count
+    sms: Count | None = None
+    """Streaming multiprocessors; absent: those of its compute slices."""
 
     @property
     def instances(self) -> int:
@@ -29,6 +31,11 @@ class Mig(Sourced):
     sms_per_slice: Count
     """Streaming multiprocessors of one compute slice."""
     profiles: dict[str, MigProfile]
+
+    def sms(self, profile: str) -> int:
+        """Streaming multiprocessors of a slice. Raises KeyError for an unknown profile."""
+        one = self.profiles[profile]
+        return one.compute_slices * self.sms_per_slice if one.sms is None else one.sms
 
     def fits(self, wanted: tuple[str, ...]) -> bool:
         """Whether the driver can place the profiles *wanted* on one card together, in some order."""
