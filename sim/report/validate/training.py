@@ -11,8 +11,8 @@ from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.page.fitted import FittedTable
 from sim.report.run.tables import cell
+from sim.report.terminal.fitted import FittedTable
 from sim.study.validate.training.score import SPEEDS, UNTRUSTED, PredictedTraining, scores
 
 GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str, ...]]]] = {
