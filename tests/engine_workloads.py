@@ -59,3 +59,19 @@ def workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
         "enable_prefix_caching": draw(st.booleans()), "scheduling": draw(st.sampled_from(["fcfs", "priority"])),
     }  # fmt: skip
     return requests, limits
+
+
+@st.composite
+def optioned_workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
+    """`workloads` under vLLM's own options, each of which is on in half of all cases."""
+    requests, limits = draw(workloads())
+    limits |= {
+        "long_prefill_token_threshold": draw(st.one_of(st.just(0), st.integers(1, 30))),
+        "watermark": draw(st.one_of(st.just(0.0), st.floats(0, 0.5))),
+        "reserve_full_isl": draw(st.booleans()),
+        "prefill_schedule_interval": draw(st.one_of(st.just(1), st.integers(2, 6))),
+        "chunked_prefill": draw(st.booleans()),
+    }
+    if not limits["chunked_prefill"]:  # vLLM wants a step to hold the longest prompt then
+        limits |= {"max_model_len": 80, "max_num_batched_tokens": limits["max_num_batched_tokens"] + 80}
+    return requests, limits

@@ -59,7 +59,8 @@ class ReferenceEngine:
 
     def __init__(
         self, leap, *, num_gpu_blocks, block_size, max_num_seqs, max_num_batched_tokens, max_model_len,
-        enable_prefix_caching, scheduling, window=None,
+        enable_prefix_caching, scheduling, window=None, chunked_prefill=True, long_prefill_token_threshold=0,
+        watermark=0.0, reserve_full_isl=True, prefill_schedule_interval=1,
     ):  # fmt: skip
         self.step_s = lambda batch: leap(batch).first_s
         self.size = block_size
@@ -69,6 +70,14 @@ class ReferenceEngine:
         self.caching = enable_prefix_caching
         self.priority = scheduling == "priority"
         self.window = window or 0
+        self.chunked = chunked_prefill
+        self.long_prefill = long_prefill_token_threshold
+        self.kept_free = int(watermark * num_gpu_blocks)
+        self.reserve_full_isl = reserve_full_isl
+        self.interval = prefill_schedule_interval
+        self.last_prompts_step = -self.interval
+        self.prompts_wait = self.left_waiting = False
+        self.longest_chunk = inf
         self.usable = num_gpu_blocks - 1
         self.free = deque(PhysicalBlock() for _ in range(self.usable))
         self.named: dict[object, list[PhysicalBlock]] = {}
@@ -131,9 +140,17 @@ class ReferenceEngine:
 
     def _schedule(self) -> dict[Tracked, int]:
         scheduled: dict[Tracked, int] = {}
+        soon = self.steps - self.last_prompts_step < self.interval
+        self.prompts_wait = soon and not self.left_waiting and any(one.decoding for one in self.running)
+        alone = len(self.running) + len(self.waiting) == 1
+        self.longest_chunk = inf if alone or not self.long_prefill else self.long_prefill
         budget, preempted = self._serve_running(scheduled, self.budget)
         if not preempted:
             self._admit(scheduled, budget)
+            if not self.prompts_wait:
+                self.left_waiting = bool(self.waiting)
+        if any(not one.decoding for one in scheduled):
+            self.last_prompts_step = self.steps
         return scheduled
 
     def _serve_running(self, scheduled: dict[Tracked, int], budget: int) -> tuple[int, bool]:
@@ -141,7 +158,10 @@ class ReferenceEngine:
         index = 0
         while index < len(self.running) and budget > 0:
             one = self.running[index]
-            new = min(one.tokens - one.computed, budget)
+            if self.prompts_wait and not one.decoding:
+                index += 1
+                continue
+            new = min(one.tokens - one.computed, self.longest_chunk, budget)
             while not (placed := self._allocate(one, new)):
                 victim = max(self.running, key=lambda t: t.key[:2]) if self.priority else self.running[-1]
                 place = self.running.index(victim)
@@ -165,7 +185,7 @@ class ReferenceEngine:
             one = min(self.waiting, key=lambda t: t.key) if self.priority else self.waiting[0]
             hits = self._hits(one)
             new = self._chunk(one.tokens - len(hits) * self.size, budget, scheduled)
-            total = self._blocks_to_join(one)
+            total = self._blocks_to_join(one, len(hits) * self.size + new)
             if not new or total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
                 break
             self.waiting.remove(one)
@@ -183,10 +203,14 @@ class ReferenceEngine:
             budget -= new
 
     def _chunk(self, left: int, budget: int, scheduled: dict[Tracked, int]) -> int:
-        return min(left, budget)
+        if self.prompts_wait and left > 1:
+            return 0
+        left = min(left, self.longest_chunk)
+        return min(left, budget) if self.chunked or left <= budget else 0
 
-    def _blocks_to_join(self, one: Tracked) -> int:
-        return -(-one.tokens // self.size)
+    def _blocks_to_join(self, one: Tracked, tokens: int) -> int:
+        needed = -(-(one.tokens if self.reserve_full_isl else tokens) // self.size)
+        return needed + (self.kept_free if self.running else 0)
 
     def _hits(self, one: Tracked) -> list[PhysicalBlock]:
         hits = []

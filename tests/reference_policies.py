@@ -8,11 +8,6 @@ from sim.records import Batch
 class _Whole(ReferenceEngine):
     """Prompts joined whole where the policy does not cut them."""
 
-    def __init__(self, *args, chunked_prefill=True, watermark=0.0, **limits):
-        super().__init__(*args, **limits)
-        self.chunked = chunked_prefill
-        self.kept_free = int(watermark * self.usable)
-
     def _chunk(self, left: int, budget: int, scheduled: dict[Tracked, int]) -> int:
         if left <= budget:
             return left
@@ -37,8 +32,9 @@ class PrefillFirst(_Whole):
             self._serve_running(scheduled, self.budget)
         return scheduled
 
-    def _blocks_to_join(self, one: Tracked) -> int:
-        return super()._blocks_to_join(one) + (self.kept_free if self.running else 0)
+    def __init__(self, *args, watermark=0.0, **limits):
+        super().__init__(*args, **limits)
+        self.kept_free = int(watermark * self.usable)
 
     def _allocate(self, one: Tracked, new: int) -> bool:
         # a prompt has the blocks of all its tokens from its first chunk on, and names them as they are filled
@@ -50,7 +46,7 @@ class PrefillFirst(_Whole):
 
 
 class Reserve(_Whole):
-    def _blocks_to_join(self, one: Tracked) -> int:
+    def _blocks_to_join(self, one: Tracked, tokens: int) -> int:
         return -(-(one.request.prompt_tokens + one.request.output_tokens - 1) // self.size)
 
     def _allocate(self, one: Tracked, new: int) -> bool:

@@ -1,8 +1,8 @@
 """What an operator may set under every policy."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sim.spec import Count, Fraction, Spec
 
@@ -65,7 +65,33 @@ class QueueLimits(PagedLimits):
     """fcfs, or lower `priority` first and then by arrival."""
 
 
-class OfEngine(QueueLimits):
+class VllmLimits(QueueLimits):
+    """Limits of vLLM's V1 scheduler, with vLLM's names and defaults."""
+
+    enable_chunked_prefill: bool = True
+    """A prompt beyond the rest of the step's budget is cut; else it waits for a step that holds it whole."""
+    long_prefill_token_threshold: Annotated[int, Field(ge=0)] = 0
+    """Most tokens of one prompt in a step while other requests run or wait [tokens]; 0: up to the step's budget."""
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the KV blocks that stays free when a request joins others that run."""
+    scheduler_reserve_full_isl: bool = True
+    """A request joins once the KV blocks of all its tokens are free; else those of its first chunk are enough."""
+    prefill_schedule_interval: Count = 1
+    """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
+    step that left requests in the queue."""
+
+    @model_validator(mode="after")
+    def _whole_prompts_fit_budget(self) -> Self:
+        budget, longest = self.max_num_batched_tokens, self.max_model_len
+        if not self.enable_chunked_prefill and budget and longest and budget < longest:
+            raise ValueError(
+                f"max_num_batched_tokens ({budget}) must not be below max_model_len ({longest}) "
+                "without enable_chunked_prefill"
+            )
+        return self
+
+
+class OfEngine(VllmLimits):
     """The engine's own policy, with its own defaults for what is left out: what a pool without a policy gets."""
 
     policy: Literal["engine"] = "engine"

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sim.batching.limits import QueueLimits
+from sim.batching.limits import VllmLimits
 from sim.registry import Registered
 
 
-class RegisteredBatching(Registered, QueueLimits):
+class RegisteredBatching(Registered, VllmLimits):
     """A class with `order(request)`, by which vLLM's scheduler takes waiting requests, or a scheduler of its own.
 
     The limits are vLLM's, under vLLM's names.

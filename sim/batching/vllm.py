@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from sim.batching.limits import QueueLimits
+from sim.batching.limits import VllmLimits
 
 
-class Vllm(QueueLimits):
+class Vllm(VllmLimits):
     """Who runs comes first, then prompts in chunks up to the step's budget; KV blocks are handed out on demand.
 
     `sim/engine/schedulers/rank.py` holds the rules that these limits steer.

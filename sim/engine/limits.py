@@ -27,6 +27,12 @@ class RankLimits:
     """A prompt beyond the step's budget is computed in chunks; else it waits for a step that holds it whole."""
     watermark: float = 0.0
     """Share of the blocks that admission leaves free while somebody runs."""
+    long_prefill_token_threshold: int = 0
+    """Most tokens of one prompt in a step while others run or wait; 0: only the step's budget limits them."""
+    reserve_full_isl: bool = True
+    """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
+    prefill_schedule_interval: int = 1
+    """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
     order: Callable[[Request], Any] | None = None
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     window: int | None = None

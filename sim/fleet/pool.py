@@ -3,6 +3,7 @@
 from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
+from sim.batching.limits import VllmLimits
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
@@ -76,6 +77,14 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
     if isinstance(batching, QueueLimits):
         values |= {"enable_prefix_caching": batching.enable_prefix_caching, "scheduling": batching.scheduling}
+    if isinstance(batching, VllmLimits):
+        values |= {
+            "chunked_prefill": batching.enable_chunked_prefill,
+            "watermark": batching.watermark,
+            "long_prefill_token_threshold": batching.long_prefill_token_threshold,
+            "reserve_full_isl": batching.scheduler_reserve_full_isl,
+            "prefill_schedule_interval": batching.prefill_schedule_interval,
+        }
     if isinstance(batching, RegisteredBatching):
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):

@@ -12,7 +12,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, workloads
+from engine_workloads import Affine, Windowed, optioned_workloads, workloads
 from reference_engine import ReferenceEngine, drain
 
 
@@ -24,7 +24,7 @@ def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Reques
     return fast, engine, reference.run([Request(**r) for r in requests]), reference
 
 
-@given(workloads(), st.sampled_from([Affine(), Windowed()]))
+@given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=300, deadline=None)
 def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Affine) -> None:
     fast, engine, slow, reference = both(*workload, model)

@@ -88,3 +88,28 @@ def test_of_equals_that_arrived_together_the_first_admitted_gives_way() -> None:
     limits = LIMITS | {"num_gpu_blocks": 6, "block_size": 4, "scheduling": "priority"}
     drain(VllmEngine(Second(), RankLimits(**limits), Rank), requests)
     assert [request.preemptions for request in requests] == [0, 1, 0]
+
+
+def test_a_long_prompt_is_capped_only_where_somebody_else_is_there() -> None:
+    limits = {"long_prefill_token_threshold": 4}
+    assert dates(Rank, [(0.0, 20, 1)], **limits) == [(2.0, 2.0)]
+    # 4 + 1 tokens, then 10 alone, then the rest
+    assert dates(Rank, [(0.0, 20, 1), (0.0, 1, 1)], **limits) == [(3.0, 3.0), (1.0, 1.0)]
+
+
+def test_an_older_prompt_may_take_the_budget_of_a_younger_answer() -> None:
+    # prompts at 4 s; at 5 s one of a single token, which need not wait; at 9 s the long prompt takes all that is left
+    rows = [(0.0, 1, 20), (0.5, 25, 1), (4.5, 1, 5)]
+    assert dates(Rank, rows, prefill_schedule_interval=4) == [(1.0, 20.0), (14.0, 14.0), (6.0, 11.0)]
+
+
+def test_prompts_wait_for_the_interval_only_while_others_decode() -> None:
+    rows = [(0.0, 5, 9), (0.5, 5, 1), (2.5, 4, 1)]
+    assert dates(Rank, rows, prefill_schedule_interval=4) == [(1.0, 9.0), (5.0, 5.0), (5.0, 5.0)]
+    assert dates(Rank, rows[1:], prefill_schedule_interval=4) == [(1.5, 1.5), (3.5, 3.5)]
+
+
+def test_a_watermark_keeps_blocks_free_for_those_who_run() -> None:
+    rows = [(0.0, 5, 5), (0.0, 4, 2)]
+    assert dates(Rank, rows, num_gpu_blocks=15) == [(1.0, 5.0), (1.0, 2.0)]
+    assert dates(Rank, rows, num_gpu_blocks=15, watermark=0.5) == [(1.0, 5.0), (6.0, 7.0)]

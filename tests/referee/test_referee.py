@@ -18,6 +18,15 @@ CASES = sorted(Path(__file__).parent.glob("*.json"))
 SEGMENTS = 4
 """Where a request says what its prompt is made of."""
 
+OPTIONS = {
+    "enable_chunked_prefill": "chunked_prefill",
+    "long_prefill_token_threshold": "long_prefill_token_threshold",
+    "watermark": "watermark",
+    "scheduler_reserve_full_isl": "reserve_full_isl",
+    "prefill_schedule_interval": "prefill_schedule_interval",
+}
+"""Keys of a scenario and what a case calls them."""
+
 
 def hash_ids(segments: list[list[int]], block_size: int, known: dict[Any, int]) -> list[int]:
     """Ids of the whole blocks of a prompt made of (seed, length) token runs; an id depends on all blocks before it."""
@@ -59,6 +68,7 @@ def scenario(case: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
         "enable_prefix_caching": config["enable_prefix_caching"],
         "scheduling": config["policy"],
     }
+    batching |= {key: config[short] for key, short in OPTIONS.items() if short in config}
     pool = {"replicas": 1, "steptime": {"model": "affine", **case["step_time"]}, "batching": batching}
     return {"name": case["name"], "workload": {"trace": trace}, "fleets": [{"name": "referee", "pools": [pool]}]}
 
@@ -85,4 +95,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 11
+    assert len(CASES) >= 25

@@ -92,3 +92,20 @@ def test_another_kernel_changes_the_step_time(tmp_path: Path, catalog: Catalog) 
     )
     assert usual.inputs.kernel.id == "marlin"  # type: ignore[attr-defined]
     assert old.inputs.kernel.id == "gptq-2024"  # type: ignore[attr-defined]
+
+
+def test_options_of_vllm_reach_the_scheduler_and_only_that_of_vllm(tmp_path: Path, catalog: Catalog) -> None:
+    options = {"watermark": 0.05, "scheduler_reserve_full_isl": False, "prefill_schedule_interval": 4}
+    limits = rank_limits(plan_of(tmp_path, catalog, batching={**options, "max_model_len": 4096}).pools[0])
+    assert (limits.watermark, limits.reserve_full_isl, limits.prefill_schedule_interval) == (0.05, False, 4)
+    with pytest.raises(ScenarioErrors, match="prefill_schedule_interval"):
+        plan_of(tmp_path, catalog, batching={"policy": "reserve", "prefill_schedule_interval": 4})
+
+
+def test_whole_prompts_need_a_budget_that_holds_them(tmp_path: Path, catalog: Catalog) -> None:
+    whole = {"enable_chunked_prefill": False, "max_model_len": 4096}
+    for budget in ({}, {"max_num_batched_tokens": 2048}):
+        with pytest.raises(ScenarioErrors, match=r"max_num_batched_tokens.*4096"):
+            plan_of(tmp_path, catalog, batching={**whole, **budget})
+    limits = rank_limits(plan_of(tmp_path, catalog, batching={**whole, "max_num_batched_tokens": 4096}).pools[0])
+    assert not limits.chunked_prefill

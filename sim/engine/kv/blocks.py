@@ -25,9 +25,9 @@ class BlockPool:
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it: there are none."""
 
-    def missing(self, sequence: Sequence, hits: int) -> int:
-        """Free blocks that admitting all of *sequence* would use up."""
-        return -(-sequence.tokens // self.block_size)
+    def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
+        """Free blocks that the first *tokens* of *sequence* would use up."""
+        return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> None:
         """Hands out *blocks* free blocks, at most `free`."""
@@ -88,10 +88,10 @@ class PrefixCache(BlockPool):
             hits += 1
         return hits
 
-    def missing(self, sequence: Sequence, hits: int) -> int:
-        """Free blocks that admitting all of *sequence* would use up: new ones, and hits that nobody uses at present."""
+    def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
+        """Free blocks that the first *tokens* of *sequence* would use up: new ones, and hits that nobody uses now."""
         idle = sum(not self._oldest(name).users for name in self._names(sequence, hits))
-        return -(-sequence.tokens // self.block_size) - hits + idle
+        return -(-tokens // self.block_size) - hits + idle
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it."""

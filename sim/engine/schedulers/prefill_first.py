@@ -24,10 +24,8 @@ class PrefillFirstRank(Rank):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`; decodes take no part of the budget."""
-        return len(self.running) < self.seats and self._missing(sequence, self.pool.lookup(sequence)) <= self.pool.free
-
-    def _missing(self, sequence: Sequence, hits: int) -> int:
-        return super()._missing(sequence, hits) + (self._kept_free if self.running else 0)
+        hits = self.pool.lookup(sequence)
+        return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         """A prompt that is cut has the blocks of all its tokens from the start: nobody can take them meanwhile."""

@@ -1,10 +1,10 @@
 """vLLM's V1 scheduling rules for one rank: who is in the next step, and how many steps may pass before that changes.
 
-The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off, chunked prefill on). A step serves
+The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off; docs/engine.md). A step serves
 every running request in admission order; one that cannot get a KV block makes a victim give way, which loses its
 blocks and waits to compute prompt and tokens again; where that is the request itself, the step goes on with the next.
-If nobody gave way, waiting requests join while seats, token
-budget and blocks for the whole sequence last. Blocks are handed out as they are needed.
+If nobody gave way, waiting requests join while seats, token budget and blocks for the whole sequence last. Blocks
+are handed out as they are needed.
 """
 
 from heapq import heapify
@@ -24,100 +24,176 @@ class Rank(RankSchedule):
         super().__init__(limits, pool, waiting)
         self._phases = BlockPhases(pool.block_size)
         self._preempted_in_step = False
+        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
+        self._long_prefill = limits.long_prefill_token_threshold
+        self._longest_chunk = limits.max_model_len
+        """Most tokens of one prompt in the step being formed."""
+        self._max_model_len = limits.max_model_len
+        self._reserves_all = limits.reserve_full_isl
+        self._interval = limits.prefill_schedule_interval
+        self._prompts_at = -self._interval
+        """Counter of the last step that computed prompts."""
+        self._prompts_wait = False
+        """The step being formed computes none, because of the interval."""
+        self._left_waiting = False
+        """The last step in which prompts did not wait for the interval left some in the queue: then none waits."""
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`."""
-        pool = self.pool
-        return (
-            len(self.running) < self.seats
-            and self._decoding < self._max_num_batched_tokens
-            and pool.missing(sequence, pool.lookup(sequence)) <= pool.free
-        )
+        budget = self._max_num_batched_tokens - self._decoding
+        if len(self.running) >= self.seats or budget <= 0:
+            return False
+        if self._interval > 1:
+            return True
+        hits = self.pool.lookup(sequence)
+        tokens = sequence.tokens - hits * self.pool.block_size
+        chunk = super()._chunk(min(tokens, self._long_prefill or tokens), budget)
+        return bool(chunk) and self._missing(sequence, hits, chunk) <= self.pool.free
+
+    def _chunk(self, tokens: int, budget: int) -> int:
+        if self._prompts_wait and tokens > 1:
+            return 0
+        return super()._chunk(min(tokens, self._longest_chunk), budget)
+
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        tokens = sequence.tokens if self._reserves_all else hits * self.pool.block_size + chunk
+        return self.pool.missing(sequence, hits, tokens) + (self._kept_free if self.running else 0)
 
     def form(self, now: float) -> int:
         """See `Schedule.form`."""
+        while True:
+            steps = self._form(now)
+            if steps or not self._preempted_in_step:
+                return steps
+            # nobody is left who decodes, and the prompts that waited for a later step need not wait any more
+
+    def _form(self, now: float) -> int:
         self._preempted_in_step = False
         if not self.running and not self.waiting:
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
-        self._serve_running()
+        if self._interval > 1:
+            soon = self._step - self._prompts_at < self._interval
+            self._prompts_wait = soon and not self._left_waiting and self._decoding > 0
+        if self._long_prefill:
+            alone = len(self.running) + len(self.waiting) == 1
+            self._longest_chunk = self._max_model_len if alone else self._long_prefill
+        still = self._serve_running()
         self.blocked_by = ""
         if self._preempted_in_step:
             self.blocked_by = "kv"
-        elif self.waiting:
-            taken = self._decoding + sum(chunk for _, chunk in self._chunks)
-            self._admit(self._max_num_batched_tokens - taken, now)
+        else:
+            if self.waiting:
+                taken = self._decoding - len(still) + sum(chunk for _, chunk in self._chunks)
+                self._admit(self._max_num_batched_tokens - taken, now)
+            if not self._prompts_wait:
+                self._left_waiting = bool(self.waiting)
         self._fill_decodes()
+        if still:
+            self._drop(still)
         self._fill_chunks()
         if self._chunks:
+            self._prompts_at = self._step
             return 1
         if not self.batch.decode_seqs:
             return 0
         return 1 if self._preempted_in_step else self._steps_until_change()
 
-    def _serve_running(self) -> None:
-        """Gives every running request its block and the one that computes its prompt its next chunk."""
+    def _serve_running(self) -> list[Sequence]:
+        """Gives every running request its block and those that compute their prompts their next chunks.
+
+        Returns those who decode and are left out of the step: longer ago admitted prompts took its whole budget.
+        """
         need = self._phases.blocks_at(self._step)
-        sequence = self._prefilling
+        sequence: Sequence | None = None
         chunk = chunk_blocks = 0
-        if sequence is not None:
-            chunk = min(sequence.tokens - sequence.computed, self._max_num_batched_tokens - self._decoding)
+        if self._prefilling and not self._prompts_wait:
+            sequence = next(iter(self._prefilling))
+            if sequence is not next(reversed(self.running)):
+                return self._serve_one_by_one()
+            left = sequence.tokens - sequence.computed
+            chunk = min(left, self._longest_chunk, self._max_num_batched_tokens - self._decoding)
             chunk_blocks = self._blocks_for(sequence, chunk)
         if need + chunk_blocks > self.pool.free:
-            self._make_room()
-            return
+            return self._serve_one_by_one()
         if need:
             self.pool.take(need)
         if sequence is not None:
             self._schedule_chunk(sequence, chunk)
+        return []
 
     def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
         return -(-(sequence.computed + chunk) // self.pool.block_size) - sequence.held
 
-    def _make_room(self) -> None:
-        """Decode steps when blocks are short: one request at a time, in admission order; victims are preempted."""
+    def _serve_one_by_one(self) -> list[Sequence]:
+        """`_serve_running` where blocks or budget may be short: in admission order; victims are preempted."""
         pool, step = self.pool, self._step
         order = list(self.running)
-        served: set[Sequence] = set()
-        position = chunk = 0
-        while position < len(order):
+        served: dict[Sequence, int] = {}
+        budget = self._max_num_batched_tokens
+        position = 0
+        while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
-                need = int((sequence.base + step) % pool.block_size == 0)
+                tokens, need = 1, int((sequence.base + step) % pool.block_size == 0)
+            elif self._prompts_wait:
+                position += 1
+                continue
             else:
-                chunk = min(sequence.tokens - sequence.computed, self._max_num_batched_tokens - self._decoding)
-                need = self._blocks_for(sequence, chunk)
+                tokens = min(sequence.tokens - sequence.computed, self._longest_chunk, budget)
+                need = self._blocks_for(sequence, tokens)
             while pool.free < need:
                 victim = self.waiting.victim(order)
                 place = order.index(victim)
                 del order[place]
                 position -= place < position
-                self._preempt(victim, victim in served)
+                withdrawn = served.pop(victim, 0)
+                self._preempt(victim, withdrawn)
+                budget += withdrawn
                 if victim is sequence:
                     break
             else:
                 if sequence.decoding:
                     pool.take(need)
                 else:
-                    self._schedule_chunk(sequence, chunk)
-                served.add(sequence)
+                    self._schedule_chunk(sequence, tokens)
+                served[sequence] = tokens
+                budget -= tokens
                 position += 1
+        return self._leave_out([sequence for sequence in order[position:] if sequence.decoding])
 
-    def _preempt(self, sequence: Sequence, served: bool) -> None:
-        """Sends *sequence* back to the queue without its blocks; *served*: this step had given it its block already."""
-        size = self.pool.block_size
+    def _leave_out(self, decoding: list[Sequence]) -> list[Sequence]:
+        """*decoding* stand still in the step being formed: their dates move one step on."""
+        if not decoding:
+            return decoding
+        for sequence in decoding:
+            self._leave_decoding(sequence)
+        self.shares.leave_out(decoding, self._step)
+        for sequence in decoding:
+            sequence.base -= 1
+            sequence.finish_step += 1
+            self._enter_decoding(sequence)
+        self._finishing = [(s.finish_step, s.admission, s) for s in self.running if s.decoding]
+        heapify(self._finishing)
+        return decoding
+
+    def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        """Sends *sequence* back to the queue without its blocks; this step had given it *withdrawn* tokens already."""
         if sequence.decoding:
             computed = sequence.base + self._step
-            sequence.held = -(-computed // size) + int(served and computed % size == 0)
+            sequence.held = -(-(computed + withdrawn) // self.pool.block_size)
             sequence.made = sequence.output_tokens - (sequence.finish_step - self._step)
             self._leave_decoding(sequence)
             self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
             heapify(self._finishing)
         else:
             computed = sequence.computed
-            self._prefilling = None
-        self.pool.release(sequence, sequence.held, True, computed)
+            del self._prefilling[sequence]
+            if withdrawn:
+                self._chunks.remove((sequence, withdrawn))
+        # as in vLLM, a block has its name from the moment on that it is to be filled
+        self.pool.release(sequence, sequence.held, True, computed + withdrawn)
         sequence.high_water = max(sequence.high_water, computed)
         sequence.tokens = sequence.request.prompt_tokens + sequence.made
         sequence.computed = sequence.held = 0
@@ -127,9 +203,22 @@ class Rank(RankSchedule):
         del self.running[sequence]
         self.waiting.put_back(sequence)
 
+    def _drop(self, still: list[Sequence]) -> None:
+        """Takes the decoding sequences that stand still out of the sums of `batch`."""
+        batch = self.batch
+        batch.decode_seqs -= len(still)
+        batch.sampled_seqs -= len(still)
+        contexts = [sequence.base + self._step for sequence in still]
+        batch.kv_tokens -= sum(contexts)
+        if self._windows:
+            batch.windowed_kv_tokens -= sum(min(c, self._windows.window) for c in contexts)
+            batch.windowed_growing_seqs -= sum(c < self._windows.window for c in contexts)
+
     def _steps_until_change(self) -> int:
         """Steps that a pure decode batch may take: until something about a sequence changes or a block is missing."""
         steps = self._steps_until_finish()
+        if self._prompts_wait and (self.waiting or self._prefilling):
+            steps = min(steps, self._prompts_at + self._interval - self._step)
         # the first step has its blocks already
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 

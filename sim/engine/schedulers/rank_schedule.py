@@ -29,7 +29,7 @@ class RankSchedule(ABC):
         self.batch = Batch()
         """The step formed last."""
         self.running: dict[Sequence, None] = {}
-        """In admission order. At most the last one is still computing its prompt."""
+        """In admission order."""
         self.blocked_by = ""
         """What kept the head of the queue out of the step formed last: seats, kv, budget or nothing."""
         self.preemptions = 0
@@ -48,7 +48,8 @@ class RankSchedule(ABC):
         self._finishing: list[tuple[int, int, Sequence]] = []
         self._decoding = 0
         self._base_sum = 0
-        self._prefilling: Sequence | None = None
+        self._prefilling: dict[Sequence, None] = {}
+        """Whose prompts are being computed, in admission order."""
         self._chunks: list[tuple[Sequence, int]] = []
         self._evicted: list[Sequence] = []
         """Still in the step under way; they leave at its end."""
@@ -66,9 +67,9 @@ class RankSchedule(ABC):
     def may_admit(self, sequence: Sequence) -> bool:
         """Whether *sequence*, now at the head of the queue, could join a step: then a leap must end early for it."""
 
-    def _missing(self, sequence: Sequence, hits: int) -> int:
-        """Free blocks that must be there for *sequence* to be admitted: those of all its tokens."""
-        return self.pool.missing(sequence, hits)
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        """Free blocks that must be there for *sequence* to be admitted with *chunk* tokens: those of all its tokens."""
+        return self.pool.missing(sequence, hits, sequence.tokens)
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         """Gives *sequence*, just admitted, the blocks that it starts with: the cached ones."""
@@ -106,7 +107,7 @@ class RankSchedule(ABC):
             if not chunk:
                 self.blocked_by = "budget"
                 return
-            if self._missing(sequence, hits) > pool.free:
+            if self._missing(sequence, hits, chunk) > pool.free:
                 self.blocked_by = "kv"
                 return
             self._seat(waiting.pop(), hits, now)
@@ -115,12 +116,11 @@ class RankSchedule(ABC):
 
     def _continue_prompt(self, budget: int) -> int:
         """The prompt that was cut goes on; what it leaves of *budget*."""
-        sequence = self._prefilling
-        if sequence is None:
-            return budget
-        chunk = min(sequence.tokens - sequence.computed, budget)
-        self._schedule_chunk(sequence, chunk)
-        return budget - chunk
+        for sequence in self._prefilling:
+            chunk = min(sequence.tokens - sequence.computed, budget)
+            self._schedule_chunk(sequence, chunk)
+            budget -= chunk
+        return budget
 
     def _seat(self, sequence: Sequence, hits: int, now: float) -> None:
         """*sequence* runs from now on, its first *hits* blocks found in the prefix cache."""
@@ -135,7 +135,7 @@ class RankSchedule(ABC):
         self._admissions += 1
         sequence.admission = self._admissions
         self.running[sequence] = None
-        self._prefilling = sequence
+        self._prefilling[sequence] = None
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         """*sequence* computes the next *chunk* tokens of its prompt in the step being formed."""
@@ -238,16 +238,14 @@ class RankSchedule(ABC):
 
     def _drop_evicted(self) -> None:
         for sequence in self._evicted:
-            if self._prefilling is sequence:
-                self._prefilling = None
+            self._prefilling.pop(sequence, None)
             self._leave(sequence)
         self._evicted.clear()
 
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         """The last chunk of a prompt also yields a token."""
         request = sequence.request
-        if self._prefilling is sequence:
-            self._prefilling = None
+        self._prefilling.pop(sequence, None)
         if isnan(request.first_token_s):
             request.first_token_s = end_s
         sequence.made += 1

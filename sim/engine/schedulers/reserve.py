@@ -18,16 +18,15 @@ class ReserveRank(RankSchedule):
         return (
             len(self.running) < self.seats
             and self._decoding < self._max_num_batched_tokens
-            and self._missing(sequence, self.pool.lookup(sequence)) <= self.pool.free
+            and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
         )
 
     def _blocks(self, sequence: Sequence) -> int:
         """Blocks of the whole request; the last token made needs no KV."""
         return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // self.pool.block_size)
 
-    def _missing(self, sequence: Sequence, hits: int) -> int:
-        of_prompt = -(-sequence.tokens // self.pool.block_size)
-        return self.pool.missing(sequence, hits) + self._blocks(sequence) - of_prompt
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        return self.pool.missing(sequence, hits, self._blocks(sequence) * self.pool.block_size)
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         super()._hold(sequence, hits)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sim.batching import Dynamic, Slots, foreign
+from sim.batching import Dynamic, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
 from sim.scenario.checks.services import service_complaints
@@ -86,6 +86,12 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+    if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
+        longest = limits.max_model_len or (pool.model.max_context if pool.model else None)
+        filled = None in (given.max_num_batched_tokens, given.max_model_len)
+        if filled and tokens is not None and longest is not None and tokens < longest:
+            message = f"{tokens} tokens do not hold the longest request of {longest}, and prompts are not to be cut"
+            yield Complaint((*place, "batching", "max_num_batched_tokens"), message)
     if (
         seats is not None
         and tokens is not None
