@@ -49,9 +49,10 @@ def write_csv_trace(path: Path, requests: list[list[Any]]) -> dict[str, Any]:
 def write_mooncake_trace(path: Path, requests: list[list[Any]], block_size: int) -> dict[str, Any]:
     known: dict[Any, int] = {}
     with path.open("w") as file:
-        for arrival_s, prompt, output, _, segments in requests:
+        for arrival_s, prompt, output, priority, segments, *_ in requests:
             ids = hash_ids(segments, block_size, known)
             row = {"timestamp": arrival_s * 1000, "input_length": prompt, "output_length": output, "hash_ids": ids}
+            row |= {"priority": priority} if priority else {}
             file.write(json.dumps(row) + "\n")
     return {"path": path.name, "format": "mooncake", "hash_block_tokens": block_size}
 
@@ -95,4 +96,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 25
+    assert len(CASES) >= 27

@@ -119,6 +119,14 @@ def test_mooncake_milliseconds_become_seconds_and_only_whole_blocks_have_ids(tra
     assert requests.hash_block_tokens == 4
 
 
+def test_a_mooncake_line_may_have_a_priority(trace: Open) -> None:
+    lines = mooncake(row(0, 4, 1, []), {**row(0, 4, 1, []), "priority": -2})
+    assert trace("mooncake", lines, hash_block_tokens=8).requests(None).priority.tolist() == [0, -2]
+    assert trace("mooncake", mooncake(row(0, 4, 1, [])), hash_block_tokens=8).requests(None).priority is None
+    with pytest.raises(TraceError, match="priority must be a whole number"):
+        trace("mooncake", mooncake({**row(0, 4, 1, []), "priority": 1.5}), hash_block_tokens=8).requests(None)
+
+
 def test_mooncake_blocks_have_512_tokens_unless_said_otherwise(trace: Open) -> None:
     requests = trace("mooncake", mooncake(row(0, 6758, 500, list(range(14))))).requests(None)
     assert requests.block_hashes == [tuple(range(13))]

@@ -14,11 +14,13 @@ from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
 from sim.workload.traces.file import TraceFile, TraceReading
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+OPTIONAL = ("priority",)
 MILLISECONDS = 1000.0
 
 
 class MooncakeTrace(TraceFile):
-    """A JSON object a line: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks.
+    """A JSON object a line: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks,
+    and where wanted `priority` (lower first; a line without it has 0).
 
     A last id for a block that the prompt does not fill is dropped: such a block is never shared.
     """
@@ -41,10 +43,14 @@ class MooncakeTrace(TraceFile):
         times_ms = columns.seconds(texts["timestamp"], "timestamp", lines, faults)
         prompts = columns.tokens(texts["input_length"], "input_length", lines, faults)
         outputs = columns.tokens(texts["output_length"], "output_length", lines, faults)
+        priority = None
+        if any("priority" in row for row in rows):
+            given = [_number_or_json(row.get("priority", 0)) for row in rows]
+            priority = columns.integers(given, "priority", lines, faults)
         faults.stop_if_any()
         hashes = self._whole_blocks([row["hash_ids"] for row in rows], prompts.tolist(), lines, faults)
         faults.stop_if_any()
-        requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, None, hashes, self.hash_block_tokens)
+        requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, priority, hashes, self.hash_block_tokens)
         return TraceReading(requests)
 
     def _whole_blocks(
@@ -86,11 +92,11 @@ def _objects(file: Iterable[bytes], faults: Faults) -> tuple[list[dict[str, Any]
             continue
         if type(row) is not dict:
             faults.add(line, "is no JSON object")
-        elif row.keys() == set(KEYS):
+        elif set(KEYS) <= row.keys() <= {*KEYS, *OPTIONAL}:
             rows.append(row)
             lines.append(line)
         else:
-            for complaint in misnamed("key", list(row), KEYS):
+            for complaint in misnamed("key", list(row), KEYS, OPTIONAL):
                 faults.add(line, complaint)
     return rows, lines
 
