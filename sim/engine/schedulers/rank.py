@@ -46,6 +46,8 @@ class Rank(RankSchedule):
         if self._interval > 1:
             return True
         hits = self.pool.lookup(sequence)
+        if self._reserves_all and self._chunked_prefill:
+            return self._missing(sequence, hits, 0) <= self.pool.free
         tokens = sequence.tokens - hits * self.pool.block_size
         chunk = super()._chunk(min(tokens, self._long_prefill or tokens), budget)
         return bool(chunk) and self._missing(sequence, hits, chunk) <= self.pool.free
@@ -53,11 +55,14 @@ class Rank(RankSchedule):
     def _chunk(self, tokens: int, budget: int) -> int:
         if self._prompts_wait and tokens > 1:
             return 0
+        if tokens <= budget and tokens <= self._longest_chunk:
+            return tokens
         return super()._chunk(min(tokens, self._longest_chunk), budget)
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         tokens = sequence.tokens if self._reserves_all else hits * self.pool.block_size + chunk
-        return self.pool.missing(sequence, hits, tokens) + (self._kept_free if self.running else 0)
+        missing = self.pool.missing(sequence, hits, tokens)
+        return missing + self._kept_free if self.running else missing
 
     def form(self, now: float) -> int:
         """See `Schedule.form`."""
@@ -87,7 +92,7 @@ class Rank(RankSchedule):
             if self.waiting:
                 taken = self._decoding - len(still) + sum(chunk for _, chunk in self._chunks)
                 self._admit(self._max_num_batched_tokens - taken, now)
-            if not self._prompts_wait:
+            if self._interval > 1 and not self._prompts_wait:
                 self._left_waiting = bool(self.waiting)
         self._fill_decodes()
         if still:
