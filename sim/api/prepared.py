@@ -33,9 +33,9 @@ class Folder:
 
     def __init__(self, out: str | Path | None) -> None:
         if out is not None:
-            self.path = Path(out)
+            self.path = Path(out).absolute()  # the caller may change the current directory
             if refusal := why_not(self.path):
-                raise FolderRefused(f"--out {self.path}: {refusal}")
+                raise FolderRefused(f"--out {out}: {refusal}")
             return
         self.path = Path(tempfile.mkdtemp(prefix="gpufleet-"))
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)

@@ -60,6 +60,8 @@ class Result:
         """A table of the folder; without rows where the question has none of that kind."""
         if file not in self._frames:
             path = self.folder / file
+            if not self.folder.is_dir():
+                raise FileNotFoundError(f"{self.folder}: the folder of this answer is gone")
             self._frames[file] = read_table(path) if path.exists() else pd.DataFrame()
         return self._frames[file]
 

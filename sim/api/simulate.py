@@ -67,6 +67,10 @@ def simulate(
     >>> done.finished_s.round(3).tolist()
     [0.05, 5.031]
     """
+    if not isinstance(requests, Mapping | pd.DataFrame):
+        raise TypeError(f"requests are columns: a dict of arrays or a DataFrame, not {type(requests).__name__}")
+    if not isinstance(fleet, Mapping | Spec):
+        raise TypeError(f"a fleet is a dict, as under `fleets:` in a scenario, not {type(fleet).__name__}")
     frame = pd.DataFrame({name: np.asarray(column) for name, column in requests.items()})
     if isinstance(requests, pd.DataFrame):
         frame.index = requests.index
@@ -98,9 +102,11 @@ def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
 def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
     if name not in frame:
         raise ValueError(f"{name}: is missing; there are {', '.join(map(str, frame.columns)) or 'no columns'}")
+    if frame[name].dtype.kind in "mM":
+        raise ValueError(f"{name}: numbers are needed (seconds from the start), not dates")
     try:
         values = frame[name].to_numpy(np.float64)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError(f"{name}: numbers are needed") from None
     if not np.isfinite(values).all() or (kind is int and (values != np.floor(values)).any()):
         raise ValueError(f"{name}: {'whole' if kind is int else 'finite'} numbers are needed")

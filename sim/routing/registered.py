@@ -26,9 +26,11 @@ class Chooser:
         self._closed: set[int] = set()
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open. Raises ValueError for one that does not exist."""
+        """Index of the replica for *request*; -1 if none is open. Raises ValueError where the user's router names
+        one that does not exist.
+        """
         chosen = int(self._router.choose(request))
-        if not -1 <= chosen < self._replicas:
+        if not 0 <= chosen < self._replicas:
             raise ValueError(f"the router chose replica {chosen} of {self._replicas}")
         if chosen not in self._closed:
             return chosen

@@ -1,5 +1,6 @@
 """A step-time model of a user's own."""
 
+from math import isfinite
 from typing import Any
 
 from sim.records import Batch, Leap
@@ -20,8 +21,17 @@ class GivenStepTime:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.leap = model.leap
         self.window: int | None = getattr(model, "window", None)
+
+    def leap(self, batch: Batch) -> Leap:
+        """What the user's model answers. Raises ValueError for a step that no batch can take."""
+        found: Leap = self._model.leap(batch)
+        name = type(self._model).__name__
+        if not isinstance(found, Leap):
+            raise TypeError(f"step-time model {name}: leap returns a sim.Leap, not {type(found).__name__}")
+        if not (isfinite(found.first_s) and found.first_s > 0 and isfinite(found.growth_s)):
+            raise ValueError(f"step-time model {name}: a step lasts a finite time above 0, not {found.first_s!r} s")
+        return found
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause; all of it is compute where the model does not tell."""

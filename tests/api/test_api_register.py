@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -26,7 +27,6 @@ POOL: dict[str, Any] = {
 ASKED = {"arrived_s": [0.0, 0.1, 0.2], "prompt_tokens": [5, 50, 5], "output_tokens": [1, 9, 1]}
 
 
-@sim.register("routing", "test_last")
 class Last:
     """Everything to the last replica."""
 
@@ -37,7 +37,6 @@ class Last:
         return self.replica
 
 
-@sim.register("batching", "test_short_first")
 class ShortFirst:
     """The shortest prompt is taken first."""
 
@@ -45,12 +44,10 @@ class ShortFirst:
         return request.prompt_tokens
 
 
-@sim.register("batching", "test_own_rank")
 class OwnRank(Rank):
     """vLLM's own scheduler under another name."""
 
 
-@sim.register("steptime", "test_steady")
 class Steady:
     """Every step takes as long as the first."""
 
@@ -59,6 +56,17 @@ class Steady:
 
     def leap(self, batch: sim.Batch) -> sim.Leap:
         return sim.Leap(self.step_s)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Iterator[None]:
+    """Only while these tests run: other tests know the built-in policies alone."""
+    sim.register("routing", "test_last")(Last)
+    sim.register("batching", "test_short_first")(ShortFirst)
+    sim.register("batching", "test_own_rank")(OwnRank)
+    sim.register("steptime", "test_steady")(Steady)
+    yield
+    policies._SPECS.clear()
 
 
 def test_a_router_is_chosen_by_name_and_has_options(scenario: dict[str, Any]) -> None:

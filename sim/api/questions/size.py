@@ -83,7 +83,7 @@ def size(
     >>> import sim
     >>> choice = {"gpus": ["a100-80gb-pcie"], "tensor_parallel_sizes": [1], "max_replicas": 2,
     ...           "costs": {"rented": {"acquisition": "rent", "quotes": {"a100-80gb-pcie": 1.2}}}}
-    >>> short = {"horizon_s": 20, "warmup_s": 0, "workload.arrivals.rate_rps": 0.2, "size": choice}
+    >>> short = {"horizon_s": 20, "warmup_s": 0, "workload.arrivals.rate_rps": 0.5, "size": choice}
     >>> found = sim.size("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
     >>> found.winner["fleets"][0]["pools"][0]["gpu"]
     'a100-80gb-pcie'

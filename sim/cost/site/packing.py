@@ -43,7 +43,7 @@ def whole(number: float) -> float:
 def racks_needed(kinds: tuple[ServerKind, ...]) -> int:
     """Fewest racks for *kinds*, each of which fits into an empty one.
 
-    >>> racks_needed((Kind(2, 0.6, 0.2), Kind(2, 0.3, 0.7)))
+    >>> racks_needed((ServerKind(2, 0.6, 0.2), ServerKind(2, 0.3, 0.7)))
     2
     """
     found = _first_fit(kinds)

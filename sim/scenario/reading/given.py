@@ -32,6 +32,8 @@ def options(values: Mapping[str, Any]) -> list[str]:
     >>> options({"workload.arrivals.rate_rps": 0.5, "engine": "vllm", "slo": {"ttft_s": 1}})
     ['workload.arrivals.rate_rps=0.5', 'engine=vllm', 'slo={ttft_s: 1}']
     """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"set is a dict of dotted paths to values, not {type(values).__name__}")
     return [f"{path}={dump_line(plain(value, (path,)))}" for path, value in values.items()]
 
 

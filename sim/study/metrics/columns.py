@@ -167,7 +167,7 @@ WHERE_KNOWN = (
         Column(f"usd_per_request_p{p}", "USD", f"{p}th percentile of what a request costs (`requests_cost`)", MEAN)
         for p in PERCENTILES
     ),
-    Column("unit", "", "noun for a service's unit of work: image, sequence, ...", FIRST),
+    Column("unit", "", "noun for a service's unit of work, such as image or sequence", FIRST),
     Column("usd_per_thousand_units", "USD", "all cost over a service's units of work", Ratio(("cost_usd",), "units")),
     Column("currency", "", "the currency of the report, where it is not the US dollar", FIRST),
     Column("usd_per_currency", "USD", "US dollars per unit of it", FIRST),

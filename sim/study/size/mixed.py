@@ -86,7 +86,7 @@ class MixedSearch:
 def length_classes(demand: OfferedLoad, count: int) -> list[int]:
     """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
 
-    >>> demand = Demand(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
+    >>> demand = OfferedLoad(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
     >>> length_classes(demand, 2)
     [4]
     """
