@@ -13,6 +13,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.folder import FolderRefused, owned, why_not
 from sim.report.words.exactness import ignored
+from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.given import given, options
 from sim.scenario.reading.load import load, load_for_size
@@ -20,8 +21,6 @@ from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
 from sim.study.cases.cores import Cores
 
-RELATIVE = 0.02
-"""Width of the last bracket in the search for a capacity."""
 Given = str | Path | Mapping[str, Any] | Scenario
 """A scenario file, the name of a shipped scenario, a dict as the file would say it, or a Scenario."""
 Values = Mapping[str, Any]
@@ -70,6 +69,11 @@ class Prepared:
         """Where the answer is written."""
         return self.folder.path
 
+    @property
+    def remarks(self) -> list[str]:
+        """What is ignored in the scenario, and GPUs that are bought without a server."""
+        return [*self.ignored, *hostless_notes(self.scenario, self.catalog)]
+
     def again(self, scenario: Scenario, folder: Folder) -> "Prepared":
         """The same question about *scenario*, answered in *folder*."""
         other = copy(self)
@@ -111,6 +115,6 @@ class Prepared:
 
     @contextmanager
     def _cores(self, workers: int | None) -> Iterator[Cores]:
-        """So many processes (None: one per CPU core); no other process writes to the folder meanwhile."""
+        """Processes to simulate in, *workers* of them (None: one per CPU core); the folder is locked meanwhile."""
         with owned(self.out), Cores(workers or os.cpu_count() or 1) as cores:
             yield cores

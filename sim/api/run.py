@@ -19,7 +19,7 @@ from sim.report.run.frames import read_run
 from sim.report.run.terminal import brief_table
 from sim.report.words.exactness import precision_notes
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
+from sim.report.words.text import question_of
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes
@@ -45,7 +45,7 @@ class Run(Result):
             notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
             document = run_document(scenario, cases, *told, notes, str(prepared.out))
             table = brief_table(points, *told)
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             chosen = [panel for panel in panels if name in ("", panel.kind)]

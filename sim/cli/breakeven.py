@@ -20,7 +20,7 @@ def breakeven(asked: Asked) -> None:
     scenario = asked.scenario
     asked.refuse(why_no_capacity(scenario))
     asked.refuse(*why_no_breakeven(scenario))
-    asked.say_what_is_left_aside()
+    asked.say_what_is_ignored()
     answer = asked.delivered(deliver_breakeven)
     asked.show(
         lambda folder: breakeven_document(scenario, answer, folder),

@@ -14,7 +14,7 @@ def capacity(asked: Asked) -> None:
     scenario = asked.scenario
     asked.refuse(why_no_capacity(scenario))
     axis = LoadAxis.of(scenario)
-    asked.say_what_is_left_aside(precision=precision_of(scenario))
+    asked.say_what_is_ignored(precision=precision_of(scenario))
     found = asked.delivered(deliver_capacity)
     rows = capacity_rows(found, axis, scenario.slo)
     asked.show(

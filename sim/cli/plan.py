@@ -19,7 +19,7 @@ def plan(asked: Asked) -> None:
     scenario = asked.scenario
     asked.refuse(why_no_plan(scenario))
     asked.refuse(why_no_capacity(scenario))
-    asked.say_what_is_left_aside()
+    asked.say_what_is_ignored()
     found = asked.delivered(deliver_plan)
     answer = verdict(found, scenario.plan, scenario.precision)
     asked.show(

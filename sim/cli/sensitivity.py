@@ -17,7 +17,7 @@ def sensitivity(asked: Asked) -> None:
 
     scenario = asked.scenario
     asked.refuse(*why_no_sensitivity(scenario))
-    asked.say_what_is_left_aside()
+    asked.say_what_is_ignored()
     answer = asked.delivered(deliver_sensitivity)
     asked.show(
         lambda folder: sensitivity_document(scenario, answer, folder),

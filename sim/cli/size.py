@@ -18,7 +18,7 @@ def size(asked: Asked) -> None:
 
     scenario = asked.scenario
     asked.refuse(why_no_size(scenario))
-    asked.say_what_is_left_aside()
+    asked.say_what_is_ignored()
     found = asked.delivered(deliver_size)
     asked.show(
         lambda folder: size_document(found, scenario, folder),

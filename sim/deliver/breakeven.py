@@ -12,11 +12,9 @@ from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.breakeven.candidates import Ledgers
 from sim.study.breakeven.decision import BreakevenAnswer, decide
+from sim.study.capacity import RELATIVE
 from sim.study.capacity.search import capacities
 from sim.study.cases.execute import Workplace
-
-WIDTH_OF_CAPACITY = 0.02
-"""The capacities that utilisation is relative to are found to within this fraction."""
 
 
 @in_its_currency
@@ -34,9 +32,7 @@ def deliver_breakeven(
     told = begin(out, scenario, command, "breakeven", force)
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet, "searching capacities", "searches") as progress:
-        found = capacities(
-            plain_scenario, catalog, out, workplace, WIDTH_OF_CAPACITY, progress, plain_scenario.precision
-        )
+        found = capacities(plain_scenario, catalog, out, workplace, RELATIVE, progress, plain_scenario.precision)
     with Progress(quiet) as progress:
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)

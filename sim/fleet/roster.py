@@ -10,7 +10,7 @@ from sim.routing import Router
 class Roster:
     """A router that follows the states of replicas.
 
-    The policy is told who opens and who closes and goes on with what it knows of the others. A replica that closes
+    The policy learns which replicas open and close, and keeps what it knows of the others. A replica that closes
     goes on with the requests it has; when a draining one has answered the last, it is *drained*.
     """
 

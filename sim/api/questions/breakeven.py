@@ -13,8 +13,7 @@ from sim.report.breakeven.picture import key, panels
 from sim.report.page.page import picture, text_table
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.text import question_of
 from sim.study.breakeven.decision import BreakevenAnswer as Found
 from sim.study.breakeven.decision import why_no_breakeven
 from sim.study.capacity.search import why_no_capacity
@@ -33,9 +32,8 @@ class BreakevenResult(Result):
             document = breakeven_document(scenario, found, str(prepared.out))
             drawn, marks = panels(found), key(found)
             table = text_table(ranking(found))
-        notes = [*left_out(found), *capacity_notes(found.capacities, scenario.precision), *prepared.ignored]
-        notes += hostless_notes(scenario, prepared.catalog)
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        notes = [*left_out(found), *capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             return picture([one for one in drawn if name in ("", one.kind)], asked, [self.verdict], marks)

@@ -7,14 +7,14 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible
-from sim.api.prepared import RELATIVE, Given, Prepared, Values
+from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.capacity import deliver_capacity
 from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
 from sim.report.capacity.picture import picture
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.text import question_of
+from sim.study.capacity import RELATIVE
 from sim.study.capacity.search import Capacity, LoadAxis, precision_of, why_no_capacity
 
 
@@ -30,8 +30,8 @@ class CapacityResult(Result):
             rows = capacity_rows(found, axis, scenario.slo)
             document = capacity_document(scenario, found, axis, relative, str(prepared.out))
             table = capacity_table(rows, axis, scenario.slo)
-        notes = [*prepared.ignored, *hostless_notes(scenario, prepared.catalog)]
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        notes = prepared.remarks
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             return picture(found, rows, axis, scenario.slo, asked, self.verdict)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from sim.api.prepared import RELATIVE, Given, Prepared, Values
+from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.plan import deliver_plan
 from sim.report.charts.fonts import settings
@@ -14,8 +14,8 @@ from sim.report.plan.answer import plan_document
 from sim.report.plan.picture import draw_plan
 from sim.report.plan.tables import plan_table
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.text import question_of
+from sim.study.capacity import RELATIVE
 from sim.study.capacity.search import LoadAxis, why_no_capacity
 from sim.study.plan.plans import Outlook, why_no_plan
 
@@ -30,8 +30,8 @@ class PlanResult(Result):
         with showing(scenario):
             document = plan_document(scenario, found, str(prepared.out))
             table = plan_table(found)
-        notes = [*prepared.ignored, *hostless_notes(scenario, prepared.catalog)]
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        notes = prepared.remarks
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             assert scenario.plan is not None  # why_no_plan has seen to it

@@ -13,8 +13,7 @@ from sim.report.sensitivity.answer import charts, sensitivity_document, tables
 from sim.report.sensitivity.picture import picture
 from sim.report.sensitivity.verdict import SensitivityAnswer as Found
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.text import question_of
 from sim.study.sensitivity.one_at_a_time import why_no_sensitivity
 
 
@@ -29,8 +28,8 @@ class SensitivityResult(Result):
             document = sensitivity_document(scenario, found, str(prepared.out))
             drawn = charts(found)
             shown = [text_table(table) for table in tables(found)]
-        notes = [*document["notes"], *prepared.ignored, *hostless_notes(scenario, prepared.catalog)]
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        notes = [*document["notes"], *prepared.remarks]
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             chosen = [chart for kind, several in drawn.items() if name in ("", kind) for chart in several]

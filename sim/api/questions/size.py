@@ -12,8 +12,7 @@ from sim.report.page.page import picture, text_table
 from sim.report.size.answer import MOST_ROWS, ranking, size_document
 from sim.report.size.picture import key, panels
 from sim.report.words.money import showing
-from sim.report.words.text import first_sentence
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.text import question_of
 from sim.study.size.search import why_no_size
 from sim.study.size.tried import Sizing
 from sim.yamlio import read
@@ -30,8 +29,8 @@ class SizeResult(Result):
             document = size_document(found, scenario, str(prepared.out))
             drawn, marks = panels(found, scenario), key(found)
             table = text_table(ranking(found, scenario, MOST_ROWS))
-        notes = [*prepared.ignored, *hostless_notes(scenario, prepared.catalog)]
-        asked, _ = first_sentence(scenario.question or scenario.name)
+        notes = prepared.remarks
+        asked = question_of(scenario)
 
         def draw(name: str) -> Any:
             return picture([one for one in drawn if name in ("", one.kind)], asked, [self.verdict], marks)

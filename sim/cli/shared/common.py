@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from sim.scenario.reading.shipped import scenario_file as scenario_file
+from sim.study.capacity import RELATIVE
 
 BAD_INPUT = 2
 OTHER_FAILURE = 1
@@ -37,7 +38,6 @@ Format = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
 ]
-RELATIVE = 0.02
 Relative = Annotated[
     float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a capacity.")
 ]
@@ -93,7 +93,7 @@ def command_line() -> list[str]:
     return ["gpufleet", *sys.argv[1:]]
 
 
-def say_what_is_left_aside(command: str, scenario: Any, quiet: bool) -> None:
+def say_what_is_ignored(command: str, scenario: Any, quiet: bool) -> None:
     """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
     from sim.report.words.exactness import ignored
 

@@ -12,7 +12,6 @@ from typing import Any
 import typer
 
 from sim.cli.shared.common import (
-    RELATIVE,
     Force,
     Format,
     NoReport,
@@ -29,7 +28,7 @@ from sim.cli.shared.common import (
     command_line,
     fail,
     narrowed,
-    say_what_is_left_aside,
+    say_what_is_ignored,
     scenario_file,
     show_all,
     show_money_of,
@@ -37,6 +36,7 @@ from sim.cli.shared.common import (
 )
 from sim.cli.shared.naming import default_folder
 from sim.cli.shared.workplace import Address, workplace
+from sim.study.capacity import RELATIVE
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "scenario": (ScenarioFile, Parameter.empty),
@@ -79,10 +79,10 @@ class Asked:
         if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
             fail("\n".join(dict.fromkeys(told)))
 
-    def say_what_is_left_aside(self, **instead: Any) -> None:
+    def say_what_is_ignored(self, **instead: Any) -> None:
         """On stderr; where a section is taken to be another than the scenario's, *instead* has it."""
         scenario = self.scenario.model_copy(update=instead) if instead else self.scenario
-        say_what_is_left_aside(self.command, scenario, self.given["quiet"])
+        say_what_is_ignored(self.command, scenario, self.given["quiet"])
 
     def delivered(self, deliver: Callable[..., Any]) -> Any:
         """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""

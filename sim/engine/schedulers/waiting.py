@@ -46,7 +46,7 @@ class FcfsQueue:
 
     @staticmethod
     def victim(running: list[Sequence]) -> Sequence:
-        """Who gives way: the newest of *running*, which is in admission order."""
+        """The next to be preempted: the newest of *running*, which is in admission order."""
         return running[-1]
 
 

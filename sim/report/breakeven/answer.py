@@ -11,7 +11,7 @@ from sim.report.page.page import Table, render_page, write_picture
 from sim.report.run.tables import write_rows
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import cash, in_code
-from sim.report.words.text import first_sentence, percent, plain
+from sim.report.words.text import percent, plain, question_of
 from sim.report.words.text import place as place_text
 from sim.scenario.schema import Scenario
 from sim.study.breakeven.decision import BreakevenAnswer
@@ -107,7 +107,7 @@ def write_breakeven(
 
 def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     told, drawn = sentences(answer, with_tips=False), panels(answer)
-    asked, _ = first_sentence(scenario.question or scenario.name)
+    asked = question_of(scenario)
     if drawn:
         write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
     page = render_page(

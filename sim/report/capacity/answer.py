@@ -12,7 +12,7 @@ from sim.report.run.tables import write_rows
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown
-from sim.report.words.text import axis_label, first_sentence, plain
+from sim.report.words.text import axis_label, plain, question_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.at_capacity import at_capacity
@@ -48,7 +48,7 @@ def _draw(
     relative: float,
     remarks: Sequence[str],
 ) -> None:
-    asked = first_sentence(scenario.question or scenario.name)[0]
+    asked = question_of(scenario)
     drawing = ""
     if any(not one.reason for one in found):
         write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))

@@ -10,7 +10,7 @@ from sim.report.plan.page import render_plan
 from sim.report.plan.picture import write_plan_picture
 from sim.report.plan.tables import month_rows, summary_row, write_months, write_summary
 from sim.report.plan.verdict import verdict
-from sim.report.words.text import first_sentence
+from sim.report.words.text import question_of
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import LoadAxis
 from sim.study.cases.points import limits
@@ -47,7 +47,7 @@ def write_plan(
         return
     answer = verdict(found, plan, scenario.precision)
     answer = replace(answer, findings=(*answer.findings, *remarks))
-    asked = first_sentence(scenario.question or scenario.name)[0]
+    asked = question_of(scenario)
     write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
     page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer)
     (folder / "plan.html").write_text(page, encoding="utf-8")

@@ -22,7 +22,7 @@ from sim.report.sensitivity.verdict import (
     utilisation_usd,
 )
 from sim.report.words.money import amount, cash, in_code, shown, twin
-from sim.report.words.text import first_sentence, percent, seconds
+from sim.report.words.text import percent, question_of, seconds
 from sim.scenario.schema import Scenario
 from sim.study.sensitivity.gap import Gap
 from sim.study.sensitivity.one_at_a_time import USD, Swing
@@ -114,7 +114,7 @@ def write_sensitivity(
 
 
 def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    asked, _ = first_sentence(scenario.question or scenario.name)
+    asked = question_of(scenario)
     told, of_gaps = sentences(answer), gap_sentences(answer)
     drawn = charts(answer)
     for kind, lines in (("tornado", told), ("gap", of_gaps)):

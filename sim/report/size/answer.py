@@ -13,7 +13,7 @@ from sim.report.size.picture import key, panels
 from sim.report.words.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
 from sim.report.words.money import cash, in_code
 from sim.report.words.routing import routing_told
-from sim.report.words.text import difference, first_sentence, percent, place, plain, seconds
+from sim.report.words.text import difference, percent, place, plain, question_of, seconds
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data, is_deterministic
@@ -51,7 +51,7 @@ def write_size(
 
 def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
     told, drawn = sentences(found, scenario), panels(found, scenario)
-    asked, _ = first_sentence(scenario.question or scenario.name)
+    asked = question_of(scenario)
     tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
     shown = [one for one in tables if one.rows]
     write_picture(folder / "size.png", drawn, asked, told[:1], key(found))

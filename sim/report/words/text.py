@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from sim.scenario.schema import Scenario
+
 AXIS_LABELS = {
     "rate_rps": "load [requests/s]",
     "concurrency": "concurrent clients",
@@ -121,6 +123,11 @@ def first_sentence(text: str) -> tuple[str, str]:
     ends = [at for mark in ("? ", ". ") if (at := text.find(mark)) >= 0]
     end = (text.find("? ") if "? " in text else min(ends)) + 1 if ends else len(text)
     return text[:end].strip(), text[end:].strip()
+
+
+def question_of(scenario: Scenario) -> str:
+    """What *scenario* asks, in one sentence; the name of one that states no question."""
+    return first_sentence(scenario.question or scenario.name)[0]
 
 
 def number(value: Any) -> str:

@@ -1,1 +1,4 @@
 """The highest load within the SLO."""
+
+RELATIVE = 0.02
+"""Width of the last bracket in the search, as a fraction of the capacity, unless another is asked for."""
