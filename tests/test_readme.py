@@ -31,7 +31,8 @@ def runnable(block: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """A copy of the working tree with an environment as after a first `make`."""
     copy = tmp_path / "clone"
-    left_out = shutil.ignore_patterns(".*", "outputs", "__pycache__", "dist")
+    # compiled modules travel, or each command would compile them all; another worker may be writing one (*.pyc.*)
+    left_out = shutil.ignore_patterns(".*", "outputs", "dist", "*.pyc.*")
     shutil.copytree(ROOT, copy, ignore=left_out)
     programs = copy / ".venv" / "bin"
     programs.mkdir(parents=True)

@@ -27,7 +27,7 @@ from sim.workload import ClosedLoop
 
 HYBRIDS = "hybrids"
 FULL_HORIZON_S = 1800.0
-"""How long full load lasts, if the scenario does not end before."""
+"""How long full load lasts, whatever the scenario's horizon: hundreds of clients settle slowly."""
 FULL_WARMUP = 0.2
 """Share of it that is not measured: the clients all begin at once."""
 OWN, FULL = "own", "full"

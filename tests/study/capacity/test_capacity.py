@@ -28,12 +28,12 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
             "arrivals": arrivals,
             "lengths": {"prompt": {"distribution": "fixed", "value": 1}, "output": output},
         },
-        "horizon_s": 2500,
-        "warmup_s": 200,
-        "meter_interval_s": 2500,
+        "horizon_s": 1500,
+        "warmup_s": 150,
+        "meter_interval_s": 1500,
         "requests": "none",
         "seed": 5,
-        "replications": 8,
+        "replications": 6,
         "slo": {"ttft_s": 3.0, "attainment": 0.95},
         "fleets": [{"name": "queue", "pools": [{"steptime": step, "batching": batching}]}],
     } | more
@@ -59,8 +59,8 @@ def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
     capacity = found(loaded, tmp_path / "out", 0.02)
     assert capacity.half_width is not None
     assert capacity.half_width < 0.1 * theory
-    # 95 % interval widened to 99.9 % for seven degrees of freedom: 5.41 / 2.36
-    assert abs(capacity.mean - theory) < 2.29 * capacity.half_width + 0.02 * theory
+    # 95 % interval widened to 99.9 % for five degrees of freedom: 6.87 / 2.57
+    assert abs(capacity.mean - theory) < 2.67 * capacity.half_width + 0.02 * theory
 
 
 def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     capacity = found(loaded, tmp_path / "out", 0.02)
     assert capacity.half_width is not None
     assert capacity.half_width < 0.05 * theory
-    assert abs(capacity.mean - theory) < 2.29 * capacity.half_width
+    assert abs(capacity.mean - theory) < 2.67 * capacity.half_width
     loads = [{tried.load for tried in one.tried} for one in capacity.found]
     assert all(not a & b for a, b in combinations(loads, 2)), "no two replications search on one grid"
 

@@ -30,8 +30,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 1200, cv: 2.0, max: 16000}
     output: {distribution: lognormal, mean: 150, cv: 0.8, max: 800}
-horizon_s: 150
-warmup_s: 50
+horizon_s: 100
+warmup_s: 30
 replications: 2
 requests: none
 slo: {ttft_s: 0.6, tpot_s: 0.05}
