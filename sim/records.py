@@ -13,8 +13,8 @@ class RequestTable:
     """The requests that a workload offers, one array entry each, in arrival order.
 
     `arrived_s` is empty for a closed loop: there a request arrives when a client is free. `block_hashes[i]` are the
-    ids of the leading prompt blocks of request i, `hash_block_tokens` tokens each; equal ids mean equal prefixes (an
-    id stands for its block and all blocks before it). The last id may stand for a partial block.
+    ids of the leading blocks of prompt and answer of request i, `hash_block_tokens` tokens each; equal ids mean equal
+    prefixes (an id stands for its block and all blocks before it). Ids beyond the last whole block stand for nothing.
     """
 
     arrived_s: NDArray[np.float64]
@@ -86,8 +86,9 @@ class Request:
 
     @property
     def shared_tokens(self) -> int:
-        """Leading prompt tokens that whole blocks of the trace cover; others may have the same."""
-        return min(len(self.block_hashes), self.prompt_tokens // self.hash_block_tokens) * self.hash_block_tokens
+        """Leading tokens of prompt and answer that whole blocks of the trace cover; others may have the same."""
+        size = self.hash_block_tokens
+        return min(len(self.block_hashes), (self.prompt_tokens + self.output_tokens) // size) * size
 
 
 @dataclass(slots=True)

@@ -222,18 +222,25 @@ class ReferenceEngine:
         return hits
 
     def _allocate(self, one: Tracked, new: int) -> bool:
-        missing = -(-(one.computed + new) // self.size) - len(one.blocks)
+        if not self._hold(one, one.computed + new):
+            return False
+        self._name(one, one.computed + new)
+        return True
+
+    def _hold(self, one: Tracked, tokens: int) -> bool:
+        missing = -(-tokens // self.size) - len(one.blocks)
         if missing > len(self.free):
             return False
         for _ in range(missing):
             one.blocks.append(self._take())
-        if self.caching:
-            for index in range((one.computed + new) // self.size):
-                block = one.blocks[index]
-                if block.name is None:
-                    block.name = one.name_of(index, self.size)
-                    self.named.setdefault(block.name, []).append(block)
         return True
+
+    def _name(self, one: Tracked, tokens: int) -> None:
+        for index in range(tokens // self.size if self.caching else 0):
+            block = one.blocks[index]
+            if block.name is None:
+                block.name = one.name_of(index, self.size)
+                self.named.setdefault(block.name, []).append(block)
 
     def _take(self) -> PhysicalBlock:
         block = self.free.popleft()

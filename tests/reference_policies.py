@@ -16,6 +16,15 @@ class _Whole(ReferenceEngine):
         alone = not any(not one.decoding for one in scheduled)
         return left if left > self.budget and alone else 0
 
+    def _name(self, one: Tracked, tokens: int) -> None:
+        # an answer is found once it is complete
+        if not one.decoding:
+            super()._name(one, tokens)
+
+    def _release(self, one: Tracked) -> None:
+        super()._name(one, one.computed)
+        super()._release(one)
+
 
 class PrefillFirst(_Whole):
     def _schedule(self) -> dict[Tracked, int]:
@@ -36,26 +45,18 @@ class PrefillFirst(_Whole):
         super().__init__(*args, **limits)
         self.kept_free = int(watermark * self.usable)
 
-    def _allocate(self, one: Tracked, new: int) -> bool:
-        # a prompt has the blocks of all its tokens from its first chunk on, and names them as they are filled
-        missing = -(-one.tokens // self.size) - len(one.blocks)
-        assert one.decoding or missing <= len(self.free)
-        for _ in range(0 if one.decoding else missing):
-            one.blocks.append(self._take())
-        return super()._allocate(one, new)
+    def _hold(self, one: Tracked, tokens: int) -> bool:
+        # a prompt has the blocks of all its tokens from its first chunk on
+        return super()._hold(one, tokens if one.decoding else one.tokens)
 
 
 class Reserve(_Whole):
     def _blocks_to_join(self, one: Tracked, tokens: int) -> int:
         return -(-(one.request.prompt_tokens + one.request.output_tokens - 1) // self.size)
 
-    def _allocate(self, one: Tracked, new: int) -> bool:
-        # the first allocation takes the blocks of the whole request, the later ones find them there
-        later = one.request.prompt_tokens + one.request.output_tokens - 1 - one.computed - new
-        one.computed += later
-        assert super()._allocate(one, new)
-        one.computed -= later
-        return True
+    def _hold(self, one: Tracked, tokens: int) -> bool:
+        # the first chunk takes the blocks of the whole request
+        return super()._hold(one, one.request.prompt_tokens + one.request.output_tokens - 1)
 
 
 class Static(ReferenceEngine):

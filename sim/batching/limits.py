@@ -59,8 +59,8 @@ class PagedLimits(BatchingLimits):
 class QueueLimits(PagedLimits):
     """Limits of an engine that can share prefixes and order its queue."""
 
-    enable_prefix_caching: bool = False
-    """Share the KV blocks of equal prompt prefixes."""
+    enable_prefix_caching: bool | None = None
+    """Share the KV blocks of equal prefixes; a preempted request finds its own again. Left out: as the engine does."""
     scheduling: Literal["fcfs", "priority"] = "fcfs"
     """fcfs, or lower `priority` first and then by arrival."""
 

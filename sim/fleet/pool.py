@@ -76,7 +76,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
     if missing:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
     if isinstance(batching, QueueLimits):
-        values |= {"enable_prefix_caching": batching.enable_prefix_caching, "scheduling": batching.scheduling}
+        values |= {"enable_prefix_caching": bool(batching.enable_prefix_caching), "scheduling": batching.scheduling}
     if isinstance(batching, VllmLimits):
         values |= {
             "chunked_prefill": batching.enable_chunked_prefill,

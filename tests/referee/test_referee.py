@@ -28,7 +28,7 @@ OPTIONS = {
 """Keys of a scenario and what a case calls them."""
 
 
-def hash_ids(segments: list[list[int]], block_size: int, known: dict[Any, int]) -> list[int]:
+def hash_ids(segments: list[list[Any]], block_size: int, known: dict[Any, int]) -> list[int]:
     """Ids of the whole blocks of a prompt made of (seed, length) token runs; an id depends on all blocks before it."""
     tokens = [(seed, position) for seed, length in segments for position in range(length)]
     ids: list[int] = []
@@ -49,9 +49,12 @@ def write_csv_trace(path: Path, requests: list[list[Any]]) -> dict[str, Any]:
 def write_mooncake_trace(path: Path, requests: list[list[Any]], block_size: int) -> dict[str, Any]:
     known: dict[Any, int] = {}
     with path.open("w") as file:
-        for arrival_s, prompt, output, priority, segments, *_ in requests:
+        for arrival_s, prompt, output, priority, segments, *seed in requests:
             ids = hash_ids(segments, block_size, known)
             row = {"timestamp": arrival_s * 1000, "input_length": prompt, "output_length": output, "hash_ids": ids}
+            if seed:  # without a number, equal prompts have equal answers
+                answer = [seed[0] if seed[0] is not None else str(segments), output]
+                row["output_hash_ids"] = hash_ids([*segments, answer], block_size, known)[len(ids) :]
             row |= {"priority": priority} if priority else {}
             file.write(json.dumps(row) + "\n")
     return {"path": path.name, "format": "mooncake", "hash_block_tokens": block_size}
@@ -96,4 +99,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 27
+    assert len(CASES) >= 31

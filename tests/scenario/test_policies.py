@@ -109,3 +109,13 @@ def test_whole_prompts_need_a_budget_that_holds_them(tmp_path: Path, catalog: Ca
             plan_of(tmp_path, catalog, batching={**whole, **budget})
     limits = rank_limits(plan_of(tmp_path, catalog, batching={**whole, "max_num_batched_tokens": 4096}).pools[0])
     assert not limits.chunked_prefill
+
+
+def test_prefix_caching_is_on_where_the_engine_has_it_on(tmp_path: Path, catalog: Catalog) -> None:
+    def caches(**pool: Any) -> bool:
+        return rank_limits(plan_of(tmp_path, catalog, **pool).pools[0]).enable_prefix_caching
+
+    assert caches(engine="vllm-0.11") is True
+    assert caches(engine="vllm-0.11", batching={"enable_prefix_caching": False}) is False
+    assert caches(engine="vllm-0.6") is False
+    assert caches(steptime={"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}) is False

@@ -127,6 +127,16 @@ def test_a_mooncake_line_may_have_a_priority(trace: Open) -> None:
         trace("mooncake", mooncake({**row(0, 4, 1, []), "priority": 1.5}), hash_block_tokens=8).requests(None)
 
 
+def test_a_mooncake_line_may_say_what_its_answer_is(trace: Open) -> None:
+    # 12 + 9 tokens fill two blocks of 8; the first holds prompt alone, the third id stands for a block that is not full
+    lines = mooncake({**row(0, 12, 9, [1, 2]), "output_hash_ids": [3, 4]}, row(0, 12, 9, [1]))
+    assert trace("mooncake", lines, hash_block_tokens=8).requests(None).block_hashes == [(1, 3), (1,)]
+    for ids, message in (([3, 4, 5], "3 output_hash_ids behind 1 whole blocks"), ("3", "must be a list of whole")):
+        lines = mooncake({**row(0, 12, 9, [1]), "output_hash_ids": ids})
+        with pytest.raises(TraceError, match=message):
+            trace("mooncake", lines, hash_block_tokens=8).requests(None)
+
+
 def test_mooncake_blocks_have_512_tokens_unless_said_otherwise(trace: Open) -> None:
     requests = trace("mooncake", mooncake(row(0, 6758, 500, list(range(14))))).requests(None)
     assert requests.block_hashes == [tuple(range(13))]

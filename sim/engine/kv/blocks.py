@@ -62,16 +62,18 @@ class PrefixCache(BlockPool):
     The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A
     freed block that is not full joins its head; the full ones join its end, the last block of a request first; a hit
     takes its block out; a name lives until its block is reallocated. Two blocks may bear the same name (computed by
-    two requests side by side): the older one answers. Blocks that a request fills while it decodes get their names
-    only if it is preempted: nobody else asks for them.
+    two requests side by side): the older one answers. Blocks that nobody else can ask for get their names only if
+    their request is preempted, and keep them until it leaves. While no block has a name, the order of the queue
+    matters to nobody and is not kept.
     """
 
     __slots__ = ("_blocks_of", "_named", "_names_of", "_queue")
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
-        self._queue: OrderedDict[object, int] = OrderedDict({object(): self.usable})
-        """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length)."""
+        self._queue: OrderedDict[object, int] = OrderedDict()
+        """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
+        block has a name."""
         self._named: dict[object, dict[Block, None]] = {}
         self._blocks_of: dict[Sequence, list[Block]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
@@ -81,20 +83,37 @@ class PrefixCache(BlockPool):
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""
         named = self._named
+        if not named:
+            return 0
         hits = 0
-        for name in self._names(sequence, (sequence.tokens - 1) // self.block_size):
+        for name in self._names(sequence, self.sought(sequence)):
             if name not in named:
                 break
             hits += 1
         return hits
 
+    def sought(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence* that may be cached: what it shares, and after a preemption all it had."""
+        tokens = sequence.tokens - 1
+        if not sequence.request.preemptions:
+            tokens = min(tokens, sequence.request.shared_tokens)
+        return tokens // self.block_size
+
+    def name_of(self, sequence: Sequence, block: int) -> object:
+        """Name of block number *block* of *sequence*."""
+        return self._names(sequence, block + 1)[block]
+
     def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
         """Free blocks that the first *tokens* of *sequence* would use up: new ones, and hits that nobody uses now."""
+        if not hits:
+            return -(-tokens // self.block_size)
         idle = sum(not self._oldest(name).users for name in self._names(sequence, hits))
         return -(-tokens // self.block_size) - hits + idle
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it."""
+        if not hits:
+            return
         blocks = self._blocks_of[sequence] = [self._oldest(name) for name in self._names(sequence, hits)]
         for block in blocks:
             if not block.users:
@@ -105,6 +124,8 @@ class PrefixCache(BlockPool):
     def take(self, blocks: int) -> None:
         """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
         super().take(blocks)
+        if not self._named:
+            return
         queue = self._queue
         while blocks > 0:
             entry, length = queue.popitem(last=False)
@@ -114,27 +135,50 @@ class PrefixCache(BlockPool):
                 return
             blocks -= length
             if isinstance(entry, Block):
-                same_name = self._named[entry.key]
-                del same_name[entry]
-                if not same_name:
-                    del self._named[entry.key]
+                self._unname(entry)
+
+    def named(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence*, which runs, that have their names."""
+        return len(self._blocks_of.get(sequence, ()))
 
     def name(self, sequence: Sequence, tokens: int) -> None:
-        """Names the full blocks among the first *tokens* of *sequence* that have no name yet."""
-        blocks = self._blocks_of[sequence]
-        for name in self._names(sequence, tokens // self.block_size)[len(blocks) :]:
+        """Names the full blocks among the first *tokens* of *sequence* that others may ask for and have no name yet."""
+        if sequence.request.block_hashes:
+            self._name_blocks(sequence, min(tokens, sequence.request.shared_tokens) // self.block_size)
+
+    def _name_blocks(self, sequence: Sequence, count: int) -> None:
+        blocks = self._blocks_of.setdefault(sequence, [])
+        for name in self._names(sequence, count)[len(blocks) :]:
+            if not self._named:
+                self._queue = OrderedDict({object(): self.free} if self.free else {})
             block = Block(name)
             self._named.setdefault(name, {})[block] = None
             blocks.append(block)
 
+    def _unname(self, block: Block) -> None:
+        same_name = self._named[block.key]
+        del same_name[block]
+        if not same_name:
+            del self._named[block.key]
+
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
+        if not (self._named or resumes or sequence.request.block_hashes):
+            self.free += held
+            self._names_of.pop(sequence, None)
+            return
         full = computed // self.block_size
         if resumes:
-            self.name(sequence, computed)
+            self._name_blocks(sequence, full)
         else:
+            self.name(sequence, computed)
             self._names_of.pop(sequence, None)
-        blocks = self._blocks_of.pop(sequence)
+        blocks = self._blocks_of.pop(sequence, [])
+        if not resumes:
+            shared = sequence.request.shared_tokens // self.block_size
+            for block in blocks[shared:]:
+                self._unname(block)
+            del blocks[shared:]
         if held > full:
             self._put(held - full, last=False)
         if full > len(blocks):
@@ -151,10 +195,11 @@ class PrefixCache(BlockPool):
 
     def _put(self, blocks: int, last: bool) -> None:
         """Adds a run of blocks that nobody can ask for at one end of the free queue."""
-        run = object()
-        self._queue[run] = blocks
-        self._queue.move_to_end(run, last=last)
         self.free += blocks
+        if self._named:
+            run = object()
+            self._queue[run] = blocks
+            self._queue.move_to_end(run, last=last)
 
     def _oldest(self, name: object) -> Block:
         return next(iter(self._named[name]))

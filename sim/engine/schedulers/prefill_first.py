@@ -5,7 +5,7 @@ The rules follow vLLM's V0 `core/scheduler.py` (`_schedule_default`) and SGLang'
 whole prompts (V0), or the last one cut at the budget and continued in the next step (SGLang's chunked prefill). V0
 also leaves a watermark of the blocks free, so that whoever joins does not push itself out again. Without a prompt to
 compute all others decode one token; one that cannot get a KV block makes the newest give way, which waits to compute
-prompt and tokens again.
+prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
 """
 
 from sim.engine.kv.blocks import BlockPool
@@ -21,6 +21,7 @@ class PrefillFirstRank(Rank):
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._kept_free = int(limits.watermark * pool.usable)
+        self._answers = None
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`; decodes take no part of the budget."""

@@ -9,7 +9,8 @@ are handed out as they are needed.
 
 from heapq import heapify
 
-from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.answers import Answers
+from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.decode_blocks import BlockPhases
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.rank_schedule import RankSchedule
@@ -23,6 +24,7 @@ class Rank(RankSchedule):
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._phases = BlockPhases(pool.block_size)
+        self._answers = Answers(pool) if isinstance(pool, PrefixCache) else None
         self._preempted_in_step = False
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
         self._long_prefill = limits.long_prefill_token_threshold
@@ -43,7 +45,7 @@ class Rank(RankSchedule):
         budget = self._max_num_batched_tokens - self._decoding
         if len(self.running) >= self.seats or budget <= 0:
             return False
-        if self._interval > 1:
+        if self._interval > 1 or self._answers:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
@@ -90,6 +92,8 @@ class Rank(RankSchedule):
             self.blocked_by = "kv"
         else:
             if self.waiting:
+                if self._answers:
+                    self._answers.name(self._step + 1)
                 taken = self._decoding - len(still) + sum(chunk for _, chunk in self._chunks)
                 self._admit(self._max_num_batched_tokens - taken, now)
             if self._interval > 1 and not self._prompts_wait:
@@ -138,6 +142,8 @@ class Rank(RankSchedule):
         served: dict[Sequence, int] = {}
         budget = self._max_num_batched_tokens
         position = 0
+        if self._answers:
+            self._answers.name(step)
         while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
@@ -161,6 +167,8 @@ class Rank(RankSchedule):
             else:
                 if sequence.decoding:
                     pool.take(need)
+                    if self._answers:
+                        pool.name(sequence, sequence.base + step + 1)
                 else:
                     self._schedule_chunk(sequence, tokens)
                 served[sequence] = tokens
@@ -224,6 +232,8 @@ class Rank(RankSchedule):
         steps = self._steps_until_finish()
         if self._prompts_wait and (self.waiting or self._prefilling):
             steps = min(steps, self._prompts_at + self._interval - self._step)
+        if self._answers and self.waiting and self.blocked_by != "seats":
+            steps = int(min(steps, self._answers.steps_until_found(self.waiting.head(), self._step)))
         # the first step has its blocks already
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
@@ -243,7 +253,16 @@ class Rank(RankSchedule):
     def _enter_decoding(self, sequence: Sequence) -> None:
         super()._enter_decoding(sequence)
         self._phases.add(sequence.base)
+        if self._answers is not None and sequence.request.block_hashes:
+            self._answers.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         super()._leave_decoding(sequence)
         self._phases.remove(sequence.base)
+        if self._answers:
+            self._answers.remove(sequence)
+
+    def _leave(self, sequence: Sequence) -> None:
+        if self._answers:
+            self._answers.name(self._step)
+        super()._leave(sequence)

@@ -28,6 +28,9 @@ USUAL_ENGINE = "vllm-0.11"
 UNQUANTIZED = "none"
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
+OPEN_SWITCHES = ("enable_prefix_caching",)
+"""What is on or off as the engine has it where the scenario is silent; a pool with a step time of its own has no
+engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,10 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         ),
         batching=batching
         if isinstance(batching, Dynamic)
-        else _with_defaults(batching, engine, gpu, max_model_len, model),
+        else _switched(
+            _with_defaults(batching, engine, gpu, max_model_len, model),
+            engine if isinstance(pool.steptime, Roofline | None) else None,
+        ),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
         model=model,
@@ -144,6 +150,16 @@ def _with_defaults(
         filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
     if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
         filled["enable_chunked_prefill"] = engine.prefill == "chunked"
+    return batching.model_copy(update=filled)
+
+
+def _switched(batching: Scheduler, engine: Engine | None) -> Scheduler:
+    """*batching* with what *engine* has on where it leaves that open; all off without an engine."""
+    filled: dict[str, bool] = {}
+    for name in OPEN_SWITCHES:
+        if getattr(batching, name, False) is None:
+            usual = default_limit(engine, None, name) if engine else None
+            filled[name] = usual is not None and bool(usual.value)
     return batching.model_copy(update=filled)
 
 

@@ -11,6 +11,7 @@ from sim.catalogue.value import Value
 from sim.cost import CostPlan
 from sim.scenario.resolving.bind import (
     OPEN_LIMITS,
+    OPEN_SWITCHES,
     BoundPool,
     batch_coefficients,
     one_pass_step_time,
@@ -96,7 +97,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         unused += _other_comms(pool)
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
-        for name in (*OPEN_LIMITS, "max_model_len"):
+        for name in (*OPEN_LIMITS, *OPEN_SWITCHES, "max_model_len"):
             usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
             if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
                 yield Fact(f"{prefix}.limits.{name}", usual)

@@ -14,15 +14,16 @@ from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
 from sim.workload.traces.file import TraceFile, TraceReading
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
-OPTIONAL = ("priority",)
+OPTIONAL = ("priority", "output_hash_ids")
 MILLISECONDS = 1000.0
 
 
 class MooncakeTrace(TraceFile):
     """A JSON object a line: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks,
-    and where wanted `priority` (lower first; a line without it has 0).
+    and where wanted `priority` (lower first; a line without it has 0) and `output_hash_ids` of the further blocks that
+    prompt and answer fill together, the first of which may begin in the prompt.
 
-    A last id for a block that the prompt does not fill is dropped: such a block is never shared.
+    A last id for a block that is not filled is dropped: such a block is never shared.
     """
 
     format: Literal["mooncake"]
@@ -50,6 +51,10 @@ class MooncakeTrace(TraceFile):
         faults.stop_if_any()
         hashes = self._whole_blocks([row["hash_ids"] for row in rows], prompts.tolist(), lines, faults)
         faults.stop_if_any()
+        if any("output_hash_ids" in row for row in rows):
+            answers = [row.get("output_hash_ids", []) for row in rows]
+            hashes = self._with_answers(hashes, answers, (prompts + outputs).tolist(), lines, faults)
+            faults.stop_if_any()
         requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, priority, hashes, self.hash_block_tokens)
         return TraceReading(requests)
 
@@ -73,6 +78,32 @@ class MooncakeTrace(TraceFile):
             lines,
             lambda row: (
                 f"{len(ids[row])} hash_ids for {prompts[row]} tokens in blocks of {size}; is hash_block_tokens right?"
+            ),
+        )
+        return whole
+
+    def _with_answers(
+        self, prompts: list[tuple[int, ...]], answers: list[Any], totals: list[int], lines: list[int], faults: Faults
+    ) -> list[tuple[int, ...]]:
+        """The ids of *prompts*, and behind them those of the blocks that prompt and answer fill, *totals* tokens."""
+        size = self.hash_block_tokens
+        whole: list[tuple[int, ...]] = []
+        wrong_type, wrong_count = [], []
+        for row, (known, hashes, tokens) in enumerate(zip(prompts, answers, totals, strict=True)):
+            if type(hashes) is not list or not set(map(type, hashes)) <= {int}:
+                wrong_type.append(row)
+            elif len(known) + len(hashes) > -(-tokens // size):
+                wrong_count.append(row)
+            else:
+                whole.append((*known, *hashes)[: tokens // size])
+        message = "output_hash_ids must be a list of whole numbers"
+        faults.add_rows(np.array(wrong_type, np.intp), lines, lambda row: message)
+        faults.add_rows(
+            np.array(wrong_count, np.intp),
+            lines,
+            lambda row: (
+                f"{len(answers[row])} output_hash_ids behind {len(prompts[row])} whole blocks of the prompt, but "
+                f"prompt and answer have {totals[row]} tokens in blocks of {size}"
             ),
         )
         return whole

@@ -1,0 +1,54 @@
+"""Blocks that decoding fills under names that others may ask for: named just before anyone looks."""
+
+from math import inf
+
+from sim.engine.kv.blocks import PrefixCache
+from sim.engine.sequence import Sequence
+
+
+class Answers:
+    """Decoding sequences whose answers are shared. A step changes none of them; they are named when that matters."""
+
+    __slots__ = ("_decoding", "_pool")
+
+    def __init__(self, pool: PrefixCache) -> None:
+        self._pool = pool
+        self._decoding: dict[Sequence, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._decoding)
+
+    def add(self, sequence: Sequence) -> None:
+        """*sequence* starts to decode."""
+        if sequence.request.shared_tokens > sequence.request.prompt_tokens:
+            self._decoding[sequence] = None
+
+    def remove(self, sequence: Sequence) -> None:
+        """*sequence* stops."""
+        self._decoding.pop(sequence, None)
+
+    def name(self, step: int) -> None:
+        """Names what is filled once contexts are base + *step*, in the order in which it was filled: of two blocks
+        with one name the older one answers.
+        """
+        size = self._pool.block_size
+        filled = []
+        for sequence in self._decoding:
+            tokens = min(sequence.base + step, sequence.request.shared_tokens)
+            ends = range((self._pool.named(sequence) + 1) * size, tokens + 1, size)
+            filled += [(end - sequence.base, sequence.admission, end, sequence) for end in ends]
+        for _, _, end, sequence in sorted(filled):
+            self._pool.name(sequence, end)
+
+    def steps_until_found(self, sequence: Sequence, step: int) -> float:
+        """Steps from counter *step* until one names a block that *sequence* looks for and does not find now."""
+        pool = self._pool
+        size = pool.block_size
+        steps = inf
+        for other in self._decoding:
+            block = (other.base + step + 1) // size
+            end = (block + 1) * size
+            known = end <= other.request.shared_tokens and block < pool.sought(sequence)
+            if known and pool.name_of(other, block) == pool.name_of(sequence, block):
+                steps = min(steps, end - 1 - other.base - step)
+        return steps
