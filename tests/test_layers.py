@@ -54,6 +54,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pandas": frozenset({"report", "api"}),
     "matplotlib": frozenset({"report"}),
     "jinja2": frozenset({"report"}),
+    "xlsxwriter": frozenset({"report"}),
     "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),

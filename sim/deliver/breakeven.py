@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.deliver.basis import keep_basis
 from sim.deliver.folder import begin, written_together
 from sim.report.breakeven.answer import write_breakeven
 from sim.report.terminal.progress import Progress
@@ -37,5 +38,6 @@ def deliver_breakeven(
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)
     with written_together(out, told) as folder:
+        keep_basis(folder, scenario, catalog)
         write_breakeven(folder, answer, scenario, hostless_notes(scenario, catalog), report)
     return answer

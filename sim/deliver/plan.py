@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.deliver.basis import keep_basis
 from sim.deliver.folder import begin, written_together
 from sim.report.plan.answer import write_plan
 from sim.report.terminal.progress import Progress
@@ -12,11 +13,10 @@ from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import capacities
 from sim.study.cases.execute import Workplace
-from sim.study.cases.points import POINTS, resolved_plans
+from sim.study.cases.points import POINTS
 from sim.study.cases.store import discard_unfinished
 from sim.study.plan.loads import part_loads
 from sim.study.plan.plans import Outlook, outlooks
-from sim.study.price.reprice import keep_scenario
 
 
 @in_its_currency
@@ -44,8 +44,7 @@ def deliver_plan(
     finally:
         discard_unfinished(out / POINTS)
     found = outlooks(scenario, catalog, most, measured)
-    resolved = resolved_plans(scenario.model_copy(update={"sweep": None}), catalog)
     with written_together(out, told) as folder:
-        keep_scenario(folder, scenario)
+        resolved = keep_basis(folder, scenario, catalog)
         write_plan(folder, scenario, found, resolved, hostless_notes(scenario, catalog), report)
     return found

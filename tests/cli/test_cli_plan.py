@@ -67,7 +67,8 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "plan.reserve_units=1")
     assert (done.exit_code, done.stderr) == (0, "")
     out = folder / "outputs" / "small-plan--reserve_units=1--relative=0.2"
-    names = ["manifest.json", "plan.csv", "plan.html", "plan.png", "points", "scenario.yaml", "summary.csv"]
+    pages = ["plan.csv", "plan.html", "plan.png"]
+    names = ["manifest.json", *pages, "points", "resolved.yaml", "scenario.yaml", "summary.csv"]
     assert sorted(path.name for path in out.iterdir()) == names
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
     rows, totals = table(out / "plan.csv"), {row["fleet"]: row for row in table(out / "summary.csv")}

@@ -68,6 +68,34 @@ def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     ]
 
 
+def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """cash.csv: what is paid when, to the end of the comparison's horizon."""
+    return [
+        {
+            "candidate": name,
+            "month": at.months,
+            "purchase_usd": at.purchase_usd,
+            "operating_usd": at.operating_usd,
+            "brings_usd": at.brings_usd,
+            "renewal_usd": at.renewal_usd,
+            "net_present_cost_usd": at.net_present_usd,
+            "discount_rate": answer.horizon.discount_rate,
+        }
+        for name, path in answer.cash.items()
+        for at in path
+    ]
+
+
+def bill_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """bill.csv: a month of the load by component, purchases spread over their life."""
+    costs = {**answer.at_load, **({API: answer.api} if answer.api is not None else {})}
+    return [
+        {"candidate": name, "component": component, "usd_per_month": usd_per_h * HOURS_PER_MONTH}
+        for name, cost in costs.items()
+        for component, usd_per_h in cost.flows.booked_usd_per_h.items()
+    ]
+
+
 def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """tipping.csv."""
     groups = ((answer.winner, "all", answer.tipping), (answer.best_machine, "machines", answer.tipping_of_machines))
@@ -98,6 +126,8 @@ def write_breakeven(
         ("ranking", ranking_rows(answer)),
         ("breakeven", utilisation_rows(answer)),
         ("months", month_rows(answer)),
+        ("cash", cash_rows(answer)),
+        ("bill", bill_rows(answer)),
         ("tipping", tipping_rows(answer)),
     ):
         write_rows(out / f"{name}.csv", rows)

@@ -58,6 +58,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
         "capex_usd": plan.costs.capex_usd if plan.costs else None,
+        "charges": _charges(plan.costs),
         **_by_hour(plan.costs),
         "values": values,
         "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
@@ -66,6 +67,14 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
 
 def _warmup(plan: CasePlan) -> float | str:
     return "auto: MSER-5 in each run" if plan.warmup_auto else plan.warmup_s
+
+
+def _charges(costs: CostPlan | None) -> list[dict[str, Any]]:
+    """Each line of the bill: when it is paid, and what is paid once."""
+    return [
+        {"component": one.component, "pool": one.pool, "paid": one.paid.value, "once_usd": one.once_usd}
+        for one in (costs.charges if costs is not None else ())
+    ]
 
 
 def _by_hour(costs: CostPlan | None) -> dict[str, list[float] | None]:

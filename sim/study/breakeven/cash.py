@@ -27,6 +27,14 @@ class Month:
     net_present_usd: float
     """Present value of all that was paid, less that of what the hardware would bring now: its resale less its
     removal."""
+    purchase_usd: float = 0.0
+    """Paid at delivery, in month 0."""
+    operating_usd: float = 0.0
+    """Paid at the end of this month."""
+    brings_usd: float = 0.0
+    """What the hardware would bring at the end of this month."""
+    renewal_usd: float = 0.0
+    """Paid after it where the candidate goes on: new hardware less what the old one brings."""
 
 
 def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
@@ -42,17 +50,19 @@ def months(flows: Flows, finance: Finance, discount_rate: float, count: int) -> 
     """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
     life = max(1, round(finance.life_months)) if finance is not None else count
     cash, present = flows.capex_usd, flows.capex_usd
-    found = [Month(0, cash, present - _brings(flows, finance, 0))]
+    brings = _brings(flows, finance, 0)
+    found = [Month(0, cash, present - brings, purchase_usd=flows.capex_usd, brings_usd=brings)]
     for month in range(1, count + 1):
         discount = discount_factor(discount_rate, month)
         age = (month - 1) % life + 1
         paid = opex_usd(flows, finance, month)
         cash, present = cash + paid, present + paid * discount
         brings = _brings(flows, finance, age)
-        found.append(Month(month, cash, present - brings * discount))
-        if age == life and month < count:
-            renewed = flows.capex_usd - brings
-            cash, present = cash + renewed, present + renewed * discount
+        renewed = flows.capex_usd - brings if age == life else 0.0
+        found.append(
+            Month(month, cash, present - brings * discount, 0.0, paid, brings, renewed if month < count else 0.0)
+        )
+        cash, present = cash + renewed, present + renewed * discount
     return found
 
 

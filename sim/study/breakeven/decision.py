@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -31,7 +32,10 @@ class BreakevenAnswer:
     at_load: Mapping[str, Cost]
     usd_per_h: Mapping[str, float]
     """Candidate, or API -> cost of the load."""
-    months: Mapping[str, Sequence[Month]]
+    cash: Mapping[str, Sequence[Month]]
+    """Candidate, or API -> months from delivery on, to the end of the horizon and of `breakeven.months`."""
+    shown_months: int
+    """`breakeven.months`."""
     horizon: Horizon
     """Over which net present costs are compared: the life of the hardware."""
     api: Cost | None
@@ -47,6 +51,11 @@ class BreakevenAnswer:
         return self.api.usd_per_million_output_tokens if self.api is not None else None
 
     @property
+    def months(self) -> Mapping[str, Sequence[Month]]:
+        """The months that are shown."""
+        return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
+
+    @property
     def winner(self) -> str:
         """The cheapest at the load; empty where no fleet meets the service level at any."""
         return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
@@ -60,7 +69,7 @@ class BreakevenAnswer:
 def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> BreakevenAnswer:
     """Costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
-    rate = ledgers.horizon.discount_rate
+    rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
     at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
     api = ledgers.api(list(at_load.values()))
     every = at_load | ({API: api} if api is not None else {})
@@ -75,7 +84,8 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,
-        months={name: months(cost.flows, cost.finance, rate, terms.months) for name, cost in every.items()},
+        cash={name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()},
+        shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
         tipping=list(tipping_points(ledgers)),

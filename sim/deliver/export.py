@@ -1,0 +1,54 @@
+"""From the folder of a finished answer to one file of another program's format."""
+
+import tempfile
+from pathlib import Path
+
+from sim.deliver.folder import is_finished, manifest_of
+from sim.report.export.answer import MAIN, StoredAnswer, read_answer
+from sim.report.export.focus import write_focus
+from sim.report.export.workbook import write_workbook
+
+ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"}
+BILLED = ("run", "price")
+"""Commands whose answers have a ledger."""
+
+
+def default_file(folder: Path, form: str) -> Path:
+    """Beside the *folder*, so that the next run in it does not remove the file."""
+    whole = folder.absolute()
+    return (
+        folder.parent / f"{whole.name}{ENDINGS[form]}" if folder.name else whole.with_name(whole.name + ENDINGS[form])
+    )
+
+
+def why_no_export(folder: Path, form: str, file: Path) -> str:
+    """Why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
+    if not is_finished(folder):
+        return f"{folder}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted"
+    command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
+    if command not in MAIN:
+        return f"{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already"
+    if form == "focus":
+        if command not in BILLED:
+            return f"{folder}: FOCUS rows are those of a bill, and gpufleet {command} leaves none: export a run"
+        if not any("cost_" in str(name) for name in read_answer(folder).summary):
+            return f"{folder}: the run has no bill: give its fleets a `cost` section"
+        if not all("charges" in plan for plan in read_answer(folder).plans):
+            return f"{folder}: was written by an earlier version, which did not note when charges are paid: run it anew"
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        return f"--out {file}: {'is a folder' if file.is_dir() else f'{file.parent} does not exist'}; name a file"
+    return ""
+
+
+def exported(folder: Path, form: str, file: Path) -> list[str]:
+    """Writes *file*, whole or not at all; returns sentences on what it does not hold."""
+    answer = read_answer(folder)
+    with tempfile.TemporaryDirectory(prefix=".gpufleet-", dir=file.absolute().parent) as aside:
+        made = Path(aside) / f"export{ENDINGS[form]}"
+        told = _write(form, made, answer)
+        made.replace(file)
+    return told
+
+
+def _write(form: str, path: Path, answer: StoredAnswer) -> list[str]:
+    return write_workbook(path, answer) if form == "xlsx" else write_focus(path, answer)

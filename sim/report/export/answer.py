@@ -1,0 +1,108 @@
+"""A finished answer as its folder has it: tables in the reporting currency, and what they rest on."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.report.run.frames import read_table
+from sim.yamlio import read
+
+MAIN = {
+    "run": "summary",
+    "price": "summary",
+    "plan": "summary",
+    "breakeven": "ranking",
+    "capacity": "capacity",
+    "size": "size",
+    "sensitivity": "sensitivity",
+}
+"""Command -> its main table."""
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What a command has left in `folder`; nothing but its files is read."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def command(self) -> str:
+        """That made it: `run`, `plan`."""
+        return str(self.manifest["question"]["command"])
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Its main table, as the file has it."""
+        return read_table(self.folder / f"{MAIN[self.command]}.csv")
+
+    @cached_property
+    def currency(self) -> str:
+        """Code of the reporting currency, read off the columns that stand beside those in US dollars."""
+        names = set(self.summary.columns)
+        for name in names:
+            pattern = re.sub(r"(?<![a-z])usd(?![a-z])", "([A-Z]{3})", name)
+            for other in names if pattern != name else ():
+                if found := re.fullmatch(pattern, other):
+                    return str(found[1])
+        return "USD"
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table in the file *name*.csv, amounts in the reporting currency only."""
+        return self._converted(read_table(self.folder / f"{name}.csv"))
+
+    def requests(self) -> pd.DataFrame | None:
+        """One row per request; None where none were kept."""
+        packed = self.folder / "requests.parquet"
+        if packed.exists():
+            return self._converted(pd.read_parquet(packed))
+        return self.table("requests") if (self.folder / "requests.csv").exists() else None
+
+    def amount(self, name: str) -> str:
+        """The column of the US dollar column *name* in the reporting currency."""
+        return name.replace("usd", self.currency) if self.currency != "USD" else name
+
+    def _converted(self, frame: pd.DataFrame) -> pd.DataFrame:
+        if self.currency == "USD":
+            return frame
+        twins = {name for name in map(str, frame.columns) if self.amount(name) != name and self.amount(name) in frame}
+        return frame.drop(columns=list(twins))
+
+    def _stored(self, name: str) -> Any:
+        path = self.folder / name
+        return read(path, patient=True).data if path.exists() else None
+
+    @cached_property
+    def plans(self) -> list[dict[str, Any]]:
+        """What each fleet rests on, at every point where that differs; empty where the command keeps none."""
+        return list(self._stored("resolved.yaml") or ())
+
+    @property
+    def resolved(self) -> list[dict[str, Any]]:
+        """The first of each fleet's `plans`."""
+        first: dict[str, dict[str, Any]] = {}
+        for plan in self.plans:
+            first.setdefault(str(plan["fleet"]), plan)
+        return list(first.values())
+
+    @cached_property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario as it was answered; empty where the command keeps none."""
+        found: dict[str, Any] = self._stored("scenario.yaml") or {}
+        return found
+
+    @property
+    def axes(self) -> list[str]:
+        """Columns of a run between the fleet and the replication: what was swept."""
+        names = list(self.summary.columns)
+        return names[1 : names.index("status")] if "status" in names else []
+
+
+def read_answer(folder: Path) -> StoredAnswer:
+    """The finished answer in *folder*."""
+    return StoredAnswer(folder, json.loads((folder / "manifest.json").read_text(encoding="utf-8")))

@@ -1,0 +1,97 @@
+"""A workbook under construction: its formats, and tables written row by row, so that memory does not grow with them."""
+
+from collections.abc import Iterable, Sequence
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from xlsxwriter import Workbook
+from xlsxwriter.utility import xl_rowcol_to_cell
+from xlsxwriter.worksheet import Worksheet
+
+NARROWEST, WIDEST = 9, 48
+"""Of a column [characters]."""
+MONEY = "#,##0.00##"
+SHARE = "0.0%"
+NUMBER = "#,##0.######"
+SHARES = ("slo_attainment", "_fraction", "utilisation", "discount_rate")
+
+
+class Book:
+    """Its sheets are written one after the other, each from its first row to its last."""
+
+    def __init__(self, path: Path, currency: str) -> None:
+        self.currency = currency
+        self.workbook = Workbook(str(path), {"constant_memory": True})
+        self.workbook.set_calc_mode("auto")
+        made = {"title": {"bold": True, "font_size": 14}, "soft": {"font_color": "#555555"}}
+        made |= {"head": {"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}, "bold": {"bold": True}}
+        made |= {"money": {"num_format": MONEY}, "share": {"num_format": SHARE}, "number": {"num_format": NUMBER}}
+        made |= {"total": {"num_format": MONEY, "bold": True}, "wrap": {"text_wrap": True, "valign": "top"}}
+        made |= {"input": {"num_format": "0.0###%", "bg_color": "#FFF2CC", "border": 1}}
+        made |= {"count": {"num_format": "0", "bg_color": "#FFF2CC", "border": 1}}
+        self.formats = {name: self.workbook.add_format(one) for name, one in made.items()}
+
+    def sheet(self, name: str, title: str, notes: Sequence[str] = ()) -> tuple[Worksheet, int]:
+        """A new sheet under *title* and *notes*, and the first row that is free."""
+        sheet = self.workbook.add_worksheet(name)
+        sheet.write_string(0, 0, title, self.formats["title"])
+        for row, note in enumerate(notes, start=1):
+            sheet.write_string(row, 0, note, self.formats["soft"])
+        return sheet, len(notes) + 2
+
+    def format_of(self, column: str) -> Any:
+        """How numbers of the *column* are shown."""
+        if self.currency in column or "usd" in column:
+            return self.formats["money"]
+        return self.formats["share" if column.endswith(SHARES) else "number"]
+
+    def heads(self, sheet: Worksheet, row: int, names: Sequence[str]) -> None:
+        """Headings of the columns."""
+        for column, name in enumerate(names):
+            sheet.write_string(row, column, name, self.formats["head"])
+
+    def cells(self, sheet: Worksheet, row: int, values: Iterable[Any], formats: Sequence[Any]) -> None:
+        """One row; a value that begins with an equals sign is text, never a formula."""
+        for column, (value, shown) in enumerate(zip(values, formats, strict=True)):
+            if value is None or (isinstance(value, float) and isnan(value)):
+                continue
+            if isinstance(value, bool):
+                sheet.write_boolean(row, column, value)
+            elif isinstance(value, int | float) and isfinite(value):
+                sheet.write_number(row, column, value, shown)
+            else:
+                sheet.write_string(row, column, str(value))
+
+    def table(self, sheet: Worksheet, top: int, frame: pd.DataFrame) -> int:
+        """The *frame* under its headings, which filter; returns the row after it."""
+        names = [str(name) for name in frame.columns]
+        self.heads(sheet, top, names)
+        formats = [self.format_of(name) for name in names]
+        for row, values in enumerate(
+            zip(*(column.tolist() for _, column in frame.items()), strict=True), start=top + 1
+        ):
+            self.cells(sheet, row, values, formats)
+        if names:
+            sheet.autofilter(top, 0, top + max(1, len(frame)), len(names) - 1)
+            sheet.freeze_panes(top + 1, 1)
+        for column, name in enumerate(names):
+            sheet.set_column(column, column, _width(name, frame[name]))
+        return top + 1 + len(frame)
+
+    def close(self) -> None:
+        """Writes the file."""
+        self.workbook.close()
+
+
+def cell(row: int, column: int, fixed: bool = False) -> str:
+    """The name of a cell, B3; *fixed*, $B$3."""
+    return str(xl_rowcol_to_cell(row, column, fixed, fixed))
+
+
+def _width(name: str, values: pd.Series) -> float:
+    """Characters that a column takes; headings wrap."""
+    texts = values.head(50).map(str) if values.dtype.kind not in "fiu" else ()
+    longest = max((len(text) for text in texts), default=0)
+    return min(WIDEST, max(NARROWEST, longest + 1, max(map(len, name.replace("_", " ").split()), default=0) + 3))

@@ -1,0 +1,206 @@
+"""Workbooks and billing rows of finished answers: what stands in them, and that the formulas come to our figures."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from spreadsheet import Sheet
+from typer.testing import CliRunner
+
+from sim.cli import app
+
+SCENARIO = """\
+# Buy or rent?
+name: small
+workload:
+  arrivals: {process: poisson, rate_rps: 4}
+  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 20}}
+horizon_s: 8
+slo: {ttft_s: 0.5}
+fleets:
+  - name: =own
+    pools:
+      - gpu: rtx-4090
+        server: workstation-1x4090
+        steptime: &step {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: &batching {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+    cost: {acquisition: buy}
+    operations: {tax: {fraction_of_purchases: 0.1}, decommissioning: {usd_per_server: 50}}
+  - name: rented
+    pools: [{gpu: rtx-4090, steptime: *step, batching: *batching}]
+    cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
+site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
+finance: {method: annuity, discount_rate: 0.08, life_years: 1, residual_fraction: 0.3, fx: {EUR: 1.08}, currency: EUR,
+          inflation: {energy: 0.05}}
+plan: {years: 1.5, starts: 2027-01, demand: {growth_per_year: 1.0}, lead_time_months: 2}
+breakeven: {months: 6}
+"""
+
+
+def made(*args: str | Path) -> str:
+    done = CliRunner().invoke(app, [*map(str, args)], prog_name="gpufleet")
+    assert done.exit_code == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, a plan, a breakeven, and their workbooks."""
+    folder = tmp_path_factory.mktemp("answers")
+    (folder / "s.yaml").write_text(SCENARIO)
+    quick = ("--workers", "1", "--no-report", "--quiet")
+    made("run", folder / "s.yaml", "--set", "sweep={workload.arrivals.rate_rps: [2, 4]}", "--out", folder / "run",
+             "--replications", "2", *quick)  # fmt: skip
+    made("plan", folder / "s.yaml", "--relative", "0.3", "--out", folder / "plan", *quick)
+    made("breakeven", folder / "s.yaml", "--out", folder / "breakeven", *quick)
+    for name in ("run", "plan", "breakeven"):
+        made("export", folder / name)
+    return folder
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sheet(answers: Path, name: str, title: str, **names: float) -> Sheet:
+    book = openpyxl.load_workbook(answers / f"{name}.xlsx")
+    places = {one: defined.attr_text.split("!")[1] for one, defined in book.defined_names.items()}
+    given = {one: names.get(one, book[title][place.replace("$", "")].value) for one, place in places.items()}
+    return Sheet(book[title], given)
+
+
+def under(on: Sheet, head: str) -> dict[str, float]:
+    """First cell of a row -> calculated value under the first heading *head*, down to an empty row."""
+    top = next(cell for row in on.sheet.iter_rows() for cell in row if cell.value == head)
+    found: dict[str, float] = {}
+    for row in range(top.row + 1, on.sheet.max_row + 1):
+        if on.sheet[f"A{row}"].value is None:
+            break
+        found[str(on.sheet[f"A{row}"].value)] = on.value(f"{top.column_letter}{row}")
+    return found
+
+
+def by_name(path: Path, column: str, **where: str) -> dict[str, float]:
+    """First column -> number in *column*, of the last row that fits."""
+    return {
+        next(iter(row.values())).removeprefix("'"): float(row[column])
+        for row in rows(path)
+        if all(row[name] == value for name, value in where.items())
+    }
+
+
+def test_the_sheets_are_those_that_were_promised(answers: Path) -> None:
+    names = {name: openpyxl.load_workbook(answers / f"{name}.xlsx").sheetnames for name in ("run", "plan", "breakeven")}
+    assert names["run"] == ["Summary", "Monthly bill", "Requests", "Assumptions"]
+    for name in ("plan", "breakeven"):
+        assert {"Summary", "Monthly bill", "Cash flow", "Assumptions"} <= set(names[name])
+
+
+def test_net_present_value_of_a_plan_follows_the_discount_rate(answers: Path) -> None:
+    ours = by_name(answers / "plan/summary.csv", "npv_EUR")
+    assert under(sheet(answers, "plan", "Cash flow"), "net present value") == pytest.approx(ours, abs=0.005)
+    free = under(sheet(answers, "plan", "Cash flow", discount_rate=0.0), "net present value")
+    paid = by_name(answers / "plan/summary.csv", "total_EUR")
+    assert free == pytest.approx({name: -amount for name, amount in paid.items()}, abs=0.005)
+    assert free != pytest.approx(ours, abs=1)
+
+
+def test_net_present_cost_of_candidates_follows_rate_and_months(answers: Path) -> None:
+    head = "net present cost"
+    ours = by_name(answers / "breakeven/ranking.csv", "net_present_cost_EUR")
+    assert under(sheet(answers, "breakeven", "Cash flow"), head) == pytest.approx(ours, abs=0.005)
+    early = by_name(answers / "breakeven/months.csv", "net_present_cost_EUR", month="6")
+    found = under(sheet(answers, "breakeven", "Cash flow", after_months=6), head)
+    assert found == pytest.approx(early, abs=0.005)
+    dear = under(sheet(answers, "breakeven", "Cash flow", discount_rate=0.5), head)
+    assert all(dear[name] != pytest.approx(ours[name], abs=1) for name in ours)
+
+
+def test_the_monthly_bill_sums_to_the_summary(answers: Path) -> None:
+    on, summary = sheet(answers, "run", "Monthly bill"), answers / "run/summary.csv"
+    assert under(on, "total") == pytest.approx(by_name(summary, "cost_EUR_per_month"), rel=1e-9)
+    each = under(on, "EUR per million output tokens")
+    assert each == pytest.approx(by_name(summary, "EUR_per_million_output_tokens"), rel=0.05)
+
+
+def test_text_that_looks_like_a_formula_stays_text(answers: Path) -> None:
+    book = openpyxl.load_workbook(answers / "run.xlsx")
+    assert {cell.data_type for row in book["Summary"].iter_rows() for cell in row if cell.value == "=own"} == {"s"}
+
+
+@pytest.fixture(scope="module")
+def charges(answers: Path) -> list[dict[str, str]]:
+    told = made("export", answers / "run", "--format", "focus")
+    assert "no starts_at" in told
+    return rows(answers / "run-focus.csv")
+
+
+NEVER_NULL = (
+    *("BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory"),
+    *("ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost"),
+    *("InvoiceIssuerName", "ListCost", "ProviderName", "PublisherName", "ServiceCategory", "ServiceName"),
+    "ServiceSubcategory",
+)
+MAY_BE_NULL = ("BillingAccountName", "ChargeClass", "ChargeDescription", "PricingQuantity", "PricingUnit")
+"""Mandatory columns of FOCUS 1.2 by their content constraints, and the recommended ones that we have."""
+
+
+def test_focus_rows_keep_the_requirements_of_the_specification(charges: list[dict[str, str]]) -> None:
+    assert {*NEVER_NULL, *MAY_BE_NULL} <= charges[0].keys()
+    for row in charges:
+        assert all(row[name] for name in NEVER_NULL)
+        assert row["ChargeClass"] == ""  # no correction
+        assert re.fullmatch("[A-Z]{3}", row["BillingCurrency"])
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[name]) for name in row if "Period" in name)
+        assert row["BillingPeriodStart"] <= row["ChargePeriodStart"] < row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
+        assert row["ChargeCategory"] in ("Usage", "Purchase", "Tax")
+        assert row["ChargeFrequency"] != "Usage-Based" or row["ChargeCategory"] != "Purchase"
+        assert all("e+" not in row[name] for name in row if name.endswith(("Cost", "Price", "Quantity")))
+        assert all(isinstance(value, str | int | float) for value in json.loads(row["Tags"]).values())
+        priced = ("ListUnitPrice", "PricingQuantity", "PricingUnit", "SkuId", "SkuPriceId")
+        assert all((row[name] == "") == (row["ChargeCategory"] == "Tax") for name in priced)
+        assert (row["ConsumedQuantity"] == "") == (row["ChargeCategory"] != "Usage")
+        assert (row["ConsumedUnit"] == "") == (row["ConsumedQuantity"] == "")
+        if row["ChargeCategory"] != "Tax":
+            product = float(row["ListUnitPrice"]) * float(row["PricingQuantity"])
+            assert float(row["ListCost"]) == float(row["ContractedCost"]) == pytest.approx(product, rel=1e-12)
+        if row["ChargeCategory"] == "Purchase":
+            assert float(row["EffectiveCost"]) == 0
+
+
+def test_effective_cost_is_the_bill_and_billed_cost_is_cash(answers: Path, charges: list[dict[str, str]]) -> None:
+    ledger = rows(answers / "run/costs.csv")
+    summary = {row["fleet"]: row for row in rows(answers / "run/summary.csv")}
+    for fleet in ("'=own", "rented"):
+        account = f"small/{fleet.removeprefix(chr(39))}/rate_rps=4/1"
+        mine = [row for row in charges if row["BillingAccountId"] == account]
+        booked = [row for row in ledger if (row["fleet"], row["rate_rps"], row["replication"]) == (fleet, "4", "1")]
+        effective = fsum(float(row["EffectiveCost"]) for row in mine)
+        assert effective == pytest.approx(fsum(float(row["amount_EUR"]) for row in booked), rel=1e-12)
+        once = fsum(float(row["BilledCost"]) for row in mine if row["ChargeFrequency"] == "One-Time")
+        assert once == pytest.approx(float(summary[fleet]["capex_EUR"]))
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("plan", "--format", "focus"), "FOCUS rows are those of a bill, and gpufleet plan leaves none: export a run"),
+        ((".",), "is no finished run"),
+        (("run", "--out", "no/where.xlsx"), "does not exist"),
+        (("run", "--format", "ods"), "'ods' is not one of 'xlsx', 'focus'"),
+    ],
+)
+def test_what_cannot_be_exported_is_a_line(
+    answers: Path, gpufleet: Callable[..., Any], args: tuple[str, ...], line: str
+) -> None:
+    done = gpufleet("export", *args, cwd=answers)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,37 @@
+"""A spreadsheet's calculation, as far as our workbooks use one: arithmetic, names, SUM and SUMPRODUCT."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+from openpyxl.worksheet.worksheet import Worksheet
+
+_WORD = re.compile(r"(\$?[A-Z]+\$?\d+:\$?[A-Z]+\$?\d+)|(\$?[A-Z]+\$?\d+)|([a-z_]+)|(?<![<>])(=)|(\^)")
+
+
+class Sheet:
+    """The values of a sheet's cells; formulas are calculated, whatever value was stored with them."""
+
+    def __init__(self, sheet: Worksheet, names: dict[str, Any]) -> None:
+        self.sheet, self.names = sheet, names
+        self.value = cache(self._value)
+
+    def _value(self, cell: str) -> Any:
+        held = self.sheet[cell]
+        return self.evaluate(held.value[1:]) if held.data_type == "f" else held.value
+
+    def evaluate(self, formula: str) -> Any:
+        def python(found: re.Match[str]) -> str:
+            span, cell, name, equals, _ = found.groups()
+            if span:
+                return f"span({span.replace('$', '')!r})"
+            if cell:
+                return f"value({cell.replace('$', '')!r})"
+            return f"names[{name!r}]" if name else "==" if equals else "**"
+
+        functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "span": self._span}
+        return eval(_WORD.sub(python, formula), functions | {"value": self.value, "names": self.names})
+
+    def _span(self, cells: str) -> Any:
+        return np.array([self.value(cell.coordinate) for row in self.sheet[cells] for cell in row])
