@@ -15,13 +15,14 @@ from mkdocs.structure.files import File, Files
 from sim.catalogue.catalog import load_catalog
 from sim.report.check.catalogue import COLUMNS, listing
 from sim.scenario.reading.template import schema_text
+from sim.study.job import columns as job_columns
 from sim.study.metrics import columns
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
-COLUMNS_MARK = "<!-- columns of summary.csv -->"
+COLUMNS_MARK, JOB_MARK = "<!-- columns of summary.csv -->", "<!-- columns of a job -->"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -34,8 +35,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links that leave docs/ for a page of the site, and the table of columns where a page asks for it."""
-    return markdown.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
+    """Links that leave docs/ for a page of the site, and the tables of columns where a page asks for them."""
+    found = markdown.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
+    return found.replace(JOB_MARK, "\n".join(_job_columns()))
 
 
 def _start() -> str:
@@ -71,6 +73,14 @@ def _columns() -> Iterator[str]:
     for one in columns.COLUMNS:
         moved = "yes" if one.moved_by_prices else ""
         yield _row((f"`{one.name}`", one.unit, one.meaning, one.average.words, moved))
+
+
+def _job_columns() -> Iterator[str]:
+    """Every column of a job's summary.csv as it is declared."""
+    yield _row(("Column", "Unit", "Meaning"))
+    yield _row(["---"] * 3)
+    for one in job_columns.COLUMNS:
+        yield _row((f"`{one.name}`", one.unit, one.meaning))
 
 
 def _table(kind: str, found: Any) -> Iterator[str]:

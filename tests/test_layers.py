@@ -1,10 +1,11 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
 {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
+scenario -> training -> steptime
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
-study -> {benchdata, training}; benchdata -> catalogue; training -> {steptime, catalogue}
+study -> benchdata -> catalogue
 """
 
 import ast
@@ -21,7 +22,7 @@ BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost"})
-FLEET = CATALOG | PARTS | {"scenario", "engine"}
+FLEET = CATALOG | PARTS | {"training", "scenario", "engine"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
@@ -34,16 +35,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
-    "scenario": CATALOG | PARTS,
+    "scenario": CATALOG | PARTS | {"training"},
     "training": CATALOG | {"steptime"},
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
     "case": FLEET | {"fleet"},
-    "study": FLEET | {"fleet", "case", "benchdata", "training"},
-    "report": FLEET | {"fleet", "case", "study", "benchdata", "training"},
-    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata", "training"},
-    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata", "training"},
-    "api": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata", "training"},
+    "study": FLEET | {"fleet", "case", "benchdata"},
+    "report": FLEET | {"fleet", "case", "study", "benchdata"},
+    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata"},
+    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
+    "api": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset({"api"}),
 }

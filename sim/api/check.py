@@ -6,10 +6,13 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible
-from sim.api.prepared import Given, Prepared, Values
+from sim.api.job import JobCheck
+from sim.api.prepared import Given, Prepared, Values, as_read
 from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, memory_table, pools_table
 from sim.report.page.notebook import notebook_html
 from sim.report.words.money import showing
+from sim.scenario.job.load import has_job, load_job
+from sim.scenario.reading.load import load_for_size
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
@@ -81,7 +84,7 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
 
 def check(
     scenario: Given, set: Values | None = None, replications: int | None = None, *, seed: int | None = None
-) -> CheckResult:
+) -> CheckResult | JobCheck:
     """Resolve and validate a scenario, as `gpufleet check` does: nothing is simulated, nothing is written.
 
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
@@ -94,4 +97,6 @@ def check(
     >>> found.table[["gpu", "tensor_parallel_size"]].values.tolist()
     [['rtx-4090', 4], ['a100-80gb-pcie', 2]]
     """
-    return CheckResult(Prepared(scenario, set, seed=seed, replications=replications, for_size=True))
+    if has_job(as_read(scenario)):
+        return JobCheck(Prepared(scenario, set, seed=seed, replications=replications, read=load_job))
+    return CheckResult(Prepared(scenario, set, seed=seed, replications=replications, read=load_for_size))

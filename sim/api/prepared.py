@@ -16,15 +16,21 @@ from sim.report.words.exactness import ignored
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.given import given, options
-from sim.scenario.reading.load import load, load_for_size
+from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
 from sim.study.cases.cores import Cores
+from sim.yamlio import Document
 
 Given = str | Path | Mapping[str, Any] | Scenario
 """A scenario file, the name of a shipped scenario, a dict as the file would say it, or a Scenario."""
 Values = Mapping[str, Any]
 """Dotted path -> value, as `--set` takes them: {"workload.arrivals.rate_rps": 0.5}."""
+
+
+def as_read(scenario: Given) -> Path | Document:
+    """The file of *scenario*, or its data."""
+    return scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else given(scenario)
 
 
 class Folder:
@@ -51,13 +57,13 @@ class Prepared:
         seed: int | None = None,
         replications: int | None = None,
         out: str | Path | None = None,
-        for_size: bool = False,
+        read: Callable[..., Any] = load,
     ) -> None:
+        """*read* turns file or data into a scenario: `load` and its like."""
         self.catalog: Catalog = load_catalog()
-        data = scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else given(scenario)
+        data = as_read(scenario)
         self.file = str(data) if isinstance(data, Path) else ""
         """How errors call the scenario; empty for one that comes from Python."""
-        read = load_for_size if for_size else load
         numbers = {"seed": seed, "replications": replications}
         self.scenario: Scenario = read(data, options(values or {}), catalog=self.catalog, **numbers)
         self.folder = Folder(out)

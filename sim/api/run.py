@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible
-from sim.api.prepared import Folder, Given, Prepared, Values
+from sim.api.job import JobRun, job_run
+from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
 from sim.deliver.folder import owned
 from sim.deliver.run import futures_told, price_run, run_scenario
@@ -21,6 +22,7 @@ from sim.report.words.exactness import precision_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.job.load import has_job
 from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
@@ -120,12 +122,13 @@ def run(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
-) -> Run:
+) -> Run | JobRun:
     """Simulate a scenario: every fleet at every point of its sweep, as `gpufleet run` does.
 
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
     Relative paths inside a dict start at the current directory. *set* replaces values by dotted path. *seed* and
     *replications* take the place of the scenario's; *workers* is the number of processes (None: one per CPU core).
+    A scenario with a `job` gives a JobRun (docs/training.md).
 
     Nothing is written unless *out* names a folder; then it holds the files of docs/outputs.md, the same run goes on
     from what is finished there, and *force* replaces the answer to another question. *quiet* hides the progress.
@@ -140,5 +143,7 @@ def run(
     >>> run.plots
     ('cost_vs_latency', 'latency_distribution')
     """
+    if has_job(as_read(scenario)):
+        return job_run(scenario, set, replications, out, seed, force)
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
     return Run(prepared, prepared.delivered(run_scenario, workers, quiet, force, report=out is not None))

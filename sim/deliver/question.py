@@ -31,15 +31,16 @@ def question_of(command: str, scenario: Scenario, **options: Any) -> Question:
     return {
         "command": command,
         "options": options,
-        "values": {key: _digest(value) for key, value in data.items() if key not in left_out},
-        "fleets": {fleet["name"]: _digest(fleet) for fleet in data.get("fleets", ())},
+        "values": {key: digest(value) for key, value in data.items() if key not in left_out},
+        "fleets": {fleet["name"]: digest(fleet) for fleet in data.get("fleets", ())},
         "sweep": data.get("sweep") if sweeping else None,
         "replications": scenario.replications,
         "precision": data.get("precision") if sweeping else None,
     }
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Of a part of a scenario, short."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -56,8 +57,8 @@ def _differences(before: Mapping[str, Any], now: Question) -> Iterator[str]:
     for part in ("options", "values"):
         was, is_now = before.get(part, {}), now.get(part, {})
         yield from (key for key in {**was, **is_now} if was.get(key) != is_now.get(key))
-    for name, digest in before.get("fleets", {}).items():
-        if now.get("fleets", {}).get(name) != digest:
+    for name, was in before.get("fleets", {}).items():
+        if now.get("fleets", {}).get(name) != was:
             yield f"fleets.{name}"
     every = [json.dumps(point, sort_keys=True) for point in points(now.get("sweep"))]
     if any(json.dumps(point, sort_keys=True) not in every for point in points(before.get("sweep"))):

@@ -4,12 +4,13 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.reading.layers import place_of, value_at, with_values
+from sim.spec import Spec
 
 TAKEN_LABELS = frozenset(
     {
@@ -31,7 +32,7 @@ TAKEN_LABELS = frozenset(
 BOOKKEEPING = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
 """Keys that no point of a sweep has a value of its own for."""
 LAST = ("fleets", "sweep")
-Said = TypeVar("Said", bound=Experiment)
+Said = TypeVar("Said", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,15 @@ def shortest_label(path: str, others: Sequence[str]) -> str:
     return path
 
 
-def axes(scenario: Experiment) -> list[str]:
+class Sweeping(Protocol):
+    """A scenario of any kind."""
+
+    @property
+    def sweep(self) -> Any:
+        """Its sweep; None without one."""
+
+
+def axes(scenario: Sweeping) -> list[str]:
     """Labels of the scenario's sweep axes, in order."""
     return list(axis_labels(path for point in points(scenario.sweep) for path in point).values())
 
@@ -92,7 +101,7 @@ def cases(scenario: Experiment) -> list[Case]:
     """Of each point, by fleet."""
     for point in found:  # a scenario a point would be much to keep
         at = at_point(scenario, point)
-        shown.append(_axes(labels, point, at))
+        shown.append(axes_at(labels, point, at))
         runs.append([1 if is_deterministic(at, fleet) else at.replications for fleet in at.fleets])
     return [
         Case(fleet.name, axes, point, replication)
@@ -102,7 +111,7 @@ def cases(scenario: Experiment) -> list[Case]:
     ]
 
 
-def _axes(labels: dict[str, str], point: dict[str, Any], at: Experiment) -> dict[str, Any]:
+def axes_at(labels: dict[str, str], point: dict[str, Any], at: Spec) -> dict[str, Any]:
     """Every axis with its value at the point; one that an explicit point leaves out has the scenario's own."""
     if point.keys() == labels.keys():
         return {labels[path]: _cell(value) for path, value in point.items()}
@@ -118,7 +127,7 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
-def as_data(scenario: Experiment) -> dict[str, Any]:
+def as_data(scenario: Spec) -> dict[str, Any]:
     """The scenario as its file would say it, without what was left out; fleets and sweep stand last."""
     data = scenario.model_dump(mode="json", exclude_unset=True)
     return {key: value for key, value in data.items() if key not in LAST} | {

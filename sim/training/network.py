@@ -47,6 +47,8 @@ class Network:
     """Experts per token."""
     attention_width: float = 0.0
     """Query width summed over layers: a unit spends 4 FLOP on each, per token that it sees."""
+    heads: int = 0
+    """Of a layer's attention: what tensor-parallel ranks divide."""
     causal: bool = True
     sharded_bytes: float = 0.0
     """Activations that tensor parallelism divides."""
@@ -92,7 +94,8 @@ def of_model(model: Model) -> Network:
         routed_copies=moe.experts_per_token if moe else 0,
         routed_layers=model.layers - moe.dense_layers if moe else 0,
         vocab=model.vocab,
-        heads=model.heads * attention_layers / model.layers,
+        heads=model.heads,
+        scored_heads=model.heads * attention_layers / model.layers,
         queries=queries * attention_layers / model.layers,
         keys=keys,
         intermediate=wide,
@@ -113,7 +116,8 @@ def transformer(
     hidden: int,
     layer_params: float,
     vocab: int,
-    heads: float,
+    heads: int,
+    scored_heads: float,
     queries: float,
     keys: float,
     intermediate: float,
@@ -124,7 +128,9 @@ def transformer(
     routed_layers: int = 0,
     causal: bool = True,
 ) -> Network:
-    """A transformer from its dimensions; *layer_params* are the weights that a token is multiplied with."""
+    """A transformer from its dimensions; *layer_params* are the weights that a token is multiplied with, *scored_heads*
+    the mean number of heads that keep scores, of all layers.
+    """
     inner = (3 if gated else 2) * intermediate
     sharded = 2 * (2 * queries + 2 * keys + inner)
     replicated = (DENSE_LAYER_NORM_BYTES + INPUT_BYTES + MASK_BYTES) * hidden
@@ -142,10 +148,11 @@ def transformer(
         routed_width=routed_layers * routed_copies * hidden,
         routed_copies=routed_copies,
         attention_width=layers * queries,
+        heads=heads,
         causal=causal,
         sharded_bytes=layers * sharded,
         replicated_bytes=layers * replicated,
-        score_bytes=layers * SCORE_BYTES * heads,
+        score_bytes=layers * SCORE_BYTES * scored_heads,
         stream_bytes=layers * (sharded + replicated),
     )
 
@@ -166,7 +173,8 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
         hidden=hidden,
         layer_params=layer_params,
         vocab=vocab,
-        heads=heads,
+        heads=int(heads),
+        scored_heads=heads,
         queries=hidden,
         keys=keys,
         intermediate=intermediate,

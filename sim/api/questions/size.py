@@ -13,6 +13,7 @@ from sim.report.size.answer import MOST_ROWS, ranking, size_document
 from sim.report.size.picture import key, panels
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.reading.load import load_for_size
 from sim.study.size.search import why_no_size
 from sim.study.size.tried import Sizing
 from sim.yamlio import read
@@ -87,7 +88,7 @@ def size(
     >>> found.winner["fleets"][0]["pools"][0]["gpu"]
     'a100-80gb-pcie'
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, for_size=True)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=load_for_size)
     prepared.refuse(why_no_size(prepared.scenario))
     prepared.ignores("size")
     found = prepared.delivered(deliver_size, workers, quiet, force, report=out is not None)

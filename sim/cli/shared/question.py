@@ -120,18 +120,20 @@ class Asked:
 Answer = Callable[[Asked], None]
 
 
-def asks(*on_request: str, suffix: str | None = None, fleets_optional: bool = False) -> Callable[[Answer], Answer]:
+def asks(
+    *on_request: str, suffix: str | None = None, fleets_optional: bool = False, jobs: bool = False
+) -> Callable[[Answer], Answer]:
     """Makes a function of `Asked` the command of its name, with the common options and those *on_request*.
 
     *suffix* ends the name of the usual folder; left out: the command's name. With *fleets_optional* a scenario with a
-    section `size` may have no fleets of its own.
+    section `size` may have no fleets of its own; with *jobs* one with a `job` is read, too.
     """
     names = [name for name in OPTIONS if name not in ON_REQUEST or name in on_request]
 
     def command_of(answer: Answer) -> Answer:
         def command(**given: Any) -> None:
             with bad_input_told():
-                answer(_asked(answer.__name__, given, suffix, fleets_optional))
+                answer(_asked(answer.__name__, given, suffix, fleets_optional, jobs))
 
         command.__name__, command.__doc__ = answer.__name__, answer.__doc__
         command.__annotations__ = {name: OPTIONS[name][0] for name in names}
@@ -146,13 +148,16 @@ def asks(*on_request: str, suffix: str | None = None, fleets_optional: bool = Fa
     return command_of
 
 
-def _asked(command: str, given: dict[str, Any], suffix: str | None, fleets_optional: bool) -> Asked:
+def _asked(command: str, given: dict[str, Any], suffix: str | None, fleets_optional: bool, jobs: bool) -> Asked:
     from sim.catalogue.catalog import load_catalog
+    from sim.scenario.job.load import has_job, load_job
     from sim.scenario.reading.load import load, load_for_size
 
     path, catalog = scenario_file(given["scenario"]), load_catalog()
     numbers = {name: given[name] for name in ("seed", "replications")}
-    read = load_for_size if fleets_optional else load
+    read: Callable[..., Any] = load_for_size if fleets_optional else load
+    if jobs and has_job(path):
+        read = load_job
     scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})

@@ -41,8 +41,8 @@ def overview(
     for _, plan in plans:
         if plan["fleet"] not in shown:
             shown.add(plan["fleet"])
-            yield _values(plan)
-    yield _sources(plans)
+            yield values_shown(plan)
+    yield sources_shown([plan for _, plan in plans])
 
 
 def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
@@ -115,7 +115,8 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
     return FittedTable(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
 
 
-def _values(plan: dict[str, Any]) -> Entries:
+def values_shown(plan: dict[str, Any]) -> Entries:
+    """Every value that *plan* rests on, with its origin."""
     bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
     entries = []
     for value in plan["values"]:
@@ -127,6 +128,7 @@ def _values(plan: dict[str, Any]) -> Entries:
     return Entries(f"What {plan['fleet']} rests on{bought}", entries)
 
 
-def _sources(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Entries:
-    found = sorted({key: item for _, plan in plans for key, item in plan["sources"].items()}.items())
+def sources_shown(plans: Sequence[dict[str, Any]]) -> Entries:
+    """Every source that *plans* cite."""
+    found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
     return Entries("Sources", [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])

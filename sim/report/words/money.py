@@ -13,7 +13,8 @@ from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sim.report.words.text import percent, plain, steady
-from sim.scenario.resolving.terms import reporting_currency
+from sim.scenario.job.schema import JobScenario
+from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
 
 
@@ -35,13 +36,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def show_in(scenario: Scenario) -> None:
+def show_in(scenario: ReportingFleets) -> None:
     """From here on money is shown in the currency of *scenario*."""
     _SHOWN.set(Currency(*reporting_currency(scenario)))
 
 
 @contextmanager
-def showing(scenario: Scenario) -> Iterator[None]:
+def showing(scenario: ReportingFleets) -> Iterator[None]:
     """Within it, money is shown in the currency of *scenario*."""
     token = _SHOWN.set(Currency(*reporting_currency(scenario)))
     try:
@@ -51,11 +52,11 @@ def showing(scenario: Scenario) -> Iterator[None]:
 
 
 def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
-    """*deliver* writes what it does in the currency of the Scenario that it is given."""
+    """*deliver* writes what it does in the currency of the scenario that it is given."""
 
     @wraps(deliver)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, Scenario))
+        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, Scenario | JobScenario))
         with showing(given):
             return deliver(*args, **kwargs)
 

@@ -23,6 +23,7 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
+OF_JOBS = "a job is no service that answers requests: gpufleet run and gpufleet check take it, this command does not"
 UNNAMED = "scenario"
 """A scenario that comes from Python without a name."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
@@ -48,7 +49,7 @@ def load(
 
     Raises ScenarioErrors with every mistake found.
     """
-    return _load(path, _options(sets, seed, replications), catalog, True)
+    return _load(path, command_line_options(sets, seed, replications), catalog, True)
 
 
 def load_for_size(
@@ -60,7 +61,7 @@ def load_for_size(
     replications: int | None = None,
 ) -> Scenario:
     """As `load`; a scenario with a section `size` may have no fleets of its own."""
-    return _load(path, _options(sets, seed, replications), catalog, False)
+    return _load(path, command_line_options(sets, seed, replications), catalog, False)
 
 
 def _load(
@@ -70,9 +71,11 @@ def _load(
     if file is not None:
         _refuse_unwritable(file)
     layers = read_layers(given, options)
-    _default_names(layers, file)
+    default_names(layers, file)
+    if "job" in layers.data:
+        raise ScenarioErrors([layers.error(Complaint(("job",), OF_JOBS))])
     if not layers.faults:
-        _ask_with_what_is_set(layers, [text for _, text in options])
+        ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
     found: list[Complaint | InputError] = [*layers.faults]
@@ -111,7 +114,8 @@ def _by_line(error: InputError) -> tuple[bool, str, int]:
     return (error.line == 0, error.path, error.line)
 
 
-def _options(sets: Sequence[str], seed: int | None, replications: int | None) -> list[tuple[str, str]]:
+def command_line_options(sets: Sequence[str], seed: int | None, replications: int | None) -> list[tuple[str, str]]:
+    """(option as typed, its value as YAML text) of --set, --seed and --replications. Raises ScenarioErrors."""
     options = []
     for item in sets:
         path, equals, value = item.partition("=")
@@ -122,7 +126,8 @@ def _options(sets: Sequence[str], seed: int | None, replications: int | None) ->
     return options + [(f"--{name}", str(value)) for name, value in named.items() if value is not None]
 
 
-def _default_names(layers: Layers, file: Path | None) -> None:
+def default_names(layers: Layers, file: Path | None) -> None:
+    """Name and question of a scenario that states none."""
     layers.data.setdefault("name", file.stem if file is not None else UNNAMED)
     if "question" not in layers.data:
         layers.data["question"] = opening_comment(file) if file is not None else ""
@@ -139,7 +144,7 @@ def opening_comment(path: Path) -> str:
     return " ".join(lines)
 
 
-def _ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
+def ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
     """The file's question asks about other values than those set by --set: `plan-grow-72b with plan.years=2`.
 
     A finished run that is billed anew has such a question already, and gets one of both.

@@ -1,9 +1,10 @@
 """A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan
+from sim.cost import CarbonPlan, CostPlan
 from sim.cost.bill.charge import UnitPrice
 from sim.memory import MemoryFit
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
@@ -37,8 +38,7 @@ def unit_of(name: str) -> str:
 
 def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
     """Everything that the case rests on: settings, memory, every catalogue value with its origin, and the sources."""
-    values = [_fact(fact, f"fleets.{plan.fleet}.cost.", catalog) for fact in plan.facts] + _quotes(plan)
-    cited = dict.fromkeys(str(value["source"]) for value in values)
+    values = values_of(plan.fleet, plan.facts, plan.costs, plan.carbon, catalog)
     return {
         "fleet": plan.fleet,
         "model": plan.model,
@@ -61,8 +61,22 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "charges": _charges(plan.costs),
         **_by_hour(plan.costs),
         "values": values,
-        "sources": {key: _source(key, catalog) for key in cited if key in catalog.sources()},
+        "sources": sources_of(values, catalog),
     }
+
+
+def values_of(
+    fleet: str, facts: Sequence[Fact], costs: CostPlan | None, carbon: CarbonPlan | None, catalog: Catalog
+) -> list[dict[str, Any]]:
+    """Every sourced value and every figure of the scenario that *fleet* rests on: path, value, unit, source, kind."""
+    given = _given(costs, carbon)
+    return [_fact(fact, f"fleets.{fleet}.cost.", catalog) for fact in facts] + _quotes(fleet, given)
+
+
+def sources_of(values: Iterable[Mapping[str, Any]], catalog: Catalog) -> dict[str, dict[str, str]]:
+    """The sources that *values* cite, by key."""
+    cited = dict.fromkeys(str(value["source"]) for value in values)
+    return {key: _source(key, catalog) for key in cited if key in catalog.sources()}
 
 
 def _warmup(plan: CasePlan) -> float | str:
@@ -139,11 +153,11 @@ def _unit(fact: Fact, costs: str, catalog: Catalog) -> str:
     return unit_of(holder if name.isdecimal() else name)
 
 
-def _quotes(plan: CasePlan) -> list[dict[str, Any]]:
+def _quotes(fleet: str, given: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
     """The planner's own prices, which have no source but the scenario."""
     return [
         {
-            "path": f"fleets.{plan.fleet}.{place}",
+            "path": f"fleets.{fleet}.{place}",
             "value": value,
             "unit": unit,
             "source": "scenario",
@@ -153,17 +167,17 @@ def _quotes(plan: CasePlan) -> list[dict[str, Any]]:
             "range": None,
             "note": "the scenario's own figure",
         }
-        for place, (value, unit) in _given(plan).items()
+        for place, (value, unit) in given.items()
     ]
 
 
-def _given(plan: CasePlan) -> dict[str, tuple[float, str]]:
+def _given(costs: CostPlan | None, carbon: CarbonPlan | None) -> dict[str, tuple[float, str]]:
     given: dict[str, tuple[float, str]] = {}
-    for price in _prices(plan.costs) if plan.costs else ():
+    for price in _prices(costs) if costs else ():
         given |= {figure.path: (figure.value, figure.unit) for figure in price.stated}
         if price.value is None and not price.stated:
             given[price.source.removeprefix("scenario: ")] = (price.usd, f"USD/{price.unit}")
-    given |= {figure.path: (figure.value, figure.unit) for figure in (plan.carbon.stated if plan.carbon else ())}
+    given |= {figure.path: (figure.value, figure.unit) for figure in (carbon.stated if carbon else ())}
     return given
 
 

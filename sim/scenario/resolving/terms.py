@@ -7,7 +7,7 @@ millisecond.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import (
@@ -161,7 +161,23 @@ def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
     return place
 
 
-def reporting_currency(scenario: Experiment) -> tuple[str, float]:
+class Reporting(Protocol):
+    """A scenario, or a fleet: what names a currency."""
+
+    @property
+    def finance(self) -> Finance | None:
+        """How capital becomes a rate, and the currency of reports."""
+
+
+class ReportingFleets(Reporting, Protocol):
+    """A scenario of any kind."""
+
+    @property
+    def fleets(self) -> Sequence[Reporting]:
+        """Its candidates."""
+
+
+def reporting_currency(scenario: ReportingFleets) -> tuple[str, float]:
     """What the report shows money in, and US dollars per unit of it.
 
     It is the `finance.currency` of the scenario, else that of the first fleet that names another than the dollar.
@@ -171,7 +187,7 @@ def reporting_currency(scenario: Experiment) -> tuple[str, float]:
     return (named[0].currency, named[0].fx.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
 
 
-def other_currencies(scenario: Experiment) -> Iterator[tuple[int, str]]:
+def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
     """(position, message) of fleets whose own `finance` reports in another currency or at another rate."""
     code, usd = reporting_currency(scenario)
     for index, fleet in enumerate(scenario.fleets):

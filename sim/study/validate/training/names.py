@@ -9,6 +9,7 @@ from sim.catalogue.entries.link import Link
 from sim.study.validate.aliases import model_of
 from sim.training.figures import TrainedNetwork, TrainingData
 from sim.training.job import Method, Precision
+from sim.training.named import trained_network
 from sim.training.network import Network, of_dimensions, of_model, of_size
 
 GPUS = {
@@ -130,27 +131,6 @@ def dimensions(text: str) -> dict[str, float]:
     4.0
     """
     return {name: float(found[1]) for name, pattern in DIMENSIONS.items() if (found := re.search(pattern, text))}
-
-
-def trained_network(id: str, one: TrainedNetwork) -> Network:
-    """A network of data/training/networks.yaml."""
-    if one.dimensions:
-        return of_dimensions(id, one.dimensions, one.causal)
-    # a test reads every entry
-    assert one.params
-    assert one.forward_flop
-    assert one.stream_bytes
-    return Network(
-        id=id,
-        unit="sample",
-        params=one.params.value,
-        layers=one.kernels,
-        hidden=0,
-        forward_flop=one.forward_flop.value,
-        sharded_bytes=one.stream_bytes.value,
-        stream_bytes=one.stream_bytes.value,
-        tokens_per_sample=one.tokens_per_sample.value if one.tokens_per_sample else 1.0,
-    )
 
 
 def precision_of(row: TrainingRow, gpu: Gpu, network: Network, data: TrainingData, stack: str) -> Precision:

@@ -1,0 +1,1 @@
+"""The answer about a job: verdict, tables, picture and page."""

@@ -1,0 +1,183 @@
+"""From a file with a `job` to a checked JobScenario, every mistake at its line."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.hf_config import is_config
+from sim.cost import ClockError, CostError
+from sim.scenario.checks.limits import volume_complaints
+from sim.scenario.job.bind import job_figures
+from sim.scenario.job.checks import job_complaints
+from sim.scenario.job.plan import resolve_job, terms_of
+from sim.scenario.job.schema import JobPool, JobScenario
+from sim.scenario.reading.blame import suspects_of, told_at_sweep
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
+from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
+from sim.scenario.reading.layers import Layers, place_of, read_layers, value_at, with_values
+from sim.scenario.reading.load import ask_with_what_is_set, command_line_options, default_names
+from sim.scenario.schema import Pool, Scenario
+from sim.scenario.sweep import points, sweep_complaints
+from sim.training.named import NotTrainable, network_named
+from sim.yamlio import Document
+
+OF_SERVING = "is about requests that are answered, and a scenario with a job has none: remove it, or the job"
+OF_POOLS = {
+    "replicas": "a job runs once: say gpus, and parallel.dp for copies of the model",
+    "tensor_parallel_size": "say parallel: {tp: ...}",
+    "pipeline_parallel_size": "say parallel: {pp: ...}",
+    "data_parallel_size": "say parallel: {dp: ...}",
+    "enable_expert_parallel": "say parallel: {ep: ...}",
+}
+"""Keys of a serving pool -> what a job says in their place."""
+
+
+def load_job(
+    path: Path | str | Document,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> JobScenario:
+    """Read, merge, override and check a scenario with a `job`; arguments as those of `sim.scenario.reading.load.load`.
+
+    Raises ScenarioErrors with every mistake found.
+    """
+    options = command_line_options(sets, seed, replications)
+    layers = read_layers(path, options)
+    default_names(layers, None if isinstance(path, Document) else Path(path))
+    if not layers.faults:
+        ask_with_what_is_set(layers, [text for _, text in options])
+    _absolute_model(layers)
+    found: list[Complaint | InputError] = [*layers.faults, *volume_complaints(layers.data)]
+    found += sweep_complaints(layers.data, ("job.kind",))
+    if not found:
+        _options_win_over_sweep(layers)
+        found += _at_the_points(layers.data, catalog)
+    if found:
+        errors = {layers.error(one): None for one in found}
+        raise ScenarioErrors(sorted(errors, key=lambda one: (one.line == 0, one.path, one.line)))
+    return JobScenario.model_validate(layers.data)
+
+
+def has_job(path: Path | str | Document) -> bool:
+    """Whether the scenario says a job. Raises ScenarioErrors where it cannot be read."""
+    return "job" in read_layers(path, ()).data
+
+
+def _absolute_model(layers: Layers) -> None:
+    """A model that is a file starts at the folder of the file that names it."""
+    model = value_at(layers.data, ("job", "model"))
+    if not isinstance(model, str):
+        return
+    path = (layers.folder(("job", "model")) / model).absolute()
+    if model.endswith(".json") or is_config(path):
+        layers.data["job"]["model"] = str(path)
+
+
+def _options_win_over_sweep(layers: Layers) -> None:
+    """A value set on the command line holds at every point: its axis shrinks to that value."""
+    sweep: Any = layers.data.get("sweep")
+    for place, _ in layers.options:
+        for axis in sweep if isinstance(sweep, dict) else ():
+            if place_of(layers.data, axis) == place:
+                sweep[axis] = [value_at(layers.data, place)]
+
+
+def _at_the_points(data: dict[str, Any], catalog: Catalog) -> list[Complaint]:
+    """What is wrong at the points of the sweep, told at the values that cause it."""
+    found = points(data.get("sweep"))
+    if len(found) == 1 and not found[0]:
+        return list(dict.fromkeys(_complaints(data, catalog)))
+    standing = set(_complaints(data | {"sweep": None}, catalog))
+    told: dict[Complaint, None] = {}
+    wrong = []
+    places = [{axis: place_of(data, axis) for axis in point} for point in found]
+    for point, at in zip(found, places, strict=True):
+        values = with_values(data, {at[axis]: value for axis, value in point.items()})
+        wrong.append(list(_complaints(values | {"sweep": None}, catalog)))
+    always = set(wrong[0]).intersection(*wrong)
+    for index, (point, at) in enumerate(zip(found, places, strict=True)):
+        for one in wrong[index]:
+            suspects = suspects_of(one, at, one in standing)
+            if not suspects and one not in standing:
+                suspects = list(point)[-1:]
+            swept = suspects and told_at_sweep(one, data["sweep"], index, point, suspects[-1], one in always)
+            told[swept or one] = None
+    return list(told)
+
+
+def _complaints(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
+    """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
+    schema: list[Complaint] = []
+    try:
+        scenario = JobScenario.model_validate(data)
+    except ValidationError as error:
+        schema = [_of_serving(one) for one in complaints(error, JobScenario, data)]
+    ids = list(_unknown(data, catalog))
+    yield from [*schema, *ids]
+    if schema or ids:
+        return
+    contradictions = list(job_complaints(scenario, catalog))
+    yield from contradictions
+    for i, fleet in enumerate(scenario.fleets):
+        try:
+            if not contradictions:
+                resolve_job(scenario, fleet, {}, catalog)
+            else:
+                _ = terms_of(scenario, fleet).clock
+        except CostError as error:
+            for path, text in error.problems:
+                yield Complaint(_place(scenario, i, path), text)
+        except ClockError as error:
+            yield Complaint(("starts_at",), str(error))
+        except ArithmeticError:
+            yield Complaint(("fleets", i), "holds a number too large or too small to compute with")
+
+
+def _of_serving(one: Complaint) -> Complaint:
+    """*one*, in other words where its key is known from scenarios that answer requests."""
+    if not one.message.startswith("unknown key"):
+        return one
+    key = str(one.place[-1])
+    in_pool = len(one.place) == 5 and one.place[0] == "fleets"
+    if in_pool and key in OF_POOLS:
+        return Complaint(one.place, OF_POOLS[key])
+    known = (Pool if in_pool else Scenario).model_fields
+    return Complaint(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
+
+
+def _unknown(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
+    """Names that the catalogue does not know."""
+    figures = job_figures(catalog).data
+
+    def model(name: str) -> None:
+        with suppress(NotTrainable):  # job_complaints says what is
+            network_named(name, catalog, figures)
+
+    yield from unknown_ids(value_at(data, ("job",)), ("job",), {"model": model})
+    yield from unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
+    names = [fleet.get("name") for _, fleet in mappings(data, "fleets")]
+    for i, fleet in mappings(data, "fleets"):
+        place: Place = ("fleets", i)
+        if fleet.get("name") in names[:i]:
+            yield Complaint((*place, "name"), f"the name {fleet['name']!r} stands twice")
+        yield from unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
+        for j, pool in mappings(fleet, "pools"):
+            here = (*place, "pools", j)
+            yield from unknown_ids(pool, here, {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link})
+            yield from unknown_ids(pool.get("network"), (*here, "network"), {"link": catalog.link})
+            yield from unknown_prices(pool.get("cost"), (*here, "cost"), catalog)
+
+
+def _place(scenario: JobScenario, index: int, path: str) -> Place:
+    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
+    section = str(steps[0])
+    shared = section not in ("cost", "pools") and getattr(scenario.fleets[index], section, None) is None
+    return steps if shared and getattr(scenario, section, None) is not None else ("fleets", index, *steps)

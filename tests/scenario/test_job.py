@@ -1,0 +1,107 @@
+"""Scenarios with a job: what may stand where, and every mistake with its line and what fits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.scenario.job.bind import bound
+from sim.scenario.job.load import load_job
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.yamlio import dump
+
+JOB = {"kind": "training", "model": "llama3.1-8b", "tokens": 1e9, "global_batch": 64, "sequence": 2048}
+A100 = {"gpu": "a100-80gb-sxm", "gpus": 8}
+Data = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def scenario(pool: Data, job: Data, **more: Any) -> Data:
+    return {"job": {**JOB, **job}, "fleets": [{"name": "f", "pools": [pool]}], **more}
+
+
+def written(folder: Path, data: Data) -> Path:
+    path = folder / "s.yaml"
+    path.write_text(dump({key: {k: v for k, v in one.items() if v is not None} if key == "job" else one
+                          for key, one in data.items()}))  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize(
+    ("pool", "job", "complaint"),
+    [
+        (A100, {"parallel": {"tp": 3}}, "job.parallel.tp: 3 does not divide the 32 heads of llama3.1-8b: 1, 2, 4"),
+        (A100, {"parallel": {"pp": 5}}, "job.parallel.pp: 5 does not divide the 32 layers"),
+        (A100, {"parallel": {"pp": 4, "virtual_stages": 3}}, "pp 4 x virtual_stages 3 do not divide the 32 layers"),
+        (A100, {"parallel": {"tp": 16}}, "fleets.0.pools.0.gpus: 8 GPUs are not tp 16 = 16 or a multiple: gpus: 16"),
+        (A100, {"parallel": {"tp": 2, "dp": 8}}, "8 GPUs are not dp 8 x tp 2 = 16: gpus: 16"),
+        (A100, {"parallel": {"ep": 4}}, "job.parallel.ep: llama3.1-8b has no experts"),
+        (A100, {"global_batch": 60}, "job.global_batch: 60 samples do not divide by the 8 data-parallel ranks of"),
+        (A100, {"parallel": {"micro_batch": 3}}, "3 does not divide the 8 samples of a data-parallel rank: 1, 2, 4"),
+        (A100, {"precision": "fp8"}, "job.precision: a100-80gb-sxm has no fp8: fp32, tf32, fp16, bf16"),
+        ({**A100, "gpus": 16}, {}, "fleets.0.pools.0.network: is missing: 16 GPUs fill more than one server of 8"),
+        ({**A100, "replicas": 2}, {}, "fleets.0.pools.0.replicas: a job runs once: say gpus"),
+        ({**A100, "batching": {"policy": "vllm"}}, {}, "fleets.0.pools.0.batching: is about requests"),
+        ({**A100, "server": "dgx-h100"}, {}, "dgx-h100 is built for h100-80gb-sxm, not for a100-80gb-sxm"),
+        ({**A100, "framework": "megatrn"}, {}, "unknown framework 'megatrn'; did you mean megatron-2021?"),
+        (A100, {"samples": 5}, "job: needs tokens or samples, not both"),
+        (A100, {"sequence": None}, "job.sequence: is missing: tokens of a sample"),
+        (A100, {"model": "resnet-50"}, "job.tokens: resnet-50 has no tokens: give samples"),
+        (A100, {"model": "dlrm"}, "job.model: what training dlrm costs is not known; known are language models, BERT"),
+        (A100, {"model": "llama9"}, "job.model: unknown model 'llama9'"),
+        (A100, {"checkpoint": {}}, "job.checkpoint: needs bytes_per_s"),
+        (A100, {"failures": {}}, "job.failures: names nothing that fails"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_fits(
+    tmp_path: Path, catalog: Catalog, pool: Data, job: Data, complaint: str
+) -> None:
+    path = written(tmp_path, scenario(pool, job))
+    with pytest.raises(ScenarioErrors) as told:
+        load_job(path, catalog=catalog)
+    assert complaint in str(told.value)
+    assert all(line.startswith(f"{path}:") and line.split(":")[1].isdigit() for line in str(told.value).splitlines())
+
+
+def test_what_is_about_requests_has_no_place_beside_a_job(tmp_path: Path, catalog: Catalog) -> None:
+    path = written(tmp_path, scenario(A100, {}, slo={"ttft_s": 1}))
+    with pytest.raises(ScenarioErrors, match=r"slo: is about requests that are answered"):
+        load_job(path, catalog=catalog)
+
+
+def test_a_job_is_no_service(tmp_path: Path, catalog: Catalog) -> None:
+    with pytest.raises(ScenarioErrors, match=r"s.yaml:1: job: .*gpufleet run and gpufleet check take it"):
+        load(written(tmp_path, scenario(A100, {})), catalog=catalog)
+
+
+def test_a_swept_size_is_blamed_at_its_value(tmp_path: Path, catalog: Catalog) -> None:
+    sweep = {"job.parallel.tp": [2, 3], "job.global_batch": [64]}
+    path = written(tmp_path, scenario(A100, {}, sweep=sweep))
+    with pytest.raises(ScenarioErrors, match=r"sweep.job.parallel.tp.1: .*3 does not divide the 32 heads"):
+        load_job(path, catalog=catalog)
+
+
+def test_the_pool_wins_key_by_key(tmp_path: Path, catalog: Catalog) -> None:
+    pool = {**A100, "precision": "fp16", "parallel": {"zero": 3}}
+    found = load_job(written(tmp_path, scenario(pool, {"parallel": {"tp": 2, "zero": 1}})), catalog=catalog)
+    one = bound(found.job, found.fleets[0].pools[0], catalog)
+    assert (one.job.parallel.tensor, one.job.parallel.data, one.job.parallel.zero) == (2, 4, 3)
+    assert (one.job.precision, one.framework) == ("fp16", "nemo")
+
+
+def test_a_micro_batch_that_is_left_out_is_the_fastest_that_fits(tmp_path: Path, catalog: Catalog) -> None:
+    def with_batch(samples: int | None) -> Any:
+        parallel = {"zero": 3} | ({"micro_batch": samples} if samples else {})
+        found = load_job(written(tmp_path, scenario(A100, {"parallel": parallel})), catalog=catalog)
+        return bound(found.job, found.fleets[0].pools[0], catalog)
+
+    chosen, tried = with_batch(None), [with_batch(samples) for samples in (1, 2, 4, 8)]
+    fitting = [one for one in tried if one.fits]
+    assert 0 < len(fitting) < 4
+    assert chosen == min(fitting, key=lambda one: one.step.step_s)
