@@ -212,6 +212,8 @@ class Interval:
     output_tokens: int = 0
     recomputed_tokens: int = 0
     service: str = "default"
+    unused: float = 0.0
+    """The part of its GPUs and server that is paid for and lies idle: MIG slices that nobody uses."""
 
     @property
     def middle_s(self) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.slice import sliced
 
 Precision = Literal["fp16", "fp8", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -46,22 +47,10 @@ def device_of(gpu: Gpu, precision: Precision) -> Device | None:
     )
 
 
-def slice_of(device: Device, gpu: Gpu, profile: str) -> Device:
-    """The part of *device* that a MIG slice owns.
+def slice_of(gpu: Gpu, profile: str, precision: Precision) -> Device | None:
+    """A lone MIG slice of *gpu* computing in *precision*; None where its tensor cores have no such type.
 
-    Its share of the tensor rate is that of its SMs (a card of 7 slices loses the rest), its share of bandwidth that of
-    its memory slices. Raises KeyError for a profile that *gpu* does not have.
+    Raises KeyError for a profile that *gpu* does not have.
     """
-    if gpu.mig is None or profile not in gpu.mig.profiles:
-        raise KeyError(profile)
-    one = gpu.mig.profiles[profile]
-    sms = min(gpu.mig.sms(profile), device.sms)
-    share = sms / device.sms
-    return replace(
-        device,
-        flops=device.flops * share,
-        bytes_per_s=device.bytes_per_s * one.memory_slices / gpu.mig.memory_slices,
-        sms=sms,
-        tdp_w=device.tdp_w * share,
-        alone=True,
-    )
+    device = device_of(sliced(gpu, profile), precision)
+    return None if device is None else replace(device, alone=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
 from sim.catalogue.entries.server import Server
@@ -14,7 +15,8 @@ class PoolFacts:
     name: str
     gpu: str
     """Catalogue id, empty where the step time is given and no GPU is named."""
-    gpus_per_replica: int
+    gpus_per_replica: int | Fraction
+    """A part of one where replicas are MIG slices."""
     replicas: int
     server: Server | None = None
     nameplate_w: float | None = None
@@ -25,8 +27,8 @@ class PoolFacts:
     """Its replicas are switched on and off: rent then runs from a start to its stop."""
 
     @property
-    def gpus(self) -> int:
-        """GPUs in use."""
+    def gpus(self) -> int | Fraction:
+        """GPUs in use; a part of one where pools share a GPU that is cut into slices."""
         return self.gpus_per_replica * self.replicas
 
     @property
@@ -64,7 +66,7 @@ class Hardware:
     @property
     def gpus_each(self) -> int:
         """GPUs in use in each copy."""
-        return sum(pool.gpus for pool in self.pools)
+        return int(sum(pool.gpus for pool in self.pools))
 
     @property
     def slots(self) -> int:
@@ -86,7 +88,7 @@ class Hardware:
 
     def shared(self, quantity: float) -> list[tuple[PoolFacts, float]]:
         """*quantity* spread over the pools by their GPUs."""
-        return [(pool, quantity * pool.gpus / self.gpus_each) for pool in self.pools]
+        return [(pool, float(quantity * pool.gpus / self.gpus_each)) for pool in self.pools]
 
     @property
     def pool_names(self) -> str:
@@ -104,7 +106,7 @@ def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> 
         groups.setdefault((pool.server_id, pool.gpu), []).append(pool)
     result = []
     for members in groups.values():
-        server, gpus = members[0].server, sum(pool.gpus for pool in members)
+        server, gpus = members[0].server, int(sum(pool.gpus for pool in members))
         servers = boxes_needed(gpus, int(server.gpu_slots.value), share) if server else 0.0
         result.append(Hardware(server, members[0].gpu, tuple(members), copies * servers, copies))
     return tuple(result)

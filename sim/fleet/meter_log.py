@@ -92,7 +92,7 @@ class MeterLog:
             state=state.value,
             start_s=start_s,
             end_s=end_s,
-            gpu_s=gpus * duration_s,
+            gpu_s=float(gpus * duration_s),
             busy_s=used.busy_s,
             prefill_s=used.prefill_s,
             recompute_s=used.recompute_s,
@@ -101,8 +101,10 @@ class MeterLog:
             output_tokens=used.output_tokens,
             recomputed_tokens=used.recomputed_tokens,
         )
+        if pool.slices is not None:
+            interval.unused = float(pool.slices.unused)
         if pool.power is not None:
-            interval.peak_w = gpus / pool.gpus_per_replica * pool.power.peak_w
+            interval.peak_w = float(gpus / pool.gpus_per_replica) * pool.power.peak_w
             if LIFE[state].powered:
                 _add_energy(interval, pool, pool.power, used)
         return interval
@@ -110,13 +112,13 @@ class MeterLog:
 
 def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
     """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
-    share = gpus_per_engine(pool) / pool.gpus_per_replica
-    duration_s = interval.end_s - interval.start_s
+    share = float(gpus_per_engine(pool) / pool.gpus_per_replica)
+    duration_s, used_part = interval.end_s - interval.start_s, 1 - interval.unused
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
-    interval.prefill_energy_j = share * _wall_j(power, used.prefill_s, used.prefill_load_s)
-    interval.recompute_energy_j = share * _wall_j(power, used.recompute_s, used.recompute_load_s)
-    interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used.busy_s), 0.0)
+    interval.prefill_energy_j = share * _wall_j(power, used_part * used.prefill_s, used.prefill_load_s)
+    interval.recompute_energy_j = share * _wall_j(power, used_part * used.recompute_s, used.recompute_load_s)
+    interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used_part * used.busy_s), 0.0)
 
 
 def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:

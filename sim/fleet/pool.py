@@ -1,5 +1,6 @@
 """Replicas of one pool: the engine that its batching policy and its parallelism ask for."""
 
+from fractions import Fraction
 from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
@@ -36,7 +37,7 @@ def engines_per_replica(pool: PoolPlan) -> int:
     return 1 if pool.lockstep else pool.data_parallel_size
 
 
-def gpus_per_engine(pool: PoolPlan) -> float:
+def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
     """GPUs that one engine of *pool* keeps busy."""
     return pool.gpus_per_replica / engines_per_replica(pool)
 

@@ -1,8 +1,17 @@
 """Whether a model fits on its GPUs, and how much KV cache is left."""
 
-from sim.memory.advice import what_fits
+from sim.memory.advice import what_fits, which_slices
 from sim.memory.fit import MemoryFit, fit
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 
-__all__ = ["Layout", "MemoryFit", "check_parallel", "fit", "stage_layers", "stage_weight_bytes", "what_fits"]
+__all__ = [
+    "Layout",
+    "MemoryFit",
+    "check_parallel",
+    "fit",
+    "stage_layers",
+    "stage_weight_bytes",
+    "what_fits",
+    "which_slices",
+]

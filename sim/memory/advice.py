@@ -7,6 +7,7 @@ from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import Quantization
+from sim.catalogue.entries.slice import sliced
 from sim.memory.fit import fit
 
 MOST_GPUS = 64
@@ -37,6 +38,34 @@ def what_fits(
     if depth is not None:
         tp = settings.get("tensor_parallel_size", 1)
         ways.append(f"on {tp * depth}x {gpu.name} (tensor_parallel_size {tp}, pipeline_parallel_size {depth})")
+    return "fits " + ", or ".join(ways) if ways else ""
+
+
+def which_slices(
+    card: Gpu,
+    model: Model,
+    quantization: Quantization,
+    engine: Engine,
+    candidates: Iterable[Quantization],
+    profile: str,
+    **settings: Any,
+) -> str:
+    """The second half of a refusal on a MIG slice *profile* of *card*; empty if nothing helps.
+
+    *candidates* and *settings* as in `what_fits`; formats on the same slice come first, then larger slices.
+    """
+    ordered = sorted(candidates, key=lambda other: -other.bits_per_weight.value)
+    smaller = [other for other in ordered if other.bits_per_weight.value < quantization.bits_per_weight.value]
+    own = sliced(card, profile)
+    names = [other.id for other in smaller if fit(own, model, other, engine, **settings).fits]
+    ways = [f"at {', '.join(names)}"] if names else []
+    profiles = card.mig.profiles if card.mig else {}
+    slices = [
+        f"{name} ({one.instances} on a GPU)"
+        for name, one in profiles.items()
+        if fit(sliced(card, name), model, quantization, engine, **settings).fits
+    ]
+    ways += [f"on a slice {', '.join(slices)}"] if slices else []
     return "fits " + ", or ".join(ways) if ways else ""
 
 

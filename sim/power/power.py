@@ -12,6 +12,7 @@ loaded time, and that of a sum of intervals is the sum of theirs.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import log2, sqrt
 from typing import Literal, Self
 
@@ -99,6 +100,10 @@ class GpuPower:
         """The power limit all the time; None where it is unknown."""
         return None if gpu.tdp_w is None else cls(gpu.tdp_w.value, gpu.tdp_w.value)
 
+    def within(self, reach: float) -> "GpuPower":
+        """The power of a GPU that work takes only the part *reach* of the way from idle to its limit."""
+        return GpuPower(self.idle_w, self.idle_w + reach * (self.limit_w - self.idle_w))
+
     def energy_j(self, duration_s: float, load_s: float) -> float:
         """Energy over *duration_s* with *load_s*, the integral of load over it [J]."""
         return self.idle_w * duration_s + (self.limit_w - self.idle_w) * load_s
@@ -109,7 +114,8 @@ class PoolPower:
     """Power of one replica: its GPUs, and its share of the server around them."""
 
     gpu: GpuPower
-    gpus_per_replica: int
+    gpus_per_replica: int | Fraction
+    """A part of one where the replica is a MIG slice."""
     base_w: float = 0.0
     """The replica's share of the servers without their GPUs, behind the power supply [W]."""
     psu_efficiency: float = 1.0
@@ -143,19 +149,23 @@ def pool_power(
     spec: Power,
     gpu: Gpu,
     coefficients: PowerCoefficients,
-    gpus_per_replica: int,
+    gpus_per_replica: int | Fraction,
     server: Server | None = None,
     servers_per_replica: float = 1.0,
+    reach: float = 1.0,
 ) -> PoolPower | None:
     """Power of one replica of a pool; None where the GPU's power limit or the server's base power is unknown.
 
     *servers_per_replica* is the number of servers over the number of replicas that share them: their base power, or
-    nameplate, is split evenly. Without a server only the GPUs draw power.
+    nameplate, is split evenly. Without a server only the GPUs draw power. *reach* is the part of the way from idle
+    power to the power limit that a busy replica takes its GPUs.
     """
     nameplate = spec.mode == "nameplate"
     gpu_power = GpuPower.nameplate(gpu) if nameplate else GpuPower.of(gpu, coefficients, spec.cap_w)
     if gpu_power is None:
         return None
+    if reach != 1.0:
+        gpu_power = gpu_power.within(reach)
     if server is None:
         return PoolPower(gpu_power, gpus_per_replica, nameplate_w=_share(spec.nameplate_w, servers_per_replica))
     maker_w = server.max_power_w.value if server.max_power_w else None

@@ -91,8 +91,10 @@ class Pool(Choices):
     """In the outputs; left out: the GPU's id."""
     gpu: str | None = None
     """Id in data/gpus. Only a pool with its own step time and block pool does without."""
+    mig: str | None = None
+    """MIG profile as nvidia-smi names it: 1g.10gb. A replica is then a slice of the GPU; left out: whole GPUs."""
     replicas: Count = 1
-    """Copies of the model, each with GPUs of its own."""
+    """Copies of the model, each with GPUs of its own; with `mig`, each on a slice."""
     tensor_parallel_size: Count = 1
     """GPUs that share every layer."""
     pipeline_parallel_size: Count = 1

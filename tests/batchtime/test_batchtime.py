@@ -78,7 +78,8 @@ def test_a_slice_has_its_sms_and_its_memory_slices() -> None:
     gpu = CATALOG.gpu("a100-80gb-sxm")
     whole = device_of(gpu, "int8")
     assert whole is not None
-    one = slice_of(whole, gpu, "1g.10gb")
+    one = slice_of(gpu, "1g.10gb", "int8")
+    assert one is not None
     assert one.flops == pytest.approx(624e12 * 14 / 108)
     assert one.bytes_per_s == pytest.approx(2.039e12 / 8)
     assert one.flops / one.tdp_w == pytest.approx(whole.flops / whole.tdp_w)
@@ -86,7 +87,7 @@ def test_a_slice_has_its_sms_and_its_memory_slices() -> None:
     assert h100 is not None
     assert [h100.sms(name) for name in ("1g.10gb", "1g.20gb", "3g.40gb", "7g.80gb")] == [16, 26, 60, 132]
     with pytest.raises(KeyError):
-        slice_of(whole, gpu, "1g.5gb")
+        slice_of(gpu, "1g.5gb", "int8")
 
 
 @pytest.mark.parametrize(

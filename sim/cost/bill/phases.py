@@ -32,11 +32,16 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
     """Time of one replica in *interval* [s].
 
     Decode is the busy time that is neither prefill nor recompute; a step that mixes phases is split by its tokens.
+    Where a part of the hardware is unused, that part of every second is idle.
     """
     decode_s = max(0.0, interval.busy_s - interval.prefill_s - interval.recompute_s)
     idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
     if interval.state == "booting":
         return ByPhase(0.0, 0.0, 0.0, 0.0, idle_s)
+    if interval.unused:
+        used = 1 - interval.unused
+        idle_s += interval.unused * interval.busy_s
+        return ByPhase(used * interval.prefill_s, used * decode_s, used * interval.recompute_s, idle_s)
     return ByPhase(interval.prefill_s, decode_s, interval.recompute_s, idle_s)
 
 

@@ -86,7 +86,7 @@ class Rent(Spec):
     ) -> Charge:
         """By the clock, or from start to stop where replicas are switched."""
         if pool.scheduled:
-            per_gpu_h = units_per_h / (copies * pool.gpus)
+            per_gpu_h = float(units_per_h / (copies * pool.gpus))
             return RentedTime(component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
         facts = (component, pool.name, pool.server_id, units_per_h, price)
         return FlatCharge(*facts, follows=Follows.RENT, held_months=held_months)

@@ -5,7 +5,7 @@ embodied    = gases of making the hardware x hours of use / hours of its life (t
               share; EcoLogits counts the same way). A machine that stands idle ages too.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import floor
 from typing import Annotated, Any, Self
@@ -64,7 +64,7 @@ class Carbon(Spec):
         return self
 
     def plan(
-        self, gpus: dict[str, int], servers: float, pue: float, clock: Clock, grid: Grid | None = None
+        self, gpus: Mapping[str, float], servers: float, pue: float, clock: Clock, grid: Grid | None = None
     ) -> "CarbonPlan":
         """For *gpus* by id in *servers*, at a site with *pue*; *clock* shows its local time. Raises CostError.
 
@@ -83,7 +83,7 @@ class Carbon(Spec):
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
         return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid)
 
-    def _stated(self, gpus: dict[str, int]) -> Iterator[Stated]:
+    def _stated(self, gpus: Mapping[str, float]) -> Iterator[Stated]:
         if (by_hour := self.grid_g_per_kwh) is not None:
             unit = "g CO2e/kWh" if len(by_hour) == 1 else "mean g CO2e/kWh"
             yield Stated("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)

@@ -20,6 +20,7 @@ from sim.study.size.units import units
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+SERVICE_LIMITS = ("max_batch_size", "max_queue_delay_s", "instances")
 
 
 def overview(
@@ -33,7 +34,8 @@ def overview(
         yield Text(f"Note: {note}")
     yield Text(f"Cases to run: {cases}{_how_many(plans, precision)}")
     yield pools_table(plans)
-    yield memory_table(plans)
+    if any(pool["memory_gb_per_gpu"] for _, plan in plans for pool in plan["pools"]):
+        yield memory_table(plans)
     for _, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
@@ -81,21 +83,32 @@ def _point(axes: dict[str, Any]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
+def _gpus(pool: dict[str, Any]) -> str:
+    """For example 4x l4, or 7 slices 1g.10gb of 1x a100-80gb-sxm."""
+    if not pool["gpu"]:
+        return "none"
+    gpus = f"{pool.get('gpus', pool['replicas'] * pool['gpus_per_replica'])}x {pool['gpu']}"
+    return f"{pool['replicas']} slices {pool['mig']} of {gpus}" if "mig" in pool else gpus
+
+
 def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     """One row per pool: GPUs, layout, server and limits."""
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
     front = ["fleet", *(["from point"] if several else []), "pool"]
-    heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *LIMITS, "KV tokens per rank"]
+    pools = [pool for _, plan in _distinct(plans, "pools") for pool in plan["pools"]]
+    limits = [name for name in (*LIMITS, *SERVICE_LIMITS) if any(name in pool["batching"] for pool in pools)]
+    cached = ["KV tokens per rank"] if any("max_num_seqs" in pool["batching"] for pool in pools) else []
+    heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *limits, *cached]
     rows = [
         [
             plan["fleet"],
             *([_point(axes)] if several else []),
             pool["name"],
-            f"{pool['replicas'] * pool['gpus_per_replica']}x {pool['gpu']}" if pool["gpu"] else "none",
+            _gpus(pool),
             f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in SIZES)})",
             pool["server"] or "none",
-            *(f"{pool['batching'][limit]:,}" for limit in LIMITS),
-            f"{pool['kv_tokens']:,}",
+            *(f"{pool['batching'][limit]:,}" if limit in pool["batching"] else "none" for limit in limits),
+            *(f"{pool['kv_tokens']:,}" for _ in cached),
         ]
         for axes, plan in _distinct(plans, "pools")
         for pool in plan["pools"]

@@ -67,7 +67,8 @@ def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
 def _layout(pool: Mapping[str, Any]) -> str:
     sizes = {word: pool.get(f"{word}_parallel_size", 1) for word in ("tensor", "pipeline", "data")}
     ways = [f"{word} parallel {size}" for word, size in sizes.items() if size > 1]
-    return f"{pool.get('gpus_per_replica', '')}" + (f" ({', '.join(ways)})" if ways else "")
+    part = f" (a slice {pool['mig']})" if "mig" in pool else ""
+    return f"{pool.get('gpus_per_replica', '')}{part}" + (f" ({', '.join(ways)})" if ways else "")
 
 
 def assumptions(

@@ -6,6 +6,7 @@ from sim.batching import Dynamic, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
 from sim.scenario.checks.services import service_complaints
+from sim.scenario.checks.slices import slice_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
@@ -15,6 +16,7 @@ from sim.steptime import Roofline
 
 def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
     """All that is wrong with one pool itself."""
+    yield from slice_complaints(pool, place, catalog)
     misplaced = list(service_complaints(pool, place, catalog))
     yield from misplaced
     if not misplaced and not isinstance(pool.batching, Dynamic):

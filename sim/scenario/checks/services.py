@@ -47,7 +47,7 @@ def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Itera
         text = f"{pool.steptime.model} times steps of tokens: a dynamic batch takes affine_batch or one_pass"
         yield Complaint((*place, "steptime", "model"), text)
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
-        if getattr(pool.spec, name) != 1:
+        if getattr(pool.spec, name) != 1 and pool.slicing is None:
             yield Complaint((*place, name), "must be 1: a service runs on one GPU; more of them are more replicas")
     if isinstance(pool.steptime, OnePass):
         yield from _uncomputable(pool, place, catalog)

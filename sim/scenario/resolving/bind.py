@@ -1,6 +1,6 @@
 """Ids of one pool bound to what the catalogue knows about them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +16,13 @@ from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalogue.entries.server import Server
+from sim.catalogue.entries.slice import sliced
 from sim.catalogue.value import Value
 from sim.memory import Layout
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.resolving.slices import Slicing
 from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
 
 USUAL_ENGINE = "vllm-0.11"
@@ -46,6 +48,8 @@ class BoundPool:
     """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
     kv_cache_dtype: KvCacheDtype
     gpu: Gpu | None = None
+    """What a replica runs on; with `slicing`, a slice of the card."""
+    slicing: Slicing | None = None
     model: Model | None = None
     service: OtherModel | None = None
     """A network that answers in one pass; such a pool has no language model."""
@@ -67,7 +71,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     """
     levels = (pool, fleet, scenario)
     model_id = nearest(*(level.model for level in levels))
-    gpu = catalog.gpu(pool.gpu) if pool.gpu is not None else None
+    card = catalog.gpu(pool.gpu) if pool.gpu is not None else None
+    slicing = _slicing(card, pool.mig)
+    gpu = sliced(slicing.card, slicing.profile) if slicing else card
     found = catalog.any_model(model_id) if model_id is not None else None
     service = found if isinstance(found, OtherModel) else None
     model = None if isinstance(found, OtherModel) else found
@@ -103,6 +109,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         ),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
+        slicing=slicing,
         model=model,
         service=service,
         quantization=catalog.quantization(quantization or "") if service else stored,
@@ -112,6 +119,13 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         speed=_speed(gpu, power, catalog),
         calibration=calibration,
     )
+
+
+def _slicing(card: Gpu | None, profile: str | None) -> Slicing | None:
+    """How *card* is cut; None where it is not, or where it has no such *profile*."""
+    if card is None or card.mig is None or profile not in card.mig.profiles:
+        return None
+    return Slicing(card, profile)
 
 
 def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
@@ -215,6 +229,8 @@ def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
         raise ValueError("a batch time needs a gpu and a model")
     precision = pool.quantization.compute
     device = None if precision == "fp4" else device_of(pool.gpu, precision)
+    if device is not None and pool.slicing is not None and pool.spec.replicas == 1:
+        device = replace(device, alone=True)
     if device is None:
         raise ValueError(f"{pool.gpu.id} has no known {precision} rate")
     factors = batch_coefficients(catalog).factors(pool.service, device)

@@ -1,6 +1,7 @@
 """A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
@@ -45,6 +46,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "workload": plan.workload.describe(),
         "notes": [
             *plan.workload.notes(),
+            *dict.fromkeys(pool.slices.note for pool in plan.pools if pool.slices and pool.slices.note),
             *(plan.costs.notes if plan.costs else ()),
             *(plan.carbon.notes if plan.carbon else ()),
         ],
@@ -106,8 +108,9 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "gpu": pool.gpu,
         "server": pool.server,
         "replicas": pool.replicas,
-        "gpus_per_replica": pool.gpus_per_replica,
-        "tensor_parallel_size": max(1, pool.gpus_per_replica // ranks),
+        **({"mig": pool.slices.profile, "gpus": _plain(pool.gpus)} if pool.slices else {}),
+        "gpus_per_replica": _plain(pool.gpus_per_replica),
+        "tensor_parallel_size": max(1, int(pool.gpus_per_replica // ranks)),
         "pipeline_parallel_size": pool.pipeline_parallel_size,
         "data_parallel_size": pool.data_parallel_size,
         "batching": pool.batching.model_dump(),
@@ -116,6 +119,10 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "request_overhead_s": pool.request_overhead_s,
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
     }
+
+
+def _plain(gpus: int | Fraction) -> int | float:
+    return gpus if isinstance(gpus, int) else int(gpus) if gpus.denominator == 1 else round(float(gpus), 4)
 
 
 def _kv_tokens(pool: PoolPlan) -> int:

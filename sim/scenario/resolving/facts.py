@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.engine import default_limit
+from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
 from sim.catalogue.value import Value
@@ -31,6 +32,8 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
     """
     computed = isinstance(pool.steptime, Roofline)
     if pool.gpu is not None:
+        card = pool.slicing.card if pool.slicing else pool.gpu
+        yield from _some(f"{prefix}.gpu", card, _power_fields(card))
         yield from _some(f"{prefix}.gpu", pool.gpu, _gpu_fields(pool, computed))
     if pool.model is not None:
         yield Fact(f"{prefix}.model.parameters", _parameters(pool.model))
@@ -65,8 +68,12 @@ def _all(prefix: str, spec: Spec, without: tuple[str, ...] = ()) -> Iterator[Fac
     yield from _some(prefix, spec, tuple(name for name in type(spec).model_fields if name not in without))
 
 
+def _power_fields(gpu: Gpu) -> tuple[str, ...]:
+    return "tdp_w", "idle_w" if gpu.loaded_idle_w is None else "loaded_idle_w"
+
+
 def _gpu_fields(pool: BoundPool, computed: bool) -> tuple[str, ...]:
-    names = ["tdp_w", "idle_w" if pool.gpu and pool.gpu.loaded_idle_w is None else "loaded_idle_w"]
+    names = []
     if pool.model is not None:
         names.append("memory_bytes")
     if computed and pool.quantization is not None:
@@ -165,7 +172,7 @@ def _service_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[F
     yield from _all(f"{prefix}.model", pool.service)
     coefficients = batch_coefficients(catalog)
     yield from _all(f"{prefix}.batchtime", coefficients.of(pool.service))
-    unused = ("slice_speed",)
+    unused = () if device.alone else ("slice_speed",)
     yield from _all(f"{prefix}.batchtime", coefficients, unused)
     for name, known in (("architecture", coefficients.architectures), ("gpu", coefficients.gpus)):
         value = known.get(device.architecture if name == "architecture" else device.gpu)

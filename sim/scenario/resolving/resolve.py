@@ -10,16 +10,16 @@ import numpy as np
 from sim.batching import Dynamic, Scheduler, Slots
 from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
-from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
-from sim.cost.hardware import boxes_needed
-from sim.memory import MemoryFit, fit, what_fits
-from sim.power import PoolPower, pool_power
+from sim.cost import CarbonPlan, Clock, CostPlan
+from sim.memory import MemoryFit, fit, what_fits, which_slices
 from sim.records import StepTime
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, power_coefficients, roofline_inputs
+from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
 from sim.scenario.resolving.facts import cost_facts, pool_facts
+from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
+from sim.scenario.resolving.slices import Slices
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import RegisteredStepTime, Roofline
 from sim.workload import Workload
@@ -45,16 +45,17 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
     """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
     bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
     names = pool_names(bound)
-    servers = _servers_per_replica(bound, fleet)
+    slices = slices_of(bound, fleet, names)
+    servers = servers_per_replica(bound, fleet, slices)
     settings = [_fit_settings(pool, scenario.workload) for pool in bound]
     fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
     reasons = [_refusal(*one, catalog) for one in zip(bound, fits, settings, strict=True)]
     pools = tuple(
-        _pool_plan(pool, name, memory, share, scenario.measured_at, catalog)
-        for pool, name, memory, share in zip(bound, names, fits, servers, strict=True)
+        _pool_plan(pool, name, memory, part, share, scenario.measured_at, catalog)
+        for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
     )
     machines = Machines(
-        pools=tuple(_hardware(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
+        pools=tuple(facts_of(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
         servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
     )
     terms = FleetTerms.of(scenario, fleet)
@@ -92,25 +93,6 @@ def pool_names(bound: Sequence[BoundPool]) -> list[str]:
         name if pool.spec.name or wanted.count(name) == 1 else f"{name}-{wanted[:i].count(name) + 1}"
         for i, (name, pool) in enumerate(zip(wanted, bound, strict=True))
     ]
-
-
-def _servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet) -> list[float]:
-    """Each replica's share of the servers that its pool fills, together with pools of the same server, GPU and cost."""
-    shares = []
-    for pool, cost in zip(bound, fleet.costs, strict=True):
-        if pool.server is None:
-            shares.append(0.0)
-            continue
-        shared = cost is not None and cost.share
-        together = [
-            other
-            for other, its in zip(bound, fleet.costs, strict=True)
-            if (other.server, other.gpu, its) == (pool.server, pool.gpu, cost)
-        ]
-        gpus = sum(other.layout.gpus * other.spec.replicas for other in together)
-        boxes = boxes_needed(gpus, int(pool.server.gpu_slots.value), shared)
-        shares.append(boxes * pool.layout.gpus / gpus)
-    return shares
 
 
 def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
@@ -158,12 +140,22 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
     if pool.gpu is None or pool.model is None or pool.quantization is None:
         return memory.reason
     candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
-    advice = what_fits(pool.gpu, pool.model, pool.quantization, pool.engine, candidates, **settings)
+    wanted = (pool.model, pool.quantization, pool.engine, candidates)
+    if pool.slicing is None:
+        advice = what_fits(pool.gpu, *wanted, **settings)
+    else:
+        advice = which_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
     return f"{memory.reason}; {advice}" if advice else memory.reason
 
 
 def _pool_plan(
-    pool: BoundPool, name: str, memory: MemoryFit | None, servers: float, measured_at: str, catalog: Catalog
+    pool: BoundPool,
+    name: str,
+    memory: MemoryFit | None,
+    slices: Slices | None,
+    servers: float,
+    measured_at: str,
+    catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout = pool.steptime, pool.layout
     overhead_s = 0.0
@@ -174,7 +166,7 @@ def _pool_plan(
         gpu=pool.gpu.id if pool.gpu else "",
         server=pool.server.id if pool.server else "",
         replicas=pool.spec.replicas,
-        gpus_per_replica=layout.gpus if pool.gpu else 0,
+        gpus_per_replica=gpus_per_replica(pool, slices) if pool.gpu else 0,
         batching=_sized(pool, memory),
         steptime=_steptime(pool, catalog),
         pipeline_parallel_size=layout.pipeline_parallel_size,
@@ -182,9 +174,10 @@ def _pool_plan(
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
         request_overhead_s=overhead_s,
         memory=memory,
-        power=_power(pool, servers, catalog),
+        power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,
         unit=pool.service.sample_unit if pool.service else "unit" if isinstance(pool.batching, Dynamic) else "",
+        slices=slices,
     )
 
 
@@ -219,38 +212,3 @@ def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:
         return ""
     slots, context = pool.batching.max_num_seqs, pool.batching.max_model_len
     return f"{slots} slots of {context} tokens asked for, the memory holds {memory.num_gpu_blocks}"
-
-
-def _power(pool: BoundPool, servers: float, catalog: Catalog) -> PoolPower | None:
-    if pool.gpu is None:
-        return None
-    return pool_power(pool.power, pool.gpu, power_coefficients(catalog), pool.layout.gpus, pool.server, servers)
-
-
-def _hardware(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
-    return PoolFacts(
-        plan.name,
-        plan.gpu,
-        plan.gpus_per_replica,
-        plan.replicas,
-        pool.server,
-        nameplate_w=_nameplate_w(pool),
-        gpu_tdp_w=pool.gpu.tdp_w.value if pool.gpu and pool.gpu.tdp_w else None,
-        scheduled=plan.schedule is not None,
-    )
-
-
-def _nameplate_w(pool: BoundPool) -> float | None:
-    """One server with all its slots filled, at the wall [W]: as set, as its maker says, or the sum of its parts."""
-    if pool.power.nameplate_w is not None:
-        return pool.power.nameplate_w
-    if pool.server is None:
-        return None
-    if pool.server.max_power_w is not None:
-        return pool.server.max_power_w.value
-    if pool.gpu is None or pool.gpu.tdp_w is None:
-        return None
-    if pool.server.base_power_w is None:
-        return None
-    gpus_w = pool.server.gpu_slots.value * pool.gpu.tdp_w.value
-    return (gpus_w + pool.server.base_power_w.value) / pool.server.psu_efficiency.value

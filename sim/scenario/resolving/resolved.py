@@ -1,6 +1,8 @@
 """What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import floor
 from typing import Any
 
@@ -11,6 +13,7 @@ from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import StepTime
 from sim.routing import Routing
+from sim.scenario.resolving.slices import Slices
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.workload import Workload
@@ -34,7 +37,8 @@ class PoolPlan:
     """Catalogue id, or an empty string where the step time is given and there is no GPU."""
     server: str
     replicas: int
-    gpus_per_replica: int
+    gpus_per_replica: int | Fraction
+    """Parts of a GPU where a replica is a slice of one."""
     batching: Scheduler
     """With num_gpu_blocks and max_model_len filled in."""
     steptime: StepTime
@@ -50,6 +54,18 @@ class PoolPlan:
     """When the replicas run; None: always."""
     unit: str = ""
     """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
+    slices: Slices | None = None
+    """MIG slices that the replicas are; None: whole GPUs."""
+
+    @property
+    def gpus(self) -> int | Fraction:
+        """Of all replicas; a part of one where pools share a GPU that is cut into slices."""
+        return self.replicas * self.gpus_per_replica
+
+
+def gpus_of(pools: Iterable[PoolPlan]) -> int:
+    """GPUs that *pools*, all those of a fleet, use together."""
+    return int(sum(pool.gpus for pool in pools))
 
 
 @dataclass(frozen=True, slots=True)

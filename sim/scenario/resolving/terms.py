@@ -115,9 +115,9 @@ class FleetTerms:
         """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""
         if self.carbon is None:
             return None
-        gpus: dict[str, int] = {}
+        gpus: dict[str, float] = {}
         for pool in machines.pools:
-            gpus[pool.gpu] = gpus.get(pool.gpu, 0) + pool.gpus
+            gpus[pool.gpu] = gpus.get(pool.gpu, 0) + float(pool.gpus)
         grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
         return self.carbon.plan(gpus, machines.servers, self.facility_factor, self.clock or MIDNIGHT, grid)
 

@@ -24,6 +24,10 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+WHOLE = "none"
+"""In place of a MIG profile: GPUs that are not cut."""
+
+
 class Mixed(Spec):
     """Fleets of several kinds of replicas, each for prompts of some lengths."""
 
@@ -60,6 +64,8 @@ class Size(Spec):
     )
     """GPU -> id in data/servers, or several of them. A GPU left out is bought in the cheapest server of the catalogue
     with slots, power and link for it, and rented without one."""
+    mig: Annotated[tuple[str, ...], Field(min_length=1)] = (WHOLE,)
+    """MIG profiles of which a replica may be a slice, on the GPUs that have them; none: whole GPUs, too."""
     tensor_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     """GPUs that share every layer."""
     pipeline_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
@@ -90,7 +96,7 @@ class Size(Spec):
         return self
 
 
-LISTS = ("gpus", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching")
+LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching")
 
 
 def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
@@ -141,6 +147,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield Complaint(("size", "mixed"), text)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
+    yield from _strange_profiles(size, catalog)
     for label, cost in size.costs.items():
         try:
             resolve_costs(cost, scenario.site, scenario.finance, [], lambda _: None)
@@ -156,6 +163,19 @@ def _strange_gpus(size: Size) -> Iterator[Complaint]:
     for place, gpu in named:
         if gpu not in size.gpus:
             yield Complaint(place, f"{gpu} is not among size.gpus{did_you_mean(gpu, size.gpus)}")
+
+
+def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[Complaint]:
+    try:
+        cut = [gpu.mig.profiles for name in size.gpus if (gpu := catalog.gpu(name)).mig is not None]
+    except ValueError:
+        return  # _check_ids names it
+    known = dict.fromkeys(name for profiles in cut for name in profiles)
+    for i, name in enumerate(size.mig):
+        if name != WHOLE and name not in known:
+            have = f"they have {', '.join(known)}" if known else "none of them can be cut"
+            text = f"no GPU among size.gpus has a MIG profile {name!r}: {have}{did_you_mean(name, known)}"
+            yield Complaint(("size", "mig", i), text)
 
 
 def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[Complaint]:

@@ -100,12 +100,12 @@ def save_case(
     told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
         told |= {"status": "infeasible", "reason": outcome.infeasible}
-        tables = {"requests": requests_table(None), "usage": _records(Interval, []), "costs": _ledger([])}
+        tables = {"requests": requests_table(None), "usage": _usage([]), "costs": _ledger([])}
     else:
         told |= {"status": "ok", "reason": ""}
         tables = {
             "requests": requests_table(outcome if keep_requests else None),
-            "usage": _records(Interval, outcome.log.intervals),
+            "usage": _usage(outcome.log.intervals),
             "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
         }
     _write(folder, told, tables)
@@ -189,6 +189,12 @@ def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[in
 def _dates(values: Any) -> pa.Array:
     """Seconds; what never happened is empty."""
     return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def _usage(intervals: Sequence[Interval]) -> pa.Table:
+    """One row per replica interval; the part that lies idle only where some does."""
+    table = _records(Interval, intervals)
+    return table if any(one.unused for one in intervals) else table.drop_columns(["unused"])
 
 
 def _records(kind: type, rows: Iterable[Any]) -> pa.Table:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.case import CaseResult
+from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
 from sim.study.metrics.cohort import Cohort, Floats, percentile
@@ -294,7 +295,6 @@ def _machines(result: CaseResult) -> Machines:
     start_s, end_s = result.window_s
     window_s = end_s - start_s or inf
     inside = [i for i in result.log.intervals if i.is_within(start_s, end_s)]
-    gpus = sum(pool.replicas * pool.gpus_per_replica for pool in plan.pools)
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)
     return Machines(
@@ -303,7 +303,7 @@ def _machines(result: CaseResult) -> Machines:
         batch_mean=sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
         gpu_busy_fraction=busy_s / (len(totals) * window_s),
         kv_used_peak_fraction=_kv_peak(result),
-        gpus=gpus,
+        gpus=gpus_of(plan.pools),
         servers=plan.servers,
         gpu_power_w_mean=sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
         it_power_w_mean=it_power_w_mean(result),

@@ -16,6 +16,7 @@ from sim.cost import CostPlan, MultiYear
 from sim.cost.finance.cash_flow import discount_factor
 from sim.cost.rent.rental import Rent
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
+from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.plan import bridged_fleet
@@ -142,7 +143,7 @@ def outlook(
 ) -> Outlook:
     """One fleet's plan around what is *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
-    gpus = sum(pool.replicas * pool.gpus_per_replica for pool in built.pools)
+    gpus = gpus_of(built.pools)
     if reason := _no_plan(measured, built, capacity, held):
         return Outlook(fleet.name, capacity, gpus, reason=reason)
     assert measured is not None

@@ -23,7 +23,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.price.year_hours import Calendar
 
 KEYS = ("service", "pool", "server", "replica", "state")
-SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w"))
+SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))
 
 
 @dataclass(frozen=True, slots=True)

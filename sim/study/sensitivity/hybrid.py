@@ -50,6 +50,8 @@ def why_not(plan: CasePlan) -> str:
         return "its step time is not a roofline"
     if isinstance(pool.batching, Slots):
         return "its memory is cut into slots"
+    if pool.slices is not None:
+        return "its GPUs are cut into MIG slices"
     if plan.scheduled:
         return "its replicas run by a schedule"
     return "" if plan.costs is not None else "it has no cost"
@@ -145,7 +147,7 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
     """The power of *of*, for the GPUs of *base*."""
     if of.power is None:
         return None
-    part = base.gpus_per_replica / of.gpus_per_replica
+    part = float(base.gpus_per_replica / of.gpus_per_replica)
     nameplate_w = None if of.power.nameplate_w is None else of.power.nameplate_w * part
     return replace(
         of.power,
@@ -168,10 +170,5 @@ def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, f
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
     """The charges of *payer* for the GPUs of *pool*: those by the clock in proportion to GPUs."""
     assert payer.costs is not None  # why_not has seen to it
-    part = gpus(pool) / gpus(payer.pools[0])
+    part = float(pool.gpus / payer.pools[0].gpus)
     return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
-
-
-def gpus(pool: PoolPlan) -> int:
-    """Of all replicas."""
-    return pool.replicas * pool.gpus_per_replica

@@ -155,7 +155,15 @@ class Search:
         status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
         usd_per_h = outcome.usd_per_h if outcome.meets else None
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
-        facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, gpus_of(fleet), status, usd_per_h)
+        facts = (
+            fleet.name,
+            fleet.name,
+            kinds_of(fleet),
+            trial.replicas,
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+            status,
+            usd_per_h,
+        )
         row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
         self._tried.append(row.seen(outcome))
 
@@ -253,7 +261,7 @@ class Search:
             unit.machine,
             kinds_of(fleet),
             entry.replicas,
-            gpus_of(fleet),
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
             status,
             usd_per_h,
             entry.floor_usd_per_h,
@@ -264,7 +272,13 @@ class Search:
 
     def _refused(self, unit: Unit, reason: str) -> TriedFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)
-        known = (unit.name, unit.machine, kinds_of(fleet), 0, gpus_of(fleet))
+        known = (
+            unit.name,
+            unit.machine,
+            kinds_of(fleet),
+            0,
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+        )
         return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice)
 
 

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sim.catalogue.catalog import Catalog
+from sim.scenario.experiment import Experiment
+from sim.scenario.resolving import resolved
+from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
 from sim.study.size.budget import Needs, operating_usd_per_month
 from sim.study.size.mixed import MixedSearch
@@ -80,8 +84,12 @@ class Sizing:
     """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
 
 
-def gpus_of(fleet: Fleet) -> int:
-    """Spares included."""
+def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
+    """GPUs that *fleet* takes of *scenario*, spares included, and for slices whole ones."""
+    if any(pool.mig is not None for pool in fleet.pools):
+        pools = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
+        free = fleet.model_copy(update={"cost": None, "pools": pools})
+        return resolved.gpus_of(resolve_fleet(scenario, free, catalog).pools)
     sizes = (
         pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
         for pool in fleet.pools

@@ -12,7 +12,7 @@ from sim.scenario.checks.pools import pool_complaints
 from sim.scenario.resolving.bind import bind
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.size import Size
+from sim.scenario.sections.size import WHOLE, Size
 from sim.scenario.year import load_by_hour
 from sim.study.size.bounds import Floor, OfferedLoad
 from sim.study.size.budget import Needs, least_kw_by_pool
@@ -66,18 +66,21 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
     formats = size.quantizations or (None,)
-    layouts = product(size.gpus, size.tensor_parallel_sizes, size.pipeline_parallel_sizes, formats, size.batching)
+    layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
     told: set[str] = set()
-    for gpu, tensor, pipeline, quantization, batching in layouts:
+    for ((gpu, profile), tensor, pipeline), quantization, batching in product(layouts, formats, size.batching):
+        if profile is not None and tensor * pipeline > 1:
+            continue  # slices have no link between them
         limits = batching.model_dump(mode="json", exclude_unset=True)
         wanted = {
             "gpu": gpu,
+            "mig": profile,
             "tensor_parallel_size": tensor,
             "pipeline_parallel_size": pipeline,
             "quantization": quantization,
             "batching": limits,
         }
-        words = [f"{tensor * pipeline}x {gpu}"]
+        words = [f"{tensor * pipeline}x {gpu}" if profile is None else f"{profile} of {gpu}"]
         words += [quantization] if quantization else []
         words += [f"in {pipeline} stages"] if pipeline > 1 else []
         more = _limits(limits) if len(size.batching) > 1 else []
@@ -94,6 +97,17 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
             if cost["acquisition"] == "rent":
                 yield Unit(f"{what}, {label}", pool, cost, what)
         yield from _hosted(scenario, size, catalog, pool, (words, more), told)
+
+
+def _cut(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
+    """Every GPU whole and in the slices that are asked for, as far as it has them."""
+    for gpu in size.gpus:
+        cut = catalog.gpu(gpu).mig
+        for profile in size.mig:
+            if profile == WHOLE:
+                yield gpu, None
+            elif cut is not None and profile in cut.profiles:
+                yield gpu, profile
 
 
 def _hosted(
@@ -122,12 +136,18 @@ def _hosted(
         there = [f"in {host.server}"] if host.server else []
         name = " ".join([*words[0], *there, *words[1]])
         inside = _given(pool | {"server": host.server, "link": host.link})
-        most = None if host.most_gpus is None else host.most_gpus // gpus
+        most = None if host.most_gpus is None else host.most_gpus * _slices(pool, catalog) // gpus
         # how fast a replica is depends on the link alone
         machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
         for label, cost in _ways(size, gpu, host.server):
             if label in bought:
                 yield Unit(f"{name}, {label}", inside, cost, machine, most=most, choice=f"{what}, {label}")
+
+
+def _slices(pool: dict[str, Any], catalog: Catalog) -> int:
+    """Replicas on one GPU; 1 where it is not cut."""
+    cut = catalog.gpu(pool["gpu"]).mig if "mig" in pool else None
+    return 1 if cut is None else cut.profiles[pool["mig"]].instances
 
 
 def _given(pool: dict[str, Any]) -> dict[str, Any]:

@@ -81,10 +81,9 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Case:
     model = catalog.any_model(benchmark.model)
     assert isinstance(model, OtherModel)
     for precision in benchmark.precisions:
-        device = device_of(accelerator.gpu, precision)
+        gpu, profile = accelerator.gpu, accelerator.profile
+        device = device_of(gpu, precision) if profile is None else slice_of(gpu, profile, precision)
         if device is not None:
-            if accelerator.profile is not None:
-                device = slice_of(device, accelerator.gpu, accelerator.profile)
             return Case(row, benchmark, model, accelerator, device)
     raise NotCovered(f"{accelerator.gpu.id} has no {' or '.join(benchmark.precisions)} rate")
 
