@@ -14,6 +14,7 @@ from sim.cli import (  # noqa: F401 - each registers its command
     capacity,
     catalogue,
     check,
+    claims,
     export,
     init,
     plan,

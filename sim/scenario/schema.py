@@ -7,6 +7,7 @@ here.
 from typing import Annotated, Any
 
 from sim.cost import MultiYear
+from sim.scenario.claims.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.distribution import Futures
 from sim.scenario.sections.breakeven import BREAKEVEN, Breakeven
@@ -40,6 +41,8 @@ class Scenario(Experiment):
     """What `gpufleet sensitivity` varies; nothing else reads it."""
     size: Annotated[Size | None, SIZE] = None
     """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
+    claim: Annotated[Claim | None, CLAIM] = None
+    """What somebody has stated and how `gpufleet claims` checks it; nothing else reads it."""
     futures: Annotated[Futures | None, FUTURES] = None
     """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
     the load between simulated loads."""

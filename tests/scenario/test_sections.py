@@ -43,9 +43,9 @@ def test_a_case_rests_on_no_section():
     assert set(NOT_IN_DIGEST) >= SECTIONS.keys()
 
 
-def test_the_template_shows_every_section_but_limits():
+def test_the_template_shows_every_section_but_limits_and_claims():
     text = template("new")
-    assert {name for name in SECTIONS if f"{name}: " not in text} == {"limits"}
+    assert {name for name in SECTIONS if f"{name}: " not in text} == {"limits", "claim"}
 
 
 def test_whoever_rents_pays_the_users_components():

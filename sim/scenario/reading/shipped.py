@@ -7,10 +7,19 @@ def scenario_file(path: Path) -> Path:
     """*path*, or the scenario of that name that came with the program."""
     if path.exists():
         return path
-    package = Path(__file__).resolve().parents[2]
     inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
-    for folder in (package / "scenarios", package.parent / "scenarios"):
+    for folder in _folders():
         for shipped in (folder / inside, folder / f"{inside}.yaml"):
             if not path.is_absolute() and shipped.is_file():
                 return shipped
     return path
+
+
+def shipped_folder() -> Path:
+    """Where the scenarios lie: inside the installed package, else at the repository root."""
+    return next(folder for folder in _folders() if folder.is_dir())
+
+
+def _folders() -> tuple[Path, Path]:
+    package = Path(__file__).resolve().parents[2]
+    return package / "scenarios", package.parent / "scenarios"

@@ -1,0 +1,65 @@
+"""`gpufleet claims`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.shared.common import (
+    OTHER_FAILURE,
+    Force,
+    Format,
+    Quiet,
+    Workers,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="C08 C36; left out: all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/claims.")] = None,
+    workers: Workers = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    format: Format = "table",
+) -> None:
+    """Check what the articles claim: each verdict is computed from a scenario by stated rules."""
+    with bad_input_told():
+        from concurrent.futures.process import BrokenProcessPool
+
+        from sim.catalogue.catalog import load_catalog
+        from sim.deliver.claims import deliver_claims
+        from sim.deliver.folder import owned
+        from sim.report.claims.write import claim_rows, terminal_table
+        from sim.report.page.document import as_json
+        from sim.scenario.claims.reading import chosen, claim_files
+
+        files = chosen(ids or (), claim_files())
+        name = "claims" if not ids else f"claims-{'-'.join(files)}"
+        folder = usable(out or Path("outputs") / name)
+        try:
+            with owned(folder):
+                answers = deliver_claims(
+                    files,
+                    load_catalog(),
+                    folder,
+                    workers or os.cpu_count() or 1,
+                    quiet,
+                    command_line(),
+                    force,
+                )
+        except BrokenProcessPool:
+            fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
+        except KeyboardInterrupt:
+            fail("interrupted; nothing is kept", OTHER_FAILURE)
+    if format == "json":
+        typer.echo(as_json({"out": str(folder), "claims": claim_rows(answers)}))
+    elif not quiet:
+        show_all(*terminal_table(answers), f"results in {folder}")

@@ -1,0 +1,1 @@
+"""What `gpufleet claims` writes: tables, a page, a chapter of the documentation."""

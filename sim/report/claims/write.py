@@ -1,0 +1,124 @@
+"""claims.csv, parts.csv, claims.html and claims.md in a folder."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.claims.words import ARTICLES, claimed, computed, interval, notes, reason, rule, shown
+from sim.report.page.template import render
+from sim.report.run.tables import write_rows
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.text import first_sentence, listing
+from sim.study.claims.answer import Answer
+from sim.study.claims.rules import VERDICTS, Judged
+
+PAGE, CHAPTER = "claims/claims.html.j2", "claims/claims.md.j2"
+COLUMNS = ["id", "verdict", "claimed", "computed", "unit", "reason", "scenario"]
+
+
+def write_claims(folder: Path, answers: Sequence[Answer]) -> None:
+    """All four files."""
+    write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
+    write_rows(folder / "parts.csv", part_rows(answers))
+    for template, name in ((PAGE, "claims.html"), (CHAPTER, "claims.md")):
+        (folder / name).write_text(rendered(template, answers), encoding="utf-8")
+
+
+def claim_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """One row per claim, with the figure of its first part: three digits, from lowest to highest over conditions."""
+    return [
+        {
+            "id": one.id,
+            "verdict": one.verdict,
+            "claimed": claimed(one.parts[0].part).replace(",", ""),
+            "computed": computed(one.parts[0]).replace(",", ""),
+            "unit": one.parts[0].part.unit,
+            "reason": reason(one),
+            "scenario": f"claims/{one.scenario}",
+        }
+        for one in answers
+    ]
+
+
+def part_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """One row per part and condition, with full figures and intervals."""
+    return [
+        {
+            "id": one.id,
+            "part": judged.part.says,
+            "condition": finding.condition,
+            "claimed": judged.part.claimed,
+            "computed": finding.figure.value,
+            "computed_ci95": finding.figure.half_width,
+            "unit": judged.part.unit,
+            "rule": rule(judged.part.holds, judged.part.unit),
+            "status": finding.status,
+        }
+        for one in answers
+        for judged in one.parts
+        for finding in judged.findings
+    ]
+
+
+def tally(answers: Sequence[Answer]) -> str:
+    """How many claims hold, and so on: `12 hold, 9 hold in part`."""
+    counts = Counter(one.verdict for one in answers)
+    return listing([f"{counts[name]} {_counted(name, counts[name])}" for name in VERDICTS if counts[name]])
+
+
+def _counted(verdict: str, count: int) -> str:
+    if verdict == "arithmetic error":
+        return verdict if count == 1 else "arithmetic errors"
+    word, *rest = verdict.split(" ")
+    return " ".join([word if count == 1 else word.removesuffix("s"), *rest])
+
+
+def rendered(template: str, answers: Sequence[Answer]) -> str:
+    """The page or the chapter."""
+    groups = []
+    for article, subject in ARTICLES.items():
+        of_it = [one for one in answers if one.claim.article == article]
+        if of_it:
+            groups.append({"id": article, "subject": subject, "claims": [_claim(one) for one in of_it]})
+    return render(template, tally=tally(answers), count=len(answers), groups=groups)
+
+
+def _claim(one: Answer) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "verdict": one.verdict,
+        "mark": one.verdict.replace(" ", "-"),
+        "statement": one.claim.statement,
+        "question": first_sentence(one.question)[0],
+        "reason": reason(one),
+        "notes": notes(one),
+        "scenario": one.scenario,
+        "rows": [row for judged in one.parts for row in _lines(judged)],
+    }
+
+
+def _lines(judged: Judged) -> Iterator[dict[str, str]]:
+    part = judged.part
+    for index, one in enumerate(judged.findings):
+        yield {
+            "says": part.says if index == 0 else "",
+            "condition": one.condition,
+            "claimed": claimed(part) if index == 0 else "",
+            "computed": shown(one.figure.value, part.unit),
+            "interval": interval(one, part.unit),
+            "unit": "" if part.unit == "yes/no" else part.unit,
+            "rule": rule(part.holds, part.unit),
+            "status": one.status,
+        }
+
+
+def terminal_table(answers: Sequence[Answer]) -> list[FittedTable | str]:
+    """What the terminal prints: a table, the reasons, the tally."""
+    rows = [
+        [one.id, one.verdict, claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
+        for one in answers
+    ]
+    table = FittedTable(("id", "verdict", "claimed", "computed", "unit"), rows, frozenset({0, 1, 4}))
+    reasons = [f"{one.id} {one.verdict}: {reason(one)}" for one in answers]
+    return [table, "", *reasons, "", f"{len(answers)} claims: {tally(answers)}"]

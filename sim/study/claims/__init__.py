@@ -1,0 +1,1 @@
+"""Claims checked: figures of every kind, rules, verdicts."""
