@@ -18,7 +18,10 @@ class Dynamic(Spec):
     max_queue_delay_s: NonNegative = 0.0
     """How long a request may wait for others while an instance is free; 0: a free instance takes whatever waits."""
     instances: Count = 1
-    """Copies of the model that share a replica's GPU: those at work at once get equal shares of its time."""
+    """Copies of the model that share a replica's GPU, as `sharing` says."""
+    sharing: Literal["time_slicing", "mps"] = "time_slicing"
+    """time_slicing: instances at work at once get equal shares of the GPU's time. mps: their kernels run side by side;
+    an instance is slowed only where all together ask for more than the whole GPU."""
 
     @property
     def max_num_seqs(self) -> int:

@@ -2,7 +2,12 @@
 
 The rules of Triton's dynamic batcher without preferred sizes. A free instance takes the oldest waiting requests, at
 most `max_batch_size`, as soon as that many wait or the oldest has waited `max_queue_delay_s`. Requests of a batch leave
-together at its end. Of k instances at work at once each gets 1/k of the GPU's time (time slicing).
+together at its end.
+
+Instances at work at once share the GPU in one of two ways. Time slicing: each of k gets 1/k of its time, and the GPU
+waits where the one whose turn it is waits. MPS: kernels run side by side. A batch that keeps the GPU busy for the share
+u of its time runs at full speed as long as these shares of all instances sum to at most 1; beyond that all are slowed
+by the sum. Nothing protects one instance from the others.
 """
 
 from collections import deque
@@ -30,10 +35,13 @@ class _Pass:
 class DynamicEngine:
     """A queue and `instances` copies of the model, on one clock."""
 
-    def __init__(self, steptime: StepTime, max_batch_size: int, max_queue_delay_s: float, instances: int) -> None:
+    def __init__(
+        self, steptime: StepTime, max_batch_size: int, max_queue_delay_s: float, instances: int, mps: bool = False
+    ) -> None:
         self._max_batch_size = max_batch_size
         self._delay_s = max_queue_delay_s
         self._instances = instances
+        self._mps = mps
         self._steptime = steptime
         self._leaps: dict[int, Leap] = {}
         self._queue: deque[Request] = deque()
@@ -76,7 +84,7 @@ class DynamicEngine:
         if passes:
             least_s = min(running.left_s for running in passes)
             self._ending = [running for running in passes if running.left_s == least_s]
-            self._end_s = now + max(0.0, least_s) * len(passes)
+            self._end_s = now + max(0.0, least_s) * self._slowdown()
         if queue and len(passes) < self._instances:
             due_s = queue[0].arrived_s + self._delay_s
             if due_s < self._end_s:
@@ -130,12 +138,18 @@ class DynamicEngine:
         elapsed_s = now - self._clock_s
         if self._passes and elapsed_s > 0:
             self._book(self._meters, elapsed_s)
-            each_s = elapsed_s / len(self._passes)
+            each_s = elapsed_s / self._slowdown()
             for running in self._passes:
                 running.left_s = 0.0 if running in self._ending and now >= self._end_s else running.left_s - each_s
             if self._sharing:
                 self._share(elapsed_s)
         self._clock_s = now
+
+    def _slowdown(self) -> float:
+        """Time that the passes at work take over what each would take alone on the GPU."""
+        if self._mps:
+            return max(1.0, sum(running.load for running in self._passes))
+        return len(self._passes)
 
     def _share(self, elapsed_s: float) -> None:
         part_s = elapsed_s / sum(running.items for running in self._passes)
@@ -146,7 +160,7 @@ class DynamicEngine:
         if not self._passes or elapsed_s <= 0:
             return
         meters.busy_s += elapsed_s
-        meters.load_s += elapsed_s * sum(running.load for running in self._passes) / len(self._passes)
+        meters.load_s += elapsed_s * sum(running.load for running in self._passes) / self._slowdown()
         meters.sequence_s += elapsed_s * sum(running.items for running in self._passes)
         if len(self._queue) >= self._max_batch_size:
             meters.seats_blocked_s += elapsed_s

@@ -15,7 +15,7 @@ from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
-from sim.fleet.source import ClientSource, OpenSource, Source
+from sim.fleet.source import ClientSource, Clock, OpenSource, Source
 from sim.records import FleetLog, Request
 from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
@@ -26,7 +26,7 @@ class RunningFleet:
 
     def __init__(self, plan: CasePlan) -> None:
         self._plan = plan
-        self._env = simpy.Environment()
+        self._env = Clock()
         self._replicas = [
             Replica(self._env, engine, index, position, self._release, self._on_finished)
             for index, (position, engine) in enumerate(

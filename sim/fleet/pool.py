@@ -45,7 +45,9 @@ def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
 def _engine(pool: PoolPlan) -> ReplicaEngine:
     batching = pool.batching
     if isinstance(batching, Dynamic):
-        return DynamicEngine(pool.steptime, batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
+        mps = batching.sharing == "mps"
+        sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
+        return DynamicEngine(pool.steptime, *sizes, mps)
     limits, schedule = rank_limits(pool), _schedule(pool)
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None

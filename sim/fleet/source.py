@@ -13,10 +13,21 @@ Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
 
 
-class OpenSource:
-    """Requests arrive at the times of a table, whatever the fleet does. Those with equal times arrive together."""
+class Clock(simpy.Environment):
+    """The fleet's time and its events."""
 
-    def __init__(self, env: simpy.Environment, table: RequestTable, send: Send) -> None:
+    def skip_to(self, at_s: float) -> None:
+        """Moves on to *at_s*, before the next event: who knows what happens then needs no event for it."""
+        self._now = at_s
+
+
+class OpenSource:
+    """Requests arrive at the times of a table, whatever the fleet does. Those with equal times arrive together.
+
+    An arrival before the next event of the fleet is sent at once; the others are events of their own.
+    """
+
+    def __init__(self, env: Clock, table: RequestTable, send: Send) -> None:
         self.requests: list[Request] = []
         """Those that have arrived."""
         self._env = env
@@ -24,7 +35,7 @@ class OpenSource:
         self._coming = _requests(table)
         self._following = next(self._coming, None)
         self._due: simpy.Event | None = None
-        self._arm()
+        self._arm(self._delay_s())
 
     @property
     def exhausted(self) -> bool:
@@ -33,21 +44,36 @@ class OpenSource:
 
     def release(self, until_s: float) -> None:
         """Sends what arrives at or before *until_s*."""
+        if self._following is None or self._following.arrived_s > until_s:
+            return
         while self._following is not None and self._following.arrived_s <= until_s:
             self._arrive(self._following)
+        self._arm(self._delay_s())
 
     def answered(self, request: Request, now: float) -> None:
         """An open loop does not wait for answers."""
 
-    def _arm(self) -> None:
+    def _delay_s(self) -> float:
+        return inf if self._following is None else max(0.0, self._following.arrived_s - self._env.now)
+
+    def _arm(self, delay_s: float) -> None:
         if self._following is not None:
-            self._due = self._env.timeout(max(0.0, self._following.arrived_s - self._env.now))
+            self._due = self._env.timeout(delay_s)
             self._due.callbacks.append(self._wake)
 
     def _wake(self, event: simpy.Event) -> None:
         # a release may have sent this arrival already and armed another
-        if event is self._due and self._following is not None:
+        if event is not self._due:
+            return
+        env = self._env
+        while self._following is not None:
             self._arrive(self._following)
+            delay_s = self._delay_s()
+            at_s = env.now + delay_s
+            if at_s >= env.peek():
+                self._arm(delay_s)
+                return
+            env.skip_to(at_s)
 
     def _arrive(self, first: Request) -> None:
         now = first.arrived_s
@@ -59,7 +85,6 @@ class OpenSource:
         self._following = following
         self.requests.extend(together)
         self._send(together, now)
-        self._arm()
 
 
 class ClientSource:

@@ -9,7 +9,7 @@ import pytest
 
 from sim.batchtime import AffineBatch
 from sim.engine.dynamic import DynamicEngine
-from sim.records import Request
+from sim.records import Batch, Leap, Request
 
 
 def engine(base_s: float, per_item_s: float, size: int, delay_s: float = 0.0, instances: int = 1) -> DynamicEngine:
@@ -57,6 +57,37 @@ def test_the_delay_counts_from_the_arrival_and_not_from_the_free_instance() -> N
 def test_instances_share_the_gpu_evenly() -> None:
     found = served(engine(0.010, 0.0, 1, instances=2), [0.0, 0.004])
     assert [one.finished_s for one in found] == pytest.approx([0.016, 0.020])
+
+
+class PartlyBusy:
+    """Batches of ten milliseconds that keep the GPU busy for a part of them."""
+
+    window = None
+
+    def __init__(self, load: float) -> None:
+        self.load = load
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(0.010, load=self.load)
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("load", "ends_s", "load_s"),
+    [
+        (0.4, [0.010, 0.014], 0.4 * 0.020),  # 0.8 of the GPU together: nobody is slowed
+        (0.8, [0.0136, 0.0176], 0.8 * 0.020),  # 1.6: 6 ms of work left at 4 ms take 9.6
+        (1.0, [0.016, 0.020], 0.020),  # as time slicing
+    ],
+)
+def test_mps_slows_instances_where_they_ask_for_more_than_the_gpu(
+    load: float, ends_s: list[float], load_s: float
+) -> None:
+    one = DynamicEngine(PartlyBusy(load), 1, 0.0, 2, mps=True)
+    assert [request.finished_s for request in served(one, [0.0, 0.004])] == pytest.approx(ends_s)
+    assert one.meters(0.030).load_s == pytest.approx(load_s)
 
 
 def test_an_arrival_when_a_batch_is_due_goes_along() -> None:

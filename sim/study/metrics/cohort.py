@@ -1,12 +1,15 @@
 """The requests that are measured, as arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sim.case import CaseResult
+from sim.records import Request
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
@@ -18,14 +21,13 @@ class Cohort:
 
     def __init__(self, result: CaseResult) -> None:
         requests = result.log.requests
-        count = len(requests)
-        self.arrived_s = np.fromiter((r.arrived_s for r in requests), float, count)
-        self.started_s = np.fromiter((r.started_s for r in requests), float, count)
-        self.first_token_s = np.fromiter((r.first_token_s for r in requests), float, count)
-        self.finished_s = np.fromiter((r.finished_s for r in requests), float, count)
-        self.output_tokens = np.fromiter((r.output_tokens for r in requests), np.int64, count)
-        self.tokens = self.output_tokens + np.fromiter((r.prompt_tokens for r in requests), np.int64, count)
-        self.rejected = np.fromiter((r.rejected for r in requests), bool, count)
+        self.arrived_s = _column(requests, "arrived_s", float)
+        self.started_s = _column(requests, "started_s", float)
+        self.first_token_s = _column(requests, "first_token_s", float)
+        self.finished_s = _column(requests, "finished_s", float)
+        self.output_tokens = _column(requests, "output_tokens", np.int64)
+        self.tokens = self.output_tokens + _column(requests, "prompt_tokens", np.int64)
+        self.rejected = _column(requests, "rejected", bool)
         self.start_s, self.end_s = result.window_s
         self.open_end = result.plan.horizon_s is None
         self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
@@ -67,6 +69,10 @@ class Cohort:
         queued = ~self.rejected
         dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
         return queue_growth(*dates, self.start_s, self.end_s)
+
+
+def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
+    return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
 
 
 def percentile(values: Floats, percent: float) -> float:
