@@ -8,7 +8,7 @@ import pandas as pd
 from sim.api.errors import Infeasible
 from sim.api.job import JobCheck
 from sim.api.prepared import Given, Prepared, Values, as_read
-from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, memory_table, pools_table
+from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
 from sim.report.page.notebook import notebook_html
 from sim.report.words.money import showing
 from sim.scenario.job.load import has_job, load_job
@@ -44,7 +44,10 @@ class CheckResult:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per fleet, point and pool: GPUs, layout, limits, KV cache [tokens] and the memory of a GPU [GB]."""
+        """One row per fleet, point and pool: GPUs, layout, limits, KV cache [tokens] and the memory of a GPU [GB].
+
+        With weights in host memory, also what a replica keeps there [GB].
+        """
         return pd.DataFrame([row for axes, plan in self._plans for row in _rows(axes, plan)])
 
     @property
@@ -56,6 +59,7 @@ class CheckResult:
     def _repr_html_(self) -> str:
         with showing(self.scenario):
             tables = [pools_table(self._plans), memory_table(self._plans)] if self._plans else []
+            tables += host_memory_tables(self._plans)
             return notebook_html(self.scenario.name, self.verdict, self.findings, tables)
 
     def __repr__(self) -> str:
@@ -76,6 +80,7 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
             **{limit: pool["batching"].get(limit) for limit in LIMITS},
             "kv_tokens": pool["kv_tokens"],
             **{f"memory_{part}_gb": (pool["memory_gb_per_gpu"] or {}).get(part) for part in MEMORY_PARTS},
+            **{f"host_memory_{part}_gb": gb for part, gb in pool.get("host_memory_gb_per_replica", {}).items()},
             "infeasible": plan["infeasible"],
         }
         for pool in plan["pools"]

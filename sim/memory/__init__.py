@@ -2,6 +2,7 @@
 
 from sim.memory.advice import what_fits, which_slices
 from sim.memory.fit import MemoryFit, fit
+from sim.memory.host import host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 
@@ -10,6 +11,7 @@ __all__ = [
     "MemoryFit",
     "check_parallel",
     "fit",
+    "host_weights",
     "stage_layers",
     "stage_weight_bytes",
     "what_fits",

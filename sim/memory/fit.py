@@ -14,11 +14,14 @@ on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 4
 """
 
 from dataclasses import dataclass
+from math import copysign, inf
 
 from sim.catalogue.entries.engine import Engine, EngineMemory
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, matrices
+from sim.catalogue.entries.offload import HostWeights, Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.memory.host import InHost, host_weight_bytes, host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 from sim.units import GB
@@ -52,6 +55,10 @@ class MemoryFit:
     fits: bool
     reason: str
     """Why it does not fit; empty if it does."""
+    host_weights_bytes: float = 0.0
+    """Weights of the replica that lie in host memory."""
+    host_kv_bytes: float = 0.0
+    """KV cache of the layers that lie there, of all sequences that run together."""
 
 
 def fit(
@@ -71,12 +78,14 @@ def fit(
     block_size: int = 16,
     kv_cache_dtype: KvCacheDtype = "auto",
     context_tokens: int | None = None,
+    offload: Offload | None = None,
+    host_memory_bytes: float = 0.0,
 ) -> MemoryFit:
-    """How *model* lies in the memory of each GPU of one replica.
+    """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
     *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
     length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
-    max_model_len).
+    max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
     """
     layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
     need = engine.memory
@@ -88,16 +97,21 @@ def fit(
     share = need.gpu_memory_utilization.value if gpu_memory_utilization is None else gpu_memory_utilization
     context = min(model.max_context, max_model_len or model.max_context)
     per_token = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, context_tokens or context)
+    host = host_weights(offload, model, quantization, layout) if offload is not None else HostWeights()
     stages = [
-        _Stage.of(gpu, model, quantization, need, layout, stage, share, max_num_seqs, max_num_batched_tokens)
+        _Stage.of(gpu, model, quantization, need, layout, stage, share, max_num_seqs, max_num_batched_tokens, host)
         for stage in range(pipeline_parallel_size)
     ]
     cached_layers = model.layers - model.linear_attention_layers
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
-    block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
-    blocks = max(0, int(tightest.kv_bytes // block_bytes))
+    whole_block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
+    block_bytes = whole_block_bytes * (1 - host.layers / model.layers)
     needed = -(-max_model_len // block_size) if max_model_len is not None else 2
-    reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, blocks < needed)
+    in_host = InHost.of(host, model, quantization, layout, whole_block_bytes - block_bytes)
+    on_gpu = tightest.kv_bytes // block_bytes if block_bytes else copysign(inf, tightest.kv_bytes)
+    blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
+    reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed)
+    reason = reason or in_host.why_not(needed, host_memory_bytes)
     tokens = blocks * block_size
     return MemoryFit(
         gpus=layout.gpus,
@@ -116,6 +130,8 @@ def fit(
         max_model_len=max_model_len if max_model_len is not None else min(model.max_context, tokens),
         fits=not reason,
         reason=reason,
+        host_weights_bytes=in_host.weights_bytes,
+        host_kv_bytes=in_host.block_bytes * min(max_num_seqs, blocks),
     )
 
 
@@ -144,11 +160,14 @@ class _Stage:
         share: float,
         seats: int,
         tokens: int,
+        host: HostWeights,
     ) -> "_Stage":
         stored = padded(quantization, model)
         shapes = matrices(stored)
         first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
         weights = stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        if host != HostWeights():
+            weights -= host_weight_bytes(host, stored, quantization, layout)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
         graphs = need.graph_bytes_per_layer.value * (last - first)
         buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes

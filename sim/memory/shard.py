@@ -49,18 +49,24 @@ def stage_weight_bytes(
 
     *model* and its *matrices* are as the quantised checkpoint stores them (see `padded`).
     """
-    first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
     total = _rotary_table_bytes(model)
     for matrix in matrices:
-        copies = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
-        if matrix.last_layer == 0:
-            copies = int(_holds(model, matrix, stage == 0, last == model.layers))
-        if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
-            ranks = layout.tensor_parallel_size * layout.data_parallel_size
-            copies = copies // model.moe.experts * -(-model.moe.experts // ranks)
-        if copies:
-            total += copies * _rank_bytes(model, quantization, matrix, layout)
+        held = copies(model, matrix, layout, stage)
+        if held:
+            total += held * rank_bytes(model, quantization, matrix, layout)
     return total
+
+
+def copies(model: Model, matrix: Matrix, layout: Layout, stage: int) -> int:
+    """How many of *matrix* one GPU of a stage holds, or its part of them."""
+    first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
+    held = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
+    if matrix.last_layer == 0:
+        held = int(_holds(model, matrix, stage == 0, last == model.layers))
+    if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
+        ranks = layout.tensor_parallel_size * layout.data_parallel_size
+        held = held // model.moe.experts * -(-model.moe.experts // ranks)
+    return held
 
 
 def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:
@@ -70,7 +76,7 @@ def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) ->
     return last_stage
 
 
-def _rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: Layout) -> float:
+def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: Layout) -> float:
     """Bytes of one copy of *matrix* on one rank."""
     tp, inputs, outputs = layout.tensor_parallel_size, float(matrix.inputs), float(matrix.outputs)
     if matrix.split == "vocab":

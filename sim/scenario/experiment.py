@@ -103,6 +103,12 @@ class Pool(Choices):
     """Ranks of one replica, each with its own requests."""
     enable_expert_parallel: bool = False
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
+    cpu_offload_gb: NonNegative | None = None
+    """Weights per GPU that stay in host memory, as vLLM's option says [GiB]."""
+    n_gpu_layers: WholeNumber | None = None
+    """Layers on the GPU, as llama.cpp counts them (the LM head is one more); the CPU computes the others."""
+    n_cpu_moe: WholeNumber | None = None
+    """Leading layers whose routed experts the CPU computes from host memory, as llama.cpp's option says."""
     schedule: Schedule | None = None
     """When the replicas run, by the time of day; left out: always."""
     server: str | None = None

@@ -10,7 +10,7 @@ arXiv 2405.04434: decoding absorbs the up-projections, so scores and values are 
 not).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sim.catalogue.entries.model import Model, kv_elements_per_token_layer
 from sim.steptime.gemm import FLOP_PER_WEIGHT, together
@@ -30,6 +30,8 @@ class LayerAttention:
     pair_s: float
     """Per query-key pair of a prompt chunk."""
     pair_peak_s: float
+    stream_s: float
+    """Part of `read_s` in which the GPU reads its own memory."""
 
     @classmethod
     def of(cls, rates: Rates) -> "LayerAttention":
@@ -37,7 +39,7 @@ class LayerAttention:
         inputs, coefficients = rates.inputs, rates.inputs.coefficients
         peak = peak_flops(inputs.gpu, "fp16")
         reached = peak * rates.compute_efficiency * coefficients.prefill_attention_efficiency.value
-        decode_flop, pair_flop = _flop(inputs.model)
+        decode_flop, pair_flop = attention_flop(inputs.model)
         heads_share = 1 / inputs.tensor_parallel_size
         read_s = cache_bytes(inputs.model, inputs.tensor_parallel_size, inputs.kv_bytes_per_element) / _read_rate(rates)
         return cls(
@@ -46,7 +48,13 @@ class LayerAttention:
             read_s=read_s,
             pair_s=pair_flop * heads_share / reached,
             pair_peak_s=pair_flop * heads_share / peak,
+            stream_s=read_s,
         )
+
+    def mixed(self, other: "LayerAttention", share: float) -> "LayerAttention":
+        """The mean layer where *share* of them is like *other*."""
+        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return LayerAttention(*(mine * (1 - share) + its * share for mine, its in pairs))
 
 
 def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: float) -> float:
@@ -55,7 +63,7 @@ def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: floa
     return kv_elements_per_token_layer(model) / ranks * bytes_per_element
 
 
-def _flop(model: Model) -> tuple[float, float]:
+def attention_flop(model: Model) -> tuple[float, float]:
     """Arithmetic over all heads of a layer: (per context token of a decode, per query-key pair of a prompt) [FLOP]."""
     mla = model.mla
     if mla is None:

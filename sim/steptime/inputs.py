@@ -10,6 +10,7 @@ from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, bits, covers
 from sim.steptime.coefficients import Coefficients
+from sim.steptime.host import Host
 
 BITS_PER_BYTE = 8
 
@@ -41,6 +42,9 @@ class RooflineInputs:
     load: Callable[[float, float, int], float] | None = None
     """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
     of reading memory, and its tokens; None: busy GPUs draw their limit."""
+
+    host: Host | None = None
+    """Where some weights lie in host memory."""
 
     @property
     def blackwell(self) -> bool:

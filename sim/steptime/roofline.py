@@ -22,6 +22,7 @@ from sim.spec import Positive, Spec
 from sim.steptime.attention import LayerAttention
 from sim.steptime.collective import AllReduce, Send
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product
+from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 
 ALL_REDUCES_PER_LAYER = 2
@@ -70,11 +71,12 @@ class Step:
     memory_s: float
     link_s: float
     overhead_s: float
+    host_s: float = 0.0
 
     @classmethod
-    def of(cls, products: Times, link_s: float, overhead_s: float) -> "Step":
+    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0) -> "Step":
         """All parts with their total."""
-        total_s = products.compute_s + products.memory_s + link_s + overhead_s
+        total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
         return cls(
             total_s,
             products.peak_s,
@@ -83,6 +85,7 @@ class Step:
             products.memory_s,
             link_s,
             overhead_s,
+            host_s,
         )
 
 
@@ -95,12 +98,12 @@ class RooflineStepTime:
         self.window: int | None = inputs.model.sliding_window if inputs.model.sliding_window_layers else None
         self._load = inputs.load
         self._overheads = known_overheads(inputs.engine)
-        self._products, self._head = _products(inputs)
+        self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
         self._allreduce, self._expert_allreduce, self._send = _links(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[int, Step] = {}
         self._layers_share, self._even_share = _stage_shares(inputs)
-        self._set_attention(LayerAttention.of(Rates.of(inputs)))
+        self._set_attention(_mean_layer(Rates.of(inputs)))
 
     def _set_attention(self, layer: LayerAttention) -> None:
         model = self.inputs.model
@@ -109,8 +112,9 @@ class RooflineStepTime:
         self._decode_s, self._decode_peak_s = whole * layer.decode_s, whole * layer.decode_peak_s
         self._window_decode_s, self._window_decode_peak_s = windowed * layer.decode_s, windowed * layer.decode_peak_s
         self._read_s, self._window_read_s = whole * layer.read_s, windowed * layer.read_s
+        self._stream_s, self._window_stream_s = whole * layer.stream_s, windowed * layer.stream_s
         self._pair_s, self._window_pair_s = whole * layer.pair_s, windowed * layer.pair_s
-        self._peak_per_pair = layer.pair_peak_s / layer.pair_s
+        self._peak_per_pair, self._stream_per_read = layer.pair_peak_s / layer.pair_s, layer.stream_s / layer.read_s
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*; with pipeline parallelism, of one stage.
@@ -122,18 +126,18 @@ class RooflineStepTime:
         head = self._by_samples.get(batch.sampled_seqs) or self._sampling(batch.sampled_seqs)
         first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
-        stream_s = step.stream_s + head.stream_s + self._read_s * batch.kv_tokens
+        stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
         growth_s = self._decode_s * batch.decode_seqs
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
             peak_s += self._window_decode_peak_s * batch.windowed_kv_tokens
-            stream_s += self._window_read_s * batch.windowed_kv_tokens
+            stream_s += self._window_stream_s * batch.windowed_kv_tokens
             growth_s += self._window_decode_s * batch.windowed_growing_seqs
         if batch.prefill_tokens:
             read_s, pairs_s = self._prefill(batch)
             first_s += read_s + pairs_s
             peak_s += pairs_s * self._peak_per_pair
-            stream_s += read_s
+            stream_s += read_s * self._stream_per_read
         load = self._load(peak_s / first_s, stream_s / first_s, tokens) if self._load else 1.0
         return Leap(first_s, growth_s, inf, load)
 
@@ -150,7 +154,7 @@ class RooflineStepTime:
             "attention": attention_s,
             "link": step.link_s + head.link_s,
             "overhead": step.overhead_s + head.overhead_s,
-        }
+        } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
 
     def _prefill(self, batch: Batch) -> tuple[float, float]:
         """(reading earlier tokens, arithmetic) of the prompt chunks' attention [s].
@@ -173,8 +177,11 @@ class RooflineStepTime:
         products = products.scaled(self._layers_share)
         host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
         overhead_s = self._layer_overheads_s() * self._layers_share + host_s * self._even_share
-        link_s = self._link_s(tokens, replica_tokens)
-        step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s)
+        link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
+        if self.inputs.host is not None:
+            there, host_s = _together(self._in_host, tokens)
+            products += there
+        step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s)
         return step
 
     def _sampling(self, sequences: int) -> Step:
@@ -183,8 +190,9 @@ class RooflineStepTime:
         if known is not None:
             return known
         head = self._head.times(sequences).scaled(self._even_share) if sequences else Times()
+        there, waits_s = _together(self._head_in_host, sequences) if sequences else (Times(), 0.0)
         host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
-        step = self._by_samples[sequences] = Step.of(head, 0.0, sequences * host_s * self._even_share)
+        step = self._by_samples[sequences] = Step.of(head + there, 0.0, sequences * host_s * self._even_share, waits_s)
         return step
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
@@ -233,19 +241,39 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
-    return values
+    return values | (dict(inputs.host.values()) if inputs.host else {})
 
 
-def _products(inputs: RooflineInputs) -> tuple[list[Product], Product]:
-    """(products of the layers, the LM head). The embedding is looked up, not multiplied, unless it is also the head."""
+def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[HostProduct], list[HostProduct]]:
+    """(products of the layers, the LM head; of both, what lies in host memory).
+
+    The embedding is looked up, not multiplied, unless it is also the head.
+    """
     rates, exponent = Rates.of(inputs), inputs.coefficients.gemm_exponent.value
     weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
     head = _matrix(weights, "embed_tokens" if inputs.model.tie_embeddings else "lm_head")
     layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
-    return [
-        expert_product(matrix, rates, exponent) if matrix.role == "expert" else dense_product(matrix, rates, exponent)
+    products = [
+        placed((expert_product if matrix.role == "expert" else dense_product)(matrix, rates, exponent), matrix, rates)
         for matrix in layers
-    ], dense_product(head, rates, exponent)
+    ]
+    head_here, head_there = placed(dense_product(head, rates, exponent), head, rates)
+    in_host = [there for _, there in products if there]
+    return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
+
+
+def _together(products: list[HostProduct], tokens: int) -> tuple[Times, float]:
+    """(what the GPU does, what it waits [s]) for all of *products*."""
+    parts = [product.times(tokens) for product in products]
+    return sum((gpu for gpu, _ in parts), Times()), sum(waits_s for _, waits_s in parts)
+
+
+def _mean_layer(rates: Rates) -> LayerAttention:
+    """Attention of a layer, averaged over those of the GPU and those of the CPU."""
+    layer, host = LayerAttention.of(rates), rates.inputs.host
+    if host is None or host.weights.layers == 0:
+        return layer
+    return layer.mixed(host_attention(host, rates), host.weights.layers / rates.inputs.model.layers)
 
 
 def _matrix(weights: list[Matrix], name: str) -> Matrix:

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.offload import EngineOffload
 from sim.catalogue.value import Value
 from sim.spec import Spec
 
@@ -103,6 +104,8 @@ class Engine(Spec):
     overheads: Overheads | None = None
     memory: EngineMemory | None = None
     limits: EngineLimits | None = None
+    offload: EngineOffload | None = None
+    """What it does with weights in host memory; absent: all weights lie on the GPUs."""
 
 
 def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:

@@ -24,3 +24,7 @@ class Server(Spec):
     psu_efficiency: Value
     rack_units: Value | None = None
     host_memory_bytes: Value | None = None
+    host_memory_bytes_per_s: Value | None = None
+    """Rate of all memory channels of all sockets together, as their modules are rated."""
+    host_flops: Value | None = None
+    """What its CPUs reach in matrix products of 4-bit weights [FLOP/s]."""

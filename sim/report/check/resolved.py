@@ -17,6 +17,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.size.units import units
 
+HOST_MEMORY_PARTS = ("weights", "kv")
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
@@ -36,6 +37,7 @@ def overview(
     yield pools_table(plans)
     if any(pool["memory_gb_per_gpu"] for _, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
+    yield from host_memory_tables(plans)
     for _, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
@@ -126,6 +128,19 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
         if (memory := pool["memory_gb_per_gpu"])
     ]
     return FittedTable(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
+
+
+def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
+    """One row per pool that leaves weights in host memory; no table where none does."""
+    rows = [
+        [plan["fleet"], pool["name"], *(f"{held[part]:.2f}" for part in HOST_MEMORY_PARTS)]
+        for _, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+        if (held := pool.get("host_memory_gb_per_replica"))
+    ]
+    if rows:
+        title = "\nHost memory of each replica [GB]"
+        yield FittedTable(["fleet", "pool", *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
 
 
 def values_shown(plan: dict[str, Any]) -> Entries:

@@ -33,6 +33,10 @@ MEMORY_ROWS = {
     "comms": "communication buffers [GB]",
     "kv": "KV cache [GB]",
 }
+HOST_MEMORY_ROWS = {
+    "weights": "weights in host memory, of a replica [GB]",
+    "kv": "KV cache in host memory, of a replica [GB]",
+}
 
 
 def one_per_fleet(resolved: Plans) -> Plans:
@@ -60,6 +64,8 @@ def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
     batching, memory = pool.get("batching") or {}, pool.get("memory_gb_per_gpu") or {}
     cells |= {text: batching.get(key) for key, text in BATCHING_ROWS.items()}
     cells |= {text: f"{memory[key]:.2f}" for key, text in MEMORY_ROWS.items() if key in memory}
+    in_host = pool.get("host_memory_gb_per_replica") or {}
+    cells |= {text: f"{in_host[key]:.2f}" for key, text in HOST_MEMORY_ROWS.items() if key in in_host}
     cells["KV cache [tokens of a rank]"] = pool.get("kv_tokens")
     return {name: number(value) for name, value in cells.items()}
 

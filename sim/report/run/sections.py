@@ -19,6 +19,7 @@ CAUSES = {
     "memory": "#6f94c4",
     "attention": "#b9a44c",
     "link": "#c2703d",
+    "host": "#7f9a6c",
     "overhead": "#bdbdbd",
 }
 TONES = [

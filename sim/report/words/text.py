@@ -28,6 +28,7 @@ LIMITS = {
     "link": "the link between GPUs",
     "attention": "attention",
     "overhead": "host overhead",
+    "host": "weights in host memory",
 }
 
 

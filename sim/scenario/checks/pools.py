@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from sim.batching import Dynamic, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
+from sim.scenario.checks.offload import offload_complaints
 from sim.scenario.checks.services import service_complaints
 from sim.scenario.checks.slices import slice_complaints
 from sim.scenario.reading.calibration import load_calibration
@@ -23,6 +24,7 @@ def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator
         yield from _missing(pool, place)
     yield from _layout_complaints(pool, place)
     yield from _limit_complaints(pool, place)
+    yield from offload_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
     schedule = pool.spec.schedule
     if schedule is not None and schedule.most != pool.spec.replicas:

@@ -14,16 +14,18 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, OtherModel
+from sim.catalogue.entries.offload import Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalogue.entries.server import Server
 from sim.catalogue.entries.slice import sliced
 from sim.catalogue.value import Value
-from sim.memory import Layout
+from sim.memory import Layout, host_weights
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.resolving.offload import host_link_of, host_of, offload_of
 from sim.scenario.resolving.slices import Slicing
-from sim.steptime import Affine, Calibration, Coefficients, Roofline, RooflineInputs, load_coefficients
+from sim.steptime import Affine, Calibration, Coefficients, Host, Roofline, RooflineInputs, load_coefficients
 
 USUAL_ENGINE = "vllm-0.11"
 """What a scenario without `engine` runs on."""
@@ -62,6 +64,17 @@ class BoundPool:
     """Of this GPU; engine and link hold its factors already."""
     server: Server | None = None
     link: Link | None = None
+    offload: Offload | None = None
+    """What stays in host memory; None: nothing."""
+    host_link: Link | None = None
+    """Between a GPU and its host, where that counts."""
+
+    @property
+    def replicas_per_host(self) -> int:
+        """Replicas that share a server's memory and processors."""
+        if self.server is None:
+            return 1
+        return max(1, min(self.spec.replicas, int(self.server.gpu_slots.value) // self.layout.gpus))
 
 
 def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
@@ -90,6 +103,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     power = nearest(*(level.power for level in levels)) or Power()
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
+    offload = offload_of(pool, engine, model)
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
@@ -118,6 +132,8 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         link=calibration.link(link) if calibration and link else link,
         speed=_speed(gpu, power, catalog),
         calibration=calibration,
+        offload=offload,
+        host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )
 
 
@@ -217,7 +233,16 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
         speed=pool.speed.value if pool.speed else 1.0,
         load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
+        host=_host(pool),
     )
+
+
+def _host(pool: BoundPool) -> Host | None:
+    """The host as the step time sees it; None where all weights lie on the GPUs."""
+    if pool.offload is None or pool.model is None or pool.quantization is None:
+        return None
+    weights = host_weights(pool.offload, pool.model, pool.quantization, pool.layout)
+    return host_of(pool.engine, weights, pool.server, pool.host_link, pool.replicas_per_host)
 
 
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:

@@ -116,6 +116,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "batching": pool.batching.model_dump(),
         "kv_tokens": _kv_tokens(pool),
         "memory_gb_per_gpu": _memory(pool.memory) if pool.memory else None,
+        **_host_memory(pool.memory),
         "request_overhead_s": pool.request_overhead_s,
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
     }
@@ -134,6 +135,14 @@ def _kv_tokens(pool: PoolPlan) -> int:
 def _memory(memory: MemoryFit) -> dict[str, float]:
     parts = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
     return {part: round(getattr(memory, f"{part}_bytes") / GB, 2) for part in parts}
+
+
+def _host_memory(memory: MemoryFit | None) -> dict[str, dict[str, float]]:
+    """What one replica keeps in its host's memory; nothing where it keeps nothing there."""
+    if memory is None or not memory.host_weights_bytes:
+        return {}
+    held = {"weights": memory.host_weights_bytes, "kv": memory.host_kv_bytes}
+    return {"host_memory_gb_per_replica": {part: round(size / GB, 2) for part, size in held.items()}}
 
 
 def _fact(fact: Fact, costs: str, catalog: Catalog) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from sim.spec import Spec
 from sim.steptime import Roofline
 from sim.steptime.roofline import used_values
 
+HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
+
 
 def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
     """What one pool rests on; *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`.
@@ -43,12 +45,22 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
         yield from _all(f"{prefix}.quantization", pool.quantization)
     yield from _engine_facts(f"{prefix}.engine", pool, computed)
     if pool.server is not None:
-        unused = ("idle_power_w", "host_memory_bytes", *(() if by_height else ("rack_units",)))
+        unused = ("idle_power_w", *HOST_FIELDS, *(() if by_height else ("rack_units",)))
         yield from _all(f"{prefix}.server", pool.server, without=unused)
+        yield from _some(f"{prefix}.server", pool.server, _host_fields(pool))
     if pool.gpu is not None and pool.power.mode == "load":
         yield from _power_facts(f"{prefix}.power", pool, catalog)
     if computed:
         yield from _steptime_facts(prefix, pool, catalog)
+
+
+def _host_fields(pool: BoundPool) -> tuple[str, ...]:
+    """What counts of the server's host where weights lie in its memory."""
+    use = pool.engine.offload
+    if pool.offload is None or use is None:
+        return ()
+    computes = use.streaming == "none" or use.stream_from_tokens is not None
+    return HOST_FIELDS if computes else ("host_memory_bytes",)
 
 
 def cost_facts(prefix: str, costs: CostPlan | None) -> Iterator[Fact]:
@@ -145,6 +157,8 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
         yield Fact(f"{prefix}.steptime.{name}", value)
     if pool.layout.gpus > 1:
         yield from _link_facts(f"{prefix}.link", inputs.link, pool.layout.tensor_parallel_size)
+    if inputs.host is not None and inputs.host.streams_some and pool.host_link is not None:
+        yield from _some(f"{prefix}.host_link", pool.host_link, ("theoretical_bytes_per_s",))
 
 
 def _link_facts(prefix: str, link: Link, ranks: int) -> Iterator[Fact]:

@@ -110,6 +110,10 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         "block_size": batching.block_size,
         "kv_cache_dtype": pool.kv_cache_dtype,
     }
+    if pool.offload is not None and pool.engine.offload is not None:
+        settings["offload"] = pool.offload
+        if pool.server is not None and pool.server.host_memory_bytes is not None:
+            settings["host_memory_bytes"] = pool.server.host_memory_bytes.value / pool.replicas_per_host
     if pool.model is not None and pool.model.sliding_window is not None:
         settings["context_tokens"] = _usual_context(workload)
     return settings
@@ -137,7 +141,7 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
     slots = isinstance(pool.batching, Slots)
     if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
         return _slots_refusal(pool, memory) if memory is not None and slots else ""
-    if pool.gpu is None or pool.model is None or pool.quantization is None:
+    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.offload is not None:
         return memory.reason
     candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
     wanted = (pool.model, pool.quantization, pool.engine, candidates)

@@ -25,7 +25,7 @@ def limited_by(result: CaseResult) -> str:
     waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
     worst = max(waited, key=lambda label: waited[label])
     shares = step_share(result)
-    shareable = shares.get("memory", 0.0) + shares.get("overhead", 0.0)
+    shareable = sum(shares.get(cause, 0.0) for cause in ("memory", "overhead", "host"))
     short = waited[worst] >= SHORTAGE_SHARE
     if short and shareable >= SHAREABLE:
         return worst

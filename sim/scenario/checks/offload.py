@@ -1,0 +1,83 @@
+"""Weights in host memory: options that an engine lacks, layers that a model lacks, hosts that nobody has described."""
+
+from collections.abc import Iterator
+
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.offload import EngineOffload, Offload, OffloadOption
+from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.resolving.bind import BoundPool
+from sim.steptime import Roofline
+
+
+def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """All that is wrong with what stays in host memory; nothing where nothing does."""
+    asked, use = pool.offload, pool.engine.offload
+    if asked is None:
+        return
+    given = {name: value for name, value in asked.given.items() if getattr(pool.spec, name) is not None}
+    foreign = [name for name in given if use is None or name not in use.options]
+    for name in foreign:
+        yield Complaint((*place, name), _foreign(name, pool.engine))
+    if foreign or use is None:
+        return
+    if not isinstance(pool.steptime, Roofline):
+        for name in given:
+            yield Complaint((*place, name), f"has no part in a step time of {pool.steptime.model}: remove it")
+        return
+    key = str(next(iter(given), "engine"))
+    if pool.model is not None:
+        for wrong, text in _beyond(asked, pool.model):
+            yield Complaint((*place, wrong), text)
+    yield from _layout(pool, key, place)
+    yield from _host(pool, use, key, place)
+
+
+def _foreign(name: OffloadOption, engine: Engine) -> str:
+    if engine.offload is None:
+        return f"{engine.id} has no such option: it keeps all weights on its GPUs"
+    return f"{engine.id} has no such option; it has {' and '.join(engine.offload.options)}"
+
+
+def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
+    """More layers than the model has, or experts of one that has none."""
+    layers = model.layers
+    if asked.n_gpu_layers is not None and asked.n_gpu_layers > layers + 1:
+        text = f"must be at most {layers + 1}, not {asked.n_gpu_layers}: {model.id} has {layers} layers and its LM head"
+        yield "n_gpu_layers", text
+    if asked.n_cpu_moe is not None and model.moe is None:
+        yield "n_cpu_moe", f"{model.id} has no experts"
+    elif asked.n_cpu_moe is not None and asked.n_cpu_moe > layers:
+        yield "n_cpu_moe", f"must be at most {layers}, the layers of {model.id}, not {asked.n_cpu_moe}"
+
+
+def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[Complaint]:
+    """Layouts that are not computed here."""
+    if pool.slicing is not None:
+        yield Complaint((*place, "mig"), f"takes no weights in host memory ({key}): slices would share the link")
+    sizes = ["pipeline_parallel_size", "data_parallel_size"]
+    if pool.offload is not None and pool.offload.cpu_offload_gb is None:
+        sizes.insert(0, "tensor_parallel_size")
+    for name in sizes:
+        if getattr(pool.spec, name) != 1:
+            yield Complaint((*place, name), f"must be 1 with weights in host memory ({key})")
+
+
+def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[Complaint]:
+    """What the step time and the memory fit need to know of the host."""
+    if pool.gpu is not None and pool.gpu.is_host:
+        yield Complaint(
+            (*place, key), f"{pool.gpu.id} has one memory for processors and GPU: nothing can be left elsewhere"
+        )
+        return
+    if pool.server is None:
+        yield Complaint((*place, key), "needs a server: it says how much memory the host has and how fast that is")
+        return
+    needed = ["host_memory_bytes"]
+    if use.streaming == "none" or use.stream_from_tokens is not None:
+        needed += ["host_memory_bytes_per_s", "host_flops"]
+    lacks = [name for name in needed if getattr(pool.server, name) is None]
+    if lacks:
+        yield Complaint((*place, "server"), f"{pool.server.id} has no known {' and '.join(lacks)}, which {key} needs")
+    if use.streaming != "none" and pool.gpu is not None and pool.host_link is None:
+        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which {key} needs")
