@@ -55,6 +55,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pandas": frozenset({"report", "api"}),
     "matplotlib": frozenset({"report"}),
     "jinja2": frozenset({"report"}),
+    "vl_convert": frozenset({"report"}),
     "xlsxwriter": frozenset({"report"}),
     "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
@@ -155,7 +156,7 @@ def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + project["optional-dependencies"]["cluster"]
     names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
-    distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic"}
+    distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "vl_convert": "vl-convert-python"}
     imported = {
         found.module.partition(".")[0]
         for file in (root / "sim").rglob("*.py")

@@ -1,84 +1,37 @@
 """Panels drawn with matplotlib, which takes 0.4 s to import and is imported only where something is drawn."""
 
 from collections.abc import Callable, Sequence
-from math import floor, inf, isfinite, log10
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.report.charts.labels import Room
+from sim.report.charts.layout import INK as INK
+from sim.report.charts.layout import Text, lay_out, on_the_edge
 from sim.report.charts.panels import ChartCurve, Limit, Panel
+from sim.report.charts.scale import Scale, core
 
-INK, SOFT, FAINT = "#222222", "#666666", "#e3e3e3"
+SOFT, FAINT = "#666666", "#e3e3e3"
 SMALL, NORMAL, HEAD = 8.0, 9.0, 10.5
-DECADE = 10.0
 PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}}
 """Behind a text that may cover a limit's line."""
 
 
-class Scale:
-    """The range of one axis: logarithmic where it spans more than a decade, else from zero (if *anchored*)."""
-
-    def __init__(self, values: Sequence[float], anchored: bool, share: bool = False) -> None:
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        self.most = 1.0 if share else inf
-        self.log = not share and low > 0 and high > DECADE * low
-        if share:
-            self.low, self.high = 0.0, 1.04
-        elif self.log:
-            margin = high / low
-            self.low, self.high = low / margin**0.1, high * margin**0.06
-        elif anchored or high == low:
-            self.low, self.high = min(0.0, low), 1.1 * high if high > 0 else 1.0
-        else:
-            margin = 0.06 * (high - low)
-            self.low, self.high = low - margin, high + margin
-
-    def ticks(self) -> list[float]:
-        """Round numbers within the range: 1, 2, 5 of every decade, or even steps."""
-        if self.log:
-            decades = range(floor(log10(self.low)), floor(log10(self.high)) + 1)
-            fine = [m * 10.0**d for d in decades for m in (1, 2, 5) if self.low <= m * 10.0**d <= self.high]
-            coarse = [10.0**d for d in decades if self.low <= 10.0**d <= self.high]
-            return fine if len(fine) <= 8 or len(coarse) < 2 else coarse
-        step = 10.0 ** floor(log10((self.high - self.low) / 4))
-        step *= next(m for m in (1, 2, 2.5, 5, 10) if (self.high - self.low) / (m * step) <= 6)
-        first = int(np.ceil(self.low / step - 1e-9))
-        return [round(k * step, 12) for k in range(first, int(np.floor(self.high / step + 1e-9)) + 1)]
-
-
 def draw(axes: Any, panel: Panel) -> None:
     """Draw *panel* into matplotlib *axes*, direct labels included."""
-    x_scale = Scale(_core(panel, "x", panel.x_limit), panel.x_anchored)
-    y_scale = Scale(_core(panel, "y", panel.y_limit), True, panel.y_share)
+    x_scale = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
+    y_scale = Scale(core(panel, "y", panel.y_limit), True, panel.y_share)
     _frame(axes, panel, x_scale, y_scale)
-    to_points = _projection(axes)
-    width, height = to_points(np.array([[x_scale.high, y_scale.high]]))[0]
-    room = Room(float(width), float(height))
-    ends = [_line(axes, curve, x_scale, y_scale, room, to_points) for curve in panel.curves]
-    for curve, places in zip(panel.curves, ends, strict=True):
-        _tags(axes, curve, places, panel, (x_scale.high, y_scale.high), True, room)
+    for curve in panel.curves:
+        _line(axes, curve, x_scale, y_scale)
     for limit, upright in ((panel.x_limit, True), (panel.y_limit, False)):
         if limit is not None:
-            _limit(axes, limit, upright, x_scale, y_scale, room, to_points)
-    for curve, places in zip(panel.curves, ends, strict=True):
-        _tags(axes, curve, places, panel, (x_scale.high, y_scale.high), False, room)
-    for curve, places in zip(panel.curves, ends, strict=True):
-        _name(axes, curve, places, room)
-
-
-def _core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
-    """The values that set a range: the limit and all that are finite and steady; failing those, all that are finite."""
-    steady, finite = [], []
-    for curve in panel.curves:
-        values = getattr(curve, which)
-        flags = curve.steady or (True,) * len(values)
-        finite += [value for value in values if isfinite(value)]
-        steady += [value for value, flag in zip(values, flags, strict=True) if isfinite(value) and flag]
-        if which == "x" and panel.x_ticks:
-            steady += [value for value in values if isfinite(value)]
-    return (steady or finite) + ([limit.at] if limit is not None else [])
+            _limit(axes, limit, upright, x_scale)
+    points_per_dot = 72.0 / axes.figure.dpi
+    size = (axes.bbox.width * points_per_dot, axes.bbox.height * points_per_dot)
+    for text in lay_out(panel, x_scale, y_scale, size, (SMALL, NORMAL)):
+        _write(axes, text)
 
 
 def _frame(axes: Any, panel: Panel, x_scale: Scale, y_scale: Scale) -> None:
@@ -126,42 +79,30 @@ def _projection(axes: Any) -> Callable[[NDArray[np.float64]], NDArray[np.float64
     return project
 
 
-def _limit(axes: Any, limit: Limit, upright: bool, x: Scale, y: Scale, room: Room, project: Any) -> None:
+def _limit(axes: Any, limit: Limit, upright: bool, x: Scale) -> None:
     style = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3)), "zorder": 1.5}
     if upright:
         axes.axvline(limit.at, **style)
         if limit.at < x.high:
             axes.axvspan(limit.at, x.high, color="#000000", alpha=0.035, linewidth=0)
-        ends = np.array([[limit.at, y.low], [limit.at, y.high]])
-        anchors = [(float(project(ends)[0, 0]), share * room.height - 8) for share in (1.0, 0.5, 0.25, 0.75)]
     else:
         axes.axhline(limit.at, **style)
-        ends = np.array([[x.low, limit.at], [x.high, limit.at]])
-        anchors = [(share * room.width, float(project(ends)[0, 1])) for share in (0.0, 1.0, 0.5, 0.25, 0.75)]
-    room.take_path(project(ends))
-    place = room.fit(limit.text, SMALL, anchors, 3.0)
-    if place is not None:
-        _write(axes, limit.text, place.x, place.y, SMALL, INK)
 
 
-def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale, room: Room, project: Any) -> NDArray[np.float64]:
-    """Draw one curve and return where its points lie [points]; those off the chart lie on its edge."""
-    inside = np.array([[min(a, x.high), min(b, y.high)] for a, b in zip(curve.x, curve.y, strict=True)])
+def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale) -> None:
+    """Draw one curve; its points off the chart lie on the edge."""
+    inside = on_the_edge(curve, x, y)
     known = ~np.isnan(inside).any(axis=1)
     steady = np.array(curve.steady or (True,) * len(inside)) & known
     path = inside[known]
     if not len(path):
-        return np.empty((0, 2))
+        return
     axes.plot(*_steady_part(inside, steady), color=curve.color, linewidth=1.8, linestyle=curve.dash, zorder=3)
     axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2.5)
     if any(curve.half):
         _band(axes, curve, steady, y)
     if curve.marker:
         _markers(axes, curve, inside, x, y)
-        room.take_dots(project(path), 4.0)
-    places = np.asarray(project(inside))
-    room.take_path(places[known])
-    return places
 
 
 def _steady_part(inside: NDArray[np.float64], steady: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -196,34 +137,8 @@ def _markers(axes: Any, curve: ChartCurve, inside: NDArray[np.float64], x: Scale
         axes.plot(*inside[members].T, linestyle="", marker=kind, markersize=6.0, zorder=4, **look)
 
 
-def _name(axes: Any, curve: ChartCurve, places: NDArray[np.float64], room: Room) -> None:
-    known = [(float(x), float(y)) for x, y in places if np.isfinite(x)]
-    if not curve.marker:
-        known = known[len(known) // 2 :: 8] + known[: len(known) // 2 : 8]
-    place = room.fit(curve.name, NORMAL, known[::-1] if curve.marker else known, 6.0, bold=True)
-    if place is not None:
-        _write(axes, curve.name, place.x, place.y, NORMAL, curve.color, fontweight="bold")
-
-
-def _tags(
-    axes: Any,
-    curve: ChartCurve,
-    places: NDArray[np.float64],
-    panel: Panel,
-    edge: tuple[float, float],
-    beyond: bool,
-    room: Room,
-) -> None:
-    """The text beside the points off the chart (*beyond* its *edge*), which says their value, or beside the others."""
-    for index, (left, bottom) in enumerate(places if curve.marker else ()):
-        x, y = curve.x[index], curve.y[index]
-        values = [panel.y_format(y)] * (y > edge[1]) + [panel.x_format(x)] * (x > edge[0])
-        if bool(values) == beyond and np.isfinite(left):
-            text = ": ".join([*curve.tags[index : index + 1], *values[:1]])
-            place = room.fit(text, SMALL, [(float(left), float(bottom))], 5.5) if text else None
-            if place is not None:
-                _write(axes, text, place.x, place.y, SMALL, curve.color, **(PLATE if beyond else {}))
-
-
-def _write(axes: Any, text: str, x: float, y: float, size: float, color: str, **more: Any) -> None:
-    axes.annotate(text, (x, y), xycoords="axes points", fontsize=size, color=color, va="bottom", zorder=5, **more)
+def _write(axes: Any, text: Text) -> None:
+    look = {**({"fontweight": "bold"} if text.bold else {}), **(PLATE if text.plate else {})}
+    at = (text.place.x, text.place.y)
+    look |= {"fontsize": text.size, "color": text.color, "va": "bottom", "zorder": 5}
+    axes.annotate(text.text, at, xycoords="axes points", **look)

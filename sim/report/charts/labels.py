@@ -19,10 +19,13 @@ OVERHANG = 6.0
 
 @dataclass(slots=True)
 class Place:
-    """Lower left corner of a placed text, in points."""
+    """Where a text stands, in points: its lower left corner, its size, and what it stands beside."""
 
     x: float
     y: float
+    width: float
+    height: float
+    beside: tuple[float, float]
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class Room:
                 inside = (taken[:, 0] > left - 1) & (taken[:, 0] < left + width + 1)
                 if not np.any(inside & (taken[:, 1] > bottom - 1) & (taken[:, 1] < bottom + height + 1)):
                     self._take_box(left, bottom, width, height)
-                    return Place(left, bottom)
+                    return Place(left, bottom, width, height, (x, y))
         return None
 
     def _take_box(self, left: float, bottom: float, width: float, height: float) -> None:

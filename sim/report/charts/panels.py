@@ -17,6 +17,8 @@ from sim.study.run.sweep import Line, Sweep, sweep_of
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+GLYPHS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
+"""The markers as characters."""
 DASHES: dict[str, Any] = {
     "solid": "-",
     "dashed": (0, (5, 2)),
@@ -51,6 +53,12 @@ class ChartCurve:
     """Points that are not overloaded: they set the range of the chart."""
     tags: tuple[str, ...] = ()
     """Text beside each point."""
+    fleet: str = ""
+    """What is shown alone when it is picked; empty: the curve itself."""
+    keys: tuple[str, ...] = ()
+    """What each point is a figure of: points of several charts with the same key are one."""
+    names: tuple[str, ...] = ()
+    """What each point is called, where its curve has no name for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +136,15 @@ def _curve(
         DASHES[dashes(sweep)[places(line.setting)]],
         good=tuple(point.good for point in line.points),
         steady=tuple(not point.row["overloaded"] for point in line.points),
+        fleet=line.fleet,
+        keys=tuple(map(key_of, line.points)),
         **more,
     )
+
+
+def key_of(point: Point) -> str:
+    """A fleet at a place of the sweep: the same in all charts of a page."""
+    return "/".join([point.fleet, *(f"{axis}={short(value)}" for axis, value in point.axes.items())])
 
 
 def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:

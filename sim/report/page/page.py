@@ -14,18 +14,19 @@ from sim.report.charts.curves import (
     figure_of,
     laid_out,
     plot,
-    svg,
-    svg_of,
     wrapped,
     write_png,
 )
 from sim.report.charts.draw import HEAD, INK, SOFT
 from sim.report.charts.fonts import settings
-from sim.report.charts.panels import Panel
+from sim.report.charts.panels import DASHES, GLYPHS, Panel
 from sim.report.page.template import render as filled
 from sim.report.terminal.fitted import FittedTable
+from sim.report.vega.figures import Drawn, panel_figures
 
 TEMPLATE = "page/page.html.j2"
+LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
+"""Of the styles of lines."""
 
 
 class Mark(NamedTuple):
@@ -65,30 +66,25 @@ def render_page(
     key: Sequence[Mark] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes. *drawings* (title, svg) stand behind the panels."""
-    charts = [*((panel.title, svg(panel)) for panel in panels), *drawings]
     return filled(
         TEMPLATE,
         name=name,
         question=question,
         answers=answers,
-        charts=charts,
+        figures=panel_figures(panels),
+        charts=drawings,
         tables=tables,
         notes=notes,
-        key=_key(key),
+        key=[{"name": mark.name, "color": mark.color, "glyph": _glyph(mark)} for mark in key],
+        drawn=Drawn() if panels else None,
     )
 
 
-def _key(marks: Sequence[Mark]) -> str:
-    """The key as a drawing; empty without *marks*."""
-    if not marks:
-        return ""
-    width = 2 * PANEL_IN[0]
-    entries = _entries(marks, width)
-    height = KEY_STEP * (entries[-1].line + 1)
-    with settings():
-        figure = figure_of(width, height)
-        draw_key(figure, entries, height - KEY_STEP / 2)
-        return svg_of(figure)
+def _glyph(mark: Mark) -> str:
+    """The mark as a character: its marker, else its line."""
+    if mark.marker:
+        return GLYPHS[mark.marker]
+    return LINES.get(next((name for name, dash in DASHES.items() if dash == mark.dash), ""), LINES["solid"])
 
 
 def _entries(marks: Sequence[Mark], width: float) -> list[LegendEntry]:

@@ -1,5 +1,7 @@
 """Pages from templates: the one jinja2 environment of the program."""
 
+import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ from sim.report.words.text import number
 
 TEMPLATES = Path(__file__).parents[1]
 """Each template lies beside the code that fills it."""
+SCRIPT = Path(__file__).with_name("page.js")
 
 
 def render(template: str, /, **values: Any) -> str:
@@ -14,6 +17,12 @@ def render(template: str, /, **values: Any) -> str:
 
     Raises jinja2.UndefinedError where the template names a value that is not given.
     """
+    text: str = _environment().get_template(template).render(**values)
+    return text
+
+
+@cache
+def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -24,4 +33,16 @@ def render(template: str, /, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
-    return environment.get_template(template).render(**values)
+    environment.globals["script_json"] = script_json
+    environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")
+    return environment
+
+
+def script_json(data: Any) -> str:
+    r"""*data* as JSON that may stand in a script element: nothing in it ends the element or begins a comment.
+
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\u003c/script>"}'
+    """
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -8,9 +8,10 @@ import numpy as np
 
 from sim.cost import MultiYear
 from sim.report.charts.curves import GLYPH, MARGIN, figure_of, wrapped, write_png
-from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, Scale
+from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
+from sim.report.charts.scale import Scale
 from sim.report.plan.tables import date
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import axis_label, plain

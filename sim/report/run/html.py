@@ -1,10 +1,9 @@
-"""report.html: one self-contained page, charts as inline SVG, no scripts and nothing to fetch."""
+"""report.html: one self-contained page that fetches nothing; its charts answer to the pointer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.report.charts.curves import svg
-from sim.report.charts.panels import Panel, dashes
+from sim.report.charts.panels import Panel, dashes, key_of
 from sim.report.page.template import render as filled
 from sim.report.run.basis import assumptions, build, one_per_fleet, sources, weak_values
 from sim.report.run.figures import (
@@ -20,6 +19,7 @@ from sim.report.run.figures import (
 from sim.report.run.paired import NOTE, Block
 from sim.report.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches
 from sim.report.run.verdict import Verdict
+from sim.report.vega.figures import Drawn, panel_figures
 from sim.report.words.money import code
 from sim.report.words.text import first_sentence, place
 from sim.scenario.sections.slo import Slo
@@ -57,7 +57,8 @@ def render(
         fleets=sweep.fleets,
         settings=dashes(sweep),
         glance=glance(sweep, Slo.model_validate(slo)),
-        charts=[(panel.title, svg(panel)) for panel in _in_pairs(panels)],
+        charts=panel_figures(_in_pairs(panels)),
+        drawn=Drawn(details_of(points, axes, slo)),
         table=_table(points, axes, slo),
         reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
         costs=cost_bars(sweep),
@@ -103,3 +104,20 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
         )
     heads = [(column.head, column.unit) for column in columns]
     return {"axes": axis_heads(axes), "heads": heads, "rows": rows, "notes": notes_for(points)}
+
+
+def details_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
+    columns = columns_for(points, slo)
+    found = {}
+    for point in points:
+        if not point.ok:
+            continue
+        rows = list(zip(axis_heads(axes), axis_cells(point, axes), strict=True))
+        for column in columns:
+            shown = f"{figure(point, column)} {interval(point, column)}".strip()
+            rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
+        rows += [("meets the SLO", standing(point))] if standing(point) else []
+        rows += [("limited by", limited_by(point))] if limited_by(point) else []
+        found[key_of(point)] = {"title": point.fleet, "rows": rows}
+    return found

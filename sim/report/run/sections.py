@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.charts.panels import style
+from sim.report.charts.panels import GLYPHS, style
 from sim.report.run.figures import limited_by
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, shown
@@ -249,5 +249,4 @@ def _words(name: str) -> str:
 
 def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and glyph of every fleet, as in the charts."""
-    glyphs = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
-    return {name: (color, glyphs[marker]) for name, (color, marker) in style(fleets).items()}
+    return {name: (color, GLYPHS[marker]) for name, (color, marker) in style(fleets).items()}

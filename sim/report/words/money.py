@@ -88,7 +88,7 @@ def converted_text(value: float) -> str:
     if not isfinite(value):
         return "inf"
     sign, size = "-" if value < 0 else "", abs(value)
-    return f"{sign}{_symbol()}{_digits(size)}"
+    return f"{sign}{symbol()}{_digits(size)}"
 
 
 def amount(value: float, unit: str) -> str:
@@ -111,20 +111,21 @@ def bare(usd: float) -> str:
 
 def without_symbol(text: str) -> str:
     """*text* without the symbol of the shown currency."""
-    return text.replace(_symbol(), "")
+    return text.replace(symbol(), "")
 
 
 def money_mark(value: float) -> str:
     """A round amount on an axis; *value* is in the currency that is shown."""
-    return f"{_symbol()}{plain(value)}"
+    return f"{symbol()}{plain(value)}"
 
 
 def money_thousands(value: float) -> str:
     """A round amount on an axis that reaches far; *value* is in the currency that is shown."""
-    return f"{_symbol()}{value / 1000:,g}k" if value else f"{_symbol()}0"
+    return f"{symbol()}{value / 1000:,g}k" if value else f"{symbol()}0"
 
 
-def _symbol() -> str:
+def symbol() -> str:
+    """Of the currency that is shown."""
     return SYMBOLS.get(code(), f"{code()}\u00a0")
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pages import charts_of, text_of
 from typer.testing import CliRunner
 
 from sim.batching import Vllm
@@ -176,8 +177,8 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     front = rows(tmp_path / "out/pareto.csv")
     assert front[0]["fleet"] == table[0]["fleet"]
     page = (tmp_path / "out/size.html").read_text()
-    assert "<svg" in page
-    assert "http" not in page
+    assert len(charts_of(page)) == 4
+    assert "http:" not in text_of(page)
     points = len(list((tmp_path / "out/points").iterdir()))
     assert run(tmp_path, SCENARIO).out == done.out
     assert len(list((tmp_path / "out/points").iterdir())) == points

@@ -1,0 +1,1 @@
+"""Charts of pages: the descriptions that curves.png is drawn from, as Vega-Lite specifications."""

@@ -1,0 +1,261 @@
+"""A chart as a Vega-Lite specification: what `draw.py` draws as a picture, for a page to draw and to ask.
+
+Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and dark.
+`picked` is the fleet that is shown alone, `hovered` the point under the pointer: the page sets both in all its charts.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite, isnan
+from typing import Any
+
+from sim.report.charts.panels import ChartCurve, Limit, Panel
+from sim.report.charts.scale import Scale, core
+from sim.report.vega.text import layouts
+from sim.report.vega.theme import FONT, expression, params
+from sim.report.words.text import plain
+
+HEIGHT = 240
+"""Of a plot area [px]; its width is that of the page's column."""
+SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
+CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
+EDGE = 0.02
+"""Room beyond the range of an axis, for the markers on its edge."""
+FADED = 0.1
+TENTH = 10.0
+Spec = dict[str, Any]
+
+
+def chart_spec(panel: Panel) -> Spec:
+    """The specification of *panel*; the same panel gives the same one."""
+    x = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
+    y = Scale(core(panel, "y", panel.y_limit), True, panel.y_share)
+    rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
+    layers = [
+        *_shade(panel.x_limit, x, upright=True),
+        _bands(panel, x, y),
+        *_rules(panel),
+        _lines(panel, rows, steady=True),
+        _lines(panel, rows, steady=False),
+        _marks(rows),
+        *layouts(panel, x, y),
+    ]
+    return {
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "params": params(),
+        "encoding": {"x": _axis_x(panel, x), "y": _axis_y(panel, y)},
+        "layer": [layer for layer in layers if layer],
+        "config": config(),
+    }
+
+
+def config() -> Spec:
+    """The look of all charts; its colours are the page's."""
+    quiet = {"labelColor": {"expr": "soft"}, "titleColor": {"expr": "soft"}, "tickColor": {"expr": "soft"}}
+    size = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelOverlap": "greedy"}
+    grid = {"gridColor": {"expr": "faint"}, "domainColor": {"expr": "soft"}, "tickSize": 3}
+    return {
+        "font": FONT,
+        "background": "transparent",
+        "view": {"stroke": None},
+        "axis": {**quiet, **size, **grid},
+        "axisX": {"grid": False, "titleAnchor": "start", "titleAlign": "left", "titlePadding": 6},
+        "axisY": {"domain": False, "title": None},
+    }
+
+
+def _axis_x(panel: Panel, scale: Scale) -> Spec:
+    axis: Spec = {"title": panel.x_label, "labelExpr": expression(panel.x_format)}
+    ticks = [tick for tick in panel.x_ticks if scale.low <= tick <= scale.high]
+    if ticks:
+        axis["values"] = ticks
+    elif scale.log:
+        axis["values"] = _decades(scale)
+    if panel.x_names:
+        names = {f"{tick:g}": name for tick, name in zip(panel.x_ticks, panel.x_names, strict=True)}
+        axis["labelExpr"] = f"({names!r})[format(datum.value, '~g')] || ''"
+    return _channel("x", scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
+
+
+def _axis_y(panel: Panel, scale: Scale) -> Spec:
+    axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
+    return _channel("y", scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
+
+
+def _channel(name: str, scale: Scale, axis: Spec) -> Spec:
+    kind = {"type": "log"} if scale.log else {"type": "linear", "zero": False}
+    return {
+        "field": name,
+        "type": "quantitative",
+        "scale": {**kind, "domain": _domain(scale), "nice": False},
+        "axis": axis,
+    }
+
+
+def _domain(scale: Scale) -> list[float]:
+    """Its range and a little more, so that a marker on the edge is whole."""
+    if scale.log:
+        return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
+    return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
+
+
+def _decades(scale: Scale) -> list[float]:
+    """Round numbers of a logarithmic axis, and those that come into view when it is moved."""
+    ticks = scale.ticks()
+    ends = [tick * TENTH**power for tick in ticks for power in (-2, -1, 0, 1, 2)]
+    return sorted({float(f"{tick:.6g}") for tick in ends})
+
+
+def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> list[Spec]:
+    """A row for each point: its place, what it looks like and what it says under the pointer."""
+    rows = []
+    for place, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
+        if isnan(at) or isnan(value):
+            continue
+        beyond = ">" if at > x.high else "^" if value > y.high else ""
+        steady = curve.steady[place] if curve.steady else True
+        rows.append(
+            {
+                "x": min(at, x.high),
+                "y": min(value, y.high),
+                "c": index,
+                "i": place,
+                "fleet": curve.fleet or curve.name,
+                "color": curve.color,
+                "good": bool(curve.good[place]) if curve.good else True,
+                "steady": bool(steady),
+                "shape": "triangle-right" if beyond == ">" else "triangle-up" if beyond else _shape(curve.marker),
+                "key": curve.keys[place] if curve.keys else f"{panel.title}/{index}/{place}",
+                **_said(panel, curve, place),
+            }
+        )
+    return rows
+
+
+def _shape(marker: str) -> str:
+    return SHAPES.get(marker, CROSS) if marker else ""
+
+
+def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
+    """What the chart itself knows of a point; where the page knows more, it says that."""
+    half = curve.half[place] if curve.half else None
+    value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")
+    said = {panel.x_label: _place(panel, curve.x[place]), panel.title: value}
+    names = curve.names[place] if curve.names else curve.name
+    return {"name": names, "said": said}
+
+
+def _place(panel: Panel, at: float) -> str:
+    named = dict(zip(panel.x_ticks, panel.x_names, strict=False))
+    return named.get(at) or panel.x_format(at)
+
+
+def _opacity(full: float) -> Spec:
+    """Less for all but the picked fleet."""
+    return {"expr": f"picked && picked != datum.fleet ? {FADED} * {full} : {full}"}
+
+
+def _shade(limit: Limit | None, scale: Scale, upright: bool) -> list[Spec]:
+    """The side of an upright limit that misses it."""
+    if limit is None or not upright or limit.at >= scale.high:
+        return []
+    whole = {"x2": {"value": "width"}, "y": {"value": 0}, "y2": {"value": "height"}}
+    mark = {"type": "rect", "clip": True, "color": {"expr": "shade"}}
+    return [{"data": {"values": [{"x": limit.at}]}, "mark": mark, "encoding": whole}]
+
+
+def _rules(panel: Panel) -> list[Spec]:
+    look = {"type": "rule", "clip": True, "strokeDash": [4, 3], "strokeWidth": 1, "color": {"expr": "ink"}}
+    found = []
+    if panel.x_limit is not None:
+        across = {"y": {"value": 0}, "y2": {"value": "height"}}
+        found.append({"data": {"values": [{"x": panel.x_limit.at}]}, "mark": look, "encoding": across})
+    if panel.y_limit is not None:
+        along = {"x": {"value": 0}, "x2": {"value": "width"}}
+        found.append({"data": {"values": [{"y": panel.y_limit.at}]}, "mark": look, "encoding": along})
+    return found
+
+
+def _bands(panel: Panel, x: Scale, y: Scale) -> Spec:
+    """The 95 % intervals as areas."""
+    rows = []
+    for index, curve in enumerate(panel.curves):
+        for place, half in enumerate(curve.half):
+            at, middle = curve.x[place], curve.y[place]
+            steady = curve.steady[place] if curve.steady else True
+            if half is not None and steady and isfinite(middle) and isfinite(half) and any(curve.half):
+                low, high = max(middle - half, y.low), min(middle + half, y.most)
+                look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
+                rows.append({"x": at, "y": low, "hi": high, **look})
+    if not rows:
+        return {}
+    mark = {"type": "area", "clip": True, "color": {"expr": "palette[datum.color]"}, "opacity": _opacity(0.18)}
+    return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "hi"}, "detail": _field("c")}}
+
+
+def _field(name: str) -> Spec:
+    return {"field": name, "type": "nominal"}
+
+
+def _lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
+    """The curves; stretches to or from an overloaded point are dotted."""
+    found: list[Spec] = []
+    for curve, points in zip(panel.curves, rows, strict=True):
+        if curve.dash == "None":
+            continue
+        part = 0
+        for one, following in pairwise(points):
+            if (one["steady"] and following["steady"]) != steady:
+                part += 1
+                continue
+            for end in (one, following):
+                look = {"dash": _dash(curve.dash) if steady else [1, 2], "part": f"{end['c']}/{part}"}
+                row = {name: end[name] for name in ("x", "y", "i", "fleet", "color")} | look
+                if not found or found[-1] != row:
+                    found.append(row)
+    if not found:
+        return {}
+    mark = {
+        "type": "line",
+        "clip": True,
+        "strokeWidth": 2.2 if steady else 1.2,
+        "color": {"expr": "palette[datum.color]"},
+        "strokeDash": {"expr": "datum.dash"},
+        "opacity": _opacity(1),
+    }
+    order = {"field": "i", "type": "quantitative"}
+    return {"data": {"values": found}, "mark": mark, "encoding": {"detail": _field("part"), "order": order}}
+
+
+def _dash(dash: Any) -> list[float]:
+    return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
+
+
+def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
+    """The points; one without a marker is seen under the pointer only. Shift and wheel or drag zooms and moves."""
+    found = [row for points in rows for row in points]
+    bare = "datum.shape == ''"
+    mark = {
+        "type": "point",
+        "clip": True,
+        "filled": False,
+        "strokeWidth": 1.8,
+        "shape": {"expr": f"{bare} ? 'circle' : datum.shape"},
+        "size": {"expr": f"hovered == datum.key ? 150 : {bare} ? 60 : 62"},
+        "stroke": {"expr": "palette[datum.color]"},
+        "fill": {"expr": "datum.good ? palette[datum.color] : paper"},
+        "opacity": {"expr": f"{bare} ? (hovered == datum.key ? 1 : 0) : {_opacity(1)['expr']}"},
+        "cursor": "pointer",
+    }
+    zoom = {
+        "name": "zoom",
+        "select": {
+            "type": "interval",
+            "zoom": "wheel![event.shiftKey]",
+            "translate": "[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
+        },
+        "bind": "scales",
+    }
+    return {"data": {"values": found}, "mark": mark, "params": [zoom], "encoding": {"detail": _field("key")}}

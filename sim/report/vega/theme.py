@@ -1,0 +1,52 @@
+"""What the page fills into its charts: colours of a light and a dark page, and how numbers stand on an axis."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sim.report.charts.panels import COLORS
+from sim.report.words.money import money_mark, money_thousands, symbol
+from sim.report.words.text import percent, plain
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+DARK = {"#0072B2": "#4BA3E3", "#56B4E9": "#A6DAFF", "#000000": "#F2F2F2"}
+"""Of a palette on black: the same hues where they would be too dim, or too near to one that was made brighter."""
+WORDS = {"#E69F00": "#8F6300", "#56B4E9": "#1F74A8", "#CC79A7": "#A34A7E", "#009E73": "#00795A", "#D55E00": "#B84F00"}
+"""Of text on white: the same hues, dark enough to read (4.5:1)."""
+EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d")
+"""Colours of lines that stand for no fleet."""
+TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5"}
+
+
+def themes() -> dict[str, dict[str, Any]]:
+    """light and dark -> name of a parameter -> its value."""
+    every = (*COLORS, *EXTRA)
+    light = {"ink": "#222222", "soft": "#5c5c5c", "faint": "#e3e3e3", "paper": "#ffffff", "shade": "rgba(0,0,0,0.04)"}
+    dark = {
+        "ink": "#e8e8e8",
+        "soft": "#b5b5b5",
+        "faint": "#3a3d42",
+        "paper": "#17191c",
+        "shade": "rgba(255,255,255,0.07)",
+    }
+    bright = {color: DARK.get(color, TONES.get(color, color)) for color in every}
+    return {
+        "light": {**light, "palette": {color: color for color in every}, "words": {c: WORDS.get(c, c) for c in every}},
+        "dark": {**dark, "palette": bright, "words": bright},
+    }
+
+
+def params() -> list[dict[str, Any]]:
+    """The parameters of a chart as those of a light page, with nothing picked and nothing under the pointer."""
+    told = {**themes()["light"], "picked": "", "hovered": "", "layout": "wide"}
+    return [{"name": name, "value": value} for name, value in told.items()]
+
+
+def expression(show: Callable[[float], str]) -> str:
+    """How a number of an axis is written, as an expression of Vega."""
+    known = {
+        percent: "format(100 * datum.value, '.3~r') + '\\u00a0%'",
+        money_mark: f"{symbol()!r} + format(datum.value, ',.6~r')",
+        money_thousands: f"datum.value ? {symbol()!r} + format(datum.value / 1000, ',.6~r') + 'k' : {symbol()!r} + '0'",
+        plain: "format(datum.value, ',.6~r')",
+    }
+    return known[show]

@@ -1,0 +1,96 @@
+"""Charts of pages: the same description as the pictures', as a specification that Vega-Lite compiles."""
+
+import json
+from math import inf
+from typing import Any
+
+import pytest
+
+from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
+from sim.report.page.template import script_json
+from sim.report.vega.bundle import bundle
+from sim.report.vega.spec import chart_spec
+from sim.report.vega.theme import themes
+from sim.report.words.money import money_mark
+
+CURVE = ChartCurve(
+    "a", COLORS[0], (0.04, 0.2, inf), (3.0, 2.0, 1.0), "o", half=(0.5, None, 0.1), good=(True, True, False),
+    steady=(True, True, False), tags=("1", "2", "4"), fleet="fleet a", keys=("a/1", "a/2", "a/4"),
+)  # fmt: skip
+PANEL = Panel(
+    "Cost against time", "USD", "p95 [s]", (CURVE,), y_format=money_mark, x_limit=Limit(0.5, "SLO 0.5 s"),
+    y_limit=Limit(2.5, "target"),
+)  # fmt: skip
+
+
+def rows(spec: dict[str, Any], mark: str) -> list[dict[str, Any]]:
+    layers = [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+    return [row for layer in layers for row in layer["data"]["values"]]
+
+
+def test_points_keep_what_the_drawing_language_says() -> None:
+    first, second, last = rows(chart_spec(PANEL), "point")
+    assert [first["good"], second["good"], last["good"]] == [True, True, False]  # hollow where the SLO is missed
+    assert [first["shape"], last["shape"]] == ["circle", "triangle-right"]  # an arrow at the edge where off the chart
+    assert first["said"] == {"p95 [s]": "0.04", "Cost against time": "$3 ± 0.5"}
+    assert last["said"]["p95 [s]"] == "inf"
+    assert (first["key"], first["fleet"]) == ("a/1", "fleet a")
+    assert last["x"] < inf
+
+
+def test_lines_bands_limits_and_texts() -> None:
+    spec = chart_spec(PANEL)
+    assert [row["dash"] for row in rows(spec, "line")] == [[1, 0]] * 2 + [[1, 2]] * 2  # dotted to an overloaded point
+    assert [(row["y"], row["hi"]) for row in rows(spec, "area")] == [(2.5, 3.5)]
+    assert rows(spec, "rule") == [{"x": 0.5}, {"y": 2.5}]
+    assert rows(spec, "rect") == [{"x": 0.5}]  # the side that misses the limit
+    texts = {(row["layout"], row["t"]) for row in rows(spec, "text")}
+    assert {("wide", "a"), ("narrow", "a"), ("wide", "SLO 0.5 s"), ("wide", "1")} <= texts
+    assert spec["encoding"]["x"]["scale"]["type"] == "log"
+    assert spec == chart_spec(PANEL)
+
+
+def test_vega_lite_compiles_it() -> None:
+    vl_convert = pytest.importorskip("vl_convert")
+    told = vl_convert.vegalite_to_vega(chart_spec(PANEL))
+    assert {scale["name"] for scale in told["scales"]} == {"x", "y"}
+    assert {"picked", "hovered", "layout", "palette"} <= {signal["name"] for signal in told["signals"]}
+
+
+def test_light_and_dark_fill_in_the_same_names() -> None:
+    light, dark = themes()["light"], themes()["dark"]
+    assert light.keys() == dark.keys()
+    assert light["palette"].keys() == dark["palette"].keys() >= set(COLORS)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read(theme: str) -> None:
+    """WCAG 2.1, 1.4.3: 4.5 to 1 for text; 1.4.11: 3 to 1 for what is drawn."""
+    given = themes()[theme]
+    assert all(contrast(given[name], given["paper"]) >= 4.5 for name in ("ink", "soft"))
+    assert all(contrast(given["words"][color], given["paper"]) >= 4.5 for color in COLORS)
+    drawn = [contrast(given["palette"][color], given["paper"]) for color in COLORS]
+    assert min(drawn) >= (2.1 if theme == "light" else 3)  # Okabe and Ito's orange and sky blue; each has a shape
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(color: str) -> float:
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_program_ends_no_script_and_is_small_enough() -> None:
+    text = bundle()
+    assert "</script" not in text
+    assert "vegaEmbed" in text
+    assert len(text) < 1_000_000
+
+
+def test_names_cannot_end_a_script() -> None:
+    text = script_json({"fleet": "</script><b>"})
+    assert "<" not in text
+    assert json.loads(text) == {"fleet": "</script><b>"}
