@@ -1,14 +1,55 @@
-"""What goes wrong, as exceptions: the text is what the command line prints."""
+"""What goes wrong, as exceptions: the text is what the command line prints, with arguments in place of options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.catalog import CatalogError, UnknownId
 from sim.deliver.folder import FolderBusy, FolderRefused
-from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.study.cases.execute import WorkerLost
 from sim.yamlio import YamlError
+
+WORDS = (
+    ("--out with another folder keeps", "another folder as out= keeps"),
+    ("--force replaces", "force=True replaces"),
+    ("--out ", "out="),
+)
+"""Options of the command line as the arguments that they are in Python, the longest first."""
+
+
+@contextmanager
+def in_python(temporary: Path | None = None) -> Iterator[None]:
+    """Errors raised inside speak of arguments: `set["site.pue"]` where the command line says `--set site.pue`.
+
+    Files of the folder *temporary*, which the caller has never seen, are not named.
+    """
+    try:
+        yield
+    except ScenarioErrors as error:
+        raise ScenarioErrors(_of_arguments(one, temporary) for one in error.errors) from None
+    except (FolderRefused, FolderBusy) as error:
+        raise type(error)(_worded(str(error))) from None
+
+
+def _of_arguments(error: InputError, temporary: Path | None) -> InputError:
+    option, _, path = error.path.partition(" ")
+    if option == "--set":
+        return replace(error, path=f'set["{path}"]', message=_worded(error.message))
+    if option in ("--seed", "--replications"):
+        return replace(error, path=option.removeprefix("--"), message=_worded(error.message))
+    if temporary is not None and Path(error.path).is_relative_to(temporary):
+        return replace(error, path="", line=0, message=_worded(error.message))
+    return replace(error, message=_worded(error.message))
+
+
+def _worded(text: str) -> str:
+    for option, argument in WORDS:
+        text = text.replace(option, argument)
+    return text
 
 
 class Infeasible(ValueError):
@@ -19,6 +60,9 @@ class Infeasible(ValueError):
     def __init__(self, reasons: Iterable[str], result: Any) -> None:
         self.result = result
         super().__init__("\n".join(reasons))
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self).splitlines(), self.result)
 
 
 __all__ = [

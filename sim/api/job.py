@@ -1,12 +1,12 @@
 """`sim.run` of a scenario with a `job`, and `sim.check` of one."""
 
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sim.api.errors import Infeasible
+from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.folder import owned
@@ -34,7 +34,7 @@ class JobRun(Result):
         with showing(scenario):
             document = job_document(scenario, rows, str(prepared.out))
             tables, kinds = job_tables(rows), [panel.kind for panel in panels(rows)]
-        super().__init__(prepared, document, tables, kinds, lambda kind: job_figure(scenario, rows, kind))
+        super().__init__(prepared, document, tables, kinds, partial(job_figure, scenario, rows))
         if not any(row.ok for row in rows):
             reasons = dict.fromkeys(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows)
             raise Infeasible(map(str, prepared.errors(reasons)), self)
@@ -66,7 +66,7 @@ def job_run(
     """The answer of `sim.run` to a scenario with a `job`."""
     prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job)
     read: Any = prepared.scenario
-    with owned(prepared.out):
+    with in_python(), owned(prepared.out):
         rows = run_job(
             scenario=read,
             catalog=prepared.catalog,

@@ -10,6 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.folder import FolderRefused, owned, why_not
 from sim.report.words.exactness import ignored
@@ -25,7 +26,7 @@ from sim.yamlio import Document
 Given = str | Path | Mapping[str, Any] | Scenario
 """A scenario file, the name of a shipped scenario, a dict as the file would say it, or a Scenario."""
 Values = Mapping[str, Any]
-"""Dotted path -> value, as `--set` takes them: {"workload.arrivals.rate_rps": 0.5}."""
+"""Dotted path -> value, as the command line's `--set` takes them: {"workload.arrivals.rate_rps": 0.5}."""
 
 
 def as_read(scenario: Given) -> Path | Document:
@@ -37,13 +38,31 @@ class Folder:
     """Where an answer's files lie: the caller's folder, or a temporary one that is removed with the last reference."""
 
     def __init__(self, out: str | Path | None) -> None:
+        self.temporary = False
         if out is not None:
             self.path = Path(out).absolute()  # the caller may change the current directory
             if refusal := why_not(self.path):
-                raise FolderRefused(f"--out {out}: {refusal}")
+                raise FolderRefused(f"out={out}: {refusal}")
             return
+        self._make()
+
+    def _make(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="gpufleet-"))
+        self.temporary = True
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        files = (file for file in self.path.rglob("*") if self.temporary and file.is_file())
+        return {"path": self.path, "files": {str(file.relative_to(self.path)): file.read_bytes() for file in files}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.path, self.temporary = state["path"], False
+        if state["files"]:
+            self._make()
+        for name, content in state["files"].items():
+            file = self.path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
 
 
 class Prepared:
@@ -65,7 +84,8 @@ class Prepared:
         self.file = str(data) if isinstance(data, Path) else ""
         """How errors call the scenario; empty for one that comes from Python."""
         numbers = {"seed": seed, "replications": replications}
-        self.scenario: Scenario = read(data, options(values or {}), catalog=self.catalog, **numbers)
+        with in_python():
+            self.scenario: Scenario = read(data, options(values or {}), catalog=self.catalog, **numbers)
         self.folder = Folder(out)
         self.ignored: tuple[str, ...] = ()
         """What the question leaves out of the scenario, in words."""
@@ -79,6 +99,12 @@ class Prepared:
     def remarks(self) -> list[str]:
         """What is ignored in the scenario, and GPUs that are bought without a server."""
         return [*self.ignored, *hostless_notes(self.scenario, self.catalog)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "catalog"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, catalog=load_catalog())
 
     def again(self, scenario: Scenario, folder: Folder) -> "Prepared":
         """The same question about *scenario*, answered in *folder*."""
@@ -107,7 +133,7 @@ class Prepared:
 
         Raises FolderBusy, FolderRefused, WorkerLost.
         """
-        with self._cores(workers) as cores:
+        with in_python(), self._cores(workers) as cores:
             return deliver(
                 scenario=self.scenario,
                 catalog=self.catalog,

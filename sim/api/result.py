@@ -8,6 +8,7 @@ import pandas as pd
 
 from sim.api.prepared import Prepared
 from sim.report.page.notebook import notebook_html
+from sim.report.page.page import picture
 from sim.report.run.frames import read_table
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import showing
@@ -15,7 +16,12 @@ from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 
 Draw = Callable[[str], Any]
-"""The figure of one kind of chart; of all for an empty name."""
+"""The figure of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
+
+
+def drawn_of(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
+    """The figure of those of *panels* that are of the kind *name*."""
+    return picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
 
 
 class Result:
@@ -23,7 +29,8 @@ class Result:
 
     `verdict` is the answer in a sentence or two, `findings` what qualifies it, `table` the figures behind it, one row
     per candidate, with units in the names of the columns. `folder` holds the files that the command of the same name
-    writes; without `out=` it is a temporary one that is removed when nothing refers to the answer any more.
+    writes; without `out=` it is a temporary one that is removed when nothing refers to the answer any more. A pickled
+    answer takes the files of a temporary folder along.
     """
 
     _main = ""

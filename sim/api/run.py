@@ -1,20 +1,20 @@
 """`sim.run`: simulate a scenario, and bill it again at other prices."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sim.api.errors import Infeasible
+from sim.api.errors import Infeasible, in_python
 from sim.api.job import JobRun, job_run
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
 from sim.deliver.folder import owned
 from sim.deliver.run import futures_told, price_run, run_scenario
 from sim.report.charts.curves import curves
-from sim.report.charts.panels import panels_of
+from sim.report.charts.panels import Panel, panels_of
 from sim.report.page.document import run_document
 from sim.report.run.frames import read_run
 from sim.report.run.terminal import brief_table
@@ -29,7 +29,7 @@ from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
 from sim.study.price.reprice import load_repriced
 from sim.study.run.summary import summarize
-from sim.study.run.sweep import sweep_of
+from sim.study.run.sweep import Sweep, sweep_of
 
 
 class Run(Result):
@@ -47,12 +47,7 @@ class Run(Result):
             notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
             document = run_document(scenario, cases, *told, notes, str(prepared.out))
             table = brief_table(points, *told)
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            chosen = [panel for panel in panels if name in ("", panel.kind)]
-            return curves(chosen, sweep, asked, self.verdict)
-
+        draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"])
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)
         unable = dict.fromkeys(f"fleets.{case.fleet}: {case.reason}" for case in cases)
         if all(case.status == "infeasible" for case in cases):
@@ -103,13 +98,19 @@ class Run(Result):
         >>> bool((dear.summary.cost_usd_per_h > run.summary.cost_usd_per_h).all())
         True
         """
-        scenario = load_repriced(self.folder, options(set or {}), self._prepared.catalog)
+        own = self._prepared.folder
+        with in_python(own.path if own.temporary else None):
+            scenario = load_repriced(self.folder, options(set or {}), self._prepared.catalog)
         again = self._prepared.again(scenario, Folder(out))
-        with owned(again.out):
+        with in_python(), owned(again.out):
             cases = price_run(
                 self.folder, scenario, again.catalog, again.out, out is not None, ["sim.Run.price"], force
             )
         return Run(again, cases)
+
+
+def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, name: str) -> Any:
+    return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline)
 
 
 def run(

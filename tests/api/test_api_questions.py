@@ -1,5 +1,6 @@
 """The questions beside `run`: their answers are those of the commands, and all have the same parts."""
 
+import pickle
 from typing import Any
 
 import matplotlib.figure
@@ -39,6 +40,9 @@ def test_every_answer_has_a_verdict_a_table_frames_and_figures(question: str, sc
     html = found._repr_html_()
     assert "<td" in html
     assert ("image/png" in html) == bool(found.plots)
+    again: Result = pickle.loads(pickle.dumps(found))
+    assert again.table.equals(found.table)
+    assert (again.folder != found.folder, again.verdict, again.plots) == (True, found.verdict, found.plots)
 
 
 def test_what_a_question_ignores_is_said(scenario: dict[str, Any]) -> None:

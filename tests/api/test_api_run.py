@@ -1,6 +1,7 @@
 """`import sim`: the same answers as the command line's, without a file that nobody asked for."""
 
 import gc
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_a_notebook_shows_verdict_table_and_picture(small_run: "sim.Run") -> Non
     assert str(small_run).count("\n- ") == len(small_run.findings)
 
 
+def test_a_pickled_run_takes_its_files_along(small_run: "sim.Run") -> None:
+    again: sim.Run = pickle.loads(pickle.dumps(small_run))
+    assert again.folder != small_run.folder
+    assert again.requests.equals(small_run.requests)
+    assert again.price({"site.pue": 2}).summary.shape == small_run.summary.shape
+    assert isinstance(again.plot(again.plots[0]), matplotlib.figure.Figure)
+    folder = again.folder
+    del again
+    gc.collect()
+    assert not folder.exists()
+
+
 def test_plots_are_figures(small_run: "sim.Run") -> None:
     assert "cost_vs_latency" in small_run.plots
     whole, some = small_run.plot(), small_run.plot("cost_vs_latency")
@@ -93,8 +106,12 @@ def test_another_price_needs_no_simulation(small_run: "sim.Run") -> None:
     assert np.allclose(after["one"], 2 * before["one"])
     assert np.allclose(after["two"], before["two"])
     assert double.summary.ttft_s_p95.equals(small_run.summary.ttft_s_p95)
-    with pytest.raises(sim.ScenarioErrors, match=r"--set workload\.arrivals\.rate_rps: is no matter of money"):
+    with pytest.raises(sim.ScenarioErrors, match=r'^set\["workload\.arrivals\.rate_rps"\]: is no matter of money'):
         small_run.price({"workload.arrivals.rate_rps": 3})
+    (small_run.folder / "scenario.yaml").rename(small_run.folder / "kept")
+    with pytest.raises(sim.ScenarioErrors, match=r"^is no finished run"):
+        small_run.price({"site.pue": 2})
+    (small_run.folder / "kept").rename(small_run.folder / "scenario.yaml")
 
 
 def test_a_scenario_may_be_an_object_an_array_or_a_shipped_name(scenario: dict[str, Any]) -> None:
@@ -119,7 +136,7 @@ def test_errors_of_a_dict_name_places_those_of_a_file_lines(scenario: dict[str, 
     lines = str(told.value).splitlines()
     assert "fleets.0.pools.0.replicsa: unknown key; did you mean replicas?" in lines
     assert "fleets.0.pools.0.gpu: unknown gpu 'rtx-409'; did you mean rtx-4090 or rtx-4090d?" in lines
-    assert "--set slo.attainment: must be at most 1, not 2" in lines
+    assert 'set["slo.attainment"]: must be at most 1, not 2' in lines
     path = tmp_path / "wrong.yaml"
     path.write_text(dump(scenario))
     with pytest.raises(sim.ScenarioErrors) as told:
@@ -150,8 +167,10 @@ def test_no_fleet_that_runs_is_an_exception_with_the_table(scenario: dict[str, A
 
 def test_a_folder_of_another_question_is_refused(scenario: dict[str, Any], tmp_path: Path) -> None:
     sim.run(scenario, {"sweep": None}, 1, tmp_path / "out", workers=1, quiet=True)
-    with pytest.raises(sim.FolderRefused, match="another question"):
+    with pytest.raises(sim.FolderRefused, match="another question") as told:
         sim.run(scenario, {"horizon_s": 10, "sweep": None}, 1, tmp_path / "out", workers=1, quiet=True)
+    assert str(told.value).startswith(f"out={tmp_path / 'out'}: holds results")
+    assert str(told.value).endswith("; force=True replaces them, another folder as out= keeps both")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
     with pytest.raises(sim.FolderRefused, match="no gpufleet run"):

@@ -1,16 +1,16 @@
 """`sim.breakeven`: rent, buy, or pay an API."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from sim.api.prepared import Given, Prepared, Values
-from sim.api.result import Result
+from sim.api.result import Result, drawn_of
 from sim.deliver.breakeven import deliver_breakeven
 from sim.report.breakeven.answer import breakeven_document, left_out, ranking
 from sim.report.breakeven.picture import key, panels
-from sim.report.page.page import picture, text_table
+from sim.report.page.page import text_table
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
@@ -33,11 +33,7 @@ class BreakevenResult(Result):
             drawn, marks = panels(found), key(found)
             table = text_table(ranking(found))
         notes = [*left_out(found), *capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            return picture([one for one in drawn if name in ("", one.kind)], asked, [self.verdict], marks)
-
+        draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
         super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
 
     @property

@@ -1,6 +1,7 @@
 """`sim.capacity`: the highest load at which each fleet meets its service level."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sim.report.capacity.answer import capacity_document, capacity_rows, capacit
 from sim.report.capacity.picture import picture
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.sections.slo import Slo
 from sim.study.capacity import RELATIVE
 from sim.study.capacity.search import Capacity, LoadAxis, precision_of, why_no_capacity
 
@@ -31,11 +33,8 @@ class CapacityResult(Result):
             document = capacity_document(scenario, found, axis, relative, str(prepared.out))
             table = capacity_table(rows, axis, scenario.slo)
         notes = prepared.remarks
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            return picture(found, rows, axis, scenario.slo, asked, self.verdict)
-
+        headline = document["verdict"]["headline"]
+        draw = partial(_drawn, found, rows, axis, scenario.slo, question_of(scenario), headline)
         able = [one for one in found if not one.reason]
         super().__init__(prepared, document | {"notes": notes}, [table], ["capacity"] if able else [], draw)
         if not able:
@@ -46,6 +45,12 @@ class CapacityResult(Result):
     def search(self) -> pd.DataFrame:
         """Every load that was tried, by fleet and replication, with what was attained there."""
         return self._frame("search.csv")
+
+
+def _drawn(
+    found: Sequence[Capacity], rows: Any, axis: LoadAxis, slo: Slo, question: str, headline: str, _name: str
+) -> Any:
+    return picture(found, rows, axis, slo, question, headline)
 
 
 def capacity(

@@ -1,6 +1,7 @@
 """`sim.plan`: several years month by month."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,19 @@ class PlanResult(Result):
             document = plan_document(scenario, found, str(prepared.out))
             table = plan_table(found)
         notes = prepared.remarks
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            assert scenario.plan is not None  # why_no_plan has seen to it
-            with settings():
-                return draw_plan(found, scenario.plan, LoadAxis.of(scenario).label, asked, self.verdict)
-
+        label, asked = LoadAxis.of(scenario).label, question_of(scenario)
+        draw = partial(_drawn, found, scenario.plan, label, asked, document["verdict"]["headline"])
         super().__init__(prepared, document | {"notes": notes}, [table], ["plan"], draw)
 
     @property
     def months(self) -> pd.DataFrame:
         """One row per fleet and month: load, units on order and in service, purchases, bills, cash."""
         return self._frame("plan.csv")
+
+
+def _drawn(found: Sequence[Outlook], plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
+    with settings():
+        return draw_plan(found, plan, label, question, headline)
 
 
 def plan(

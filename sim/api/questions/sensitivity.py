@@ -1,5 +1,6 @@
 """`sim.sensitivity`: which inputs change the result, and what the gap between two fleets is made of."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,18 @@ class SensitivityResult(Result):
             drawn = charts(found)
             shown = [text_table(table) for table in tables(found)]
         notes = [*document["notes"], *prepared.remarks]
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            chosen = [chart for kind, several in drawn.items() if name in ("", kind) for chart in several]
-            return picture(chosen, asked, [self.verdict])
-
+        draw = partial(_drawn, found, question_of(scenario), document["verdict"]["headline"])
         super().__init__(prepared, document | {"notes": notes}, shown, [kind for kind in drawn if drawn[kind]], draw)
 
     @property
     def gap(self) -> pd.DataFrame:
         """The difference between two fleets by group of causes; without rows where there are no two to compare."""
         return self._frame("gap.csv")
+
+
+def _drawn(found: Found, question: str, headline: str, name: str) -> Any:
+    chosen = [chart for kind, several in charts(found).items() if name in ("", kind) for chart in several]
+    return picture(chosen, question, [headline])
 
 
 def sensitivity(

@@ -1,14 +1,15 @@
 """`sim.size`: the cheapest fleet that meets the service level."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sim.api.prepared import Given, Prepared, Values
-from sim.api.result import Result
+from sim.api.result import Result, drawn_of
 from sim.deliver.size import deliver_size
-from sim.report.page.page import picture, text_table
+from sim.report.page.page import text_table
 from sim.report.size.answer import MOST_ROWS, ranking, size_document
 from sim.report.size.picture import key, panels
 from sim.report.words.money import showing
@@ -31,11 +32,7 @@ class SizeResult(Result):
             drawn, marks = panels(found, scenario), key(found)
             table = text_table(ranking(found, scenario, MOST_ROWS))
         notes = prepared.remarks
-        asked = question_of(scenario)
-
-        def draw(name: str) -> Any:
-            return picture([one for one in drawn if name in ("", one.kind)], asked, [self.verdict], marks)
-
+        draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
         super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
 
     @property

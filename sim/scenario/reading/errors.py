@@ -47,6 +47,9 @@ class ScenarioErrors(ValueError):
         self.errors = list(dict.fromkeys(errors))
         super().__init__("\n".join(map(str, self.errors)))
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors,)
+
 
 @dataclass(frozen=True, slots=True)
 class Complaint:

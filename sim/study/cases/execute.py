@@ -100,7 +100,7 @@ class WorkerLost(Exception):
         what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
         super().__init__(
             f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
-            "out; what was finished is kept: try fewer --workers"
+            "out; what was finished is kept: try fewer workers"
         )
 
 
