@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.grid import Grid
@@ -15,9 +15,11 @@ from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.price import PriceList
 from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
-from sim.report.page.document import listing_document
+from sim.catalogue.value import Value
+from sim.report.page.document import numbers, stated_fields
+from sim.spec import Spec
 
-Thing = TypeVar("Thing")
+Thing = TypeVar("Thing", bound=Spec)
 
 
 class Shelf(Mapping[str, Thing]):
@@ -27,21 +29,10 @@ class Shelf(Mapping[str, Thing]):
         self._catalog, self._kind, self._look_up = catalog, kind, look_up
 
     def __getitem__(self, name: str) -> Thing:
-        """The thing called *name*. Raises UnknownId, which says what was probably meant."""
+        """The thing called *name*. Raises UnknownId, a KeyError that says what was probably meant."""
+        if not isinstance(name, str):
+            raise KeyError(name)
         return self._look_up(name)
-
-    def __contains__(self, name: object) -> bool:
-        try:
-            return isinstance(name, str) and self._look_up(name) is not None
-        except UnknownId:
-            return False
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The thing called *name*, else *default*."""
-        try:
-            return self[name]
-        except UnknownId:
-            return default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._catalog.ids(self._kind))
@@ -51,8 +42,12 @@ class Shelf(Mapping[str, Thing]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per thing, numbers without their sources; units stand in the names of the columns."""
-        return pd.json_normalize(listing_document(self._catalog, self._kind)["items"])
+        """One row per thing, of price lists one per offer; numbers without their sources, units in the columns' names.
+
+        What has names of its own, such as the MIG profiles of a GPU, is a dict in one column.
+        """
+        rows = [row for name, thing in self.items() for row in _rows(name, thing)]
+        return pd.DataFrame(rows).dropna(axis="columns", how="all")
 
     def _repr_html_(self) -> str:
         html: str = self.table.to_html(index=False, na_rep="", max_cols=12)
@@ -60,6 +55,22 @@ class Shelf(Mapping[str, Thing]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} {self._kind}: {', '.join(self)}>"
+
+
+def _rows(name: str, thing: Spec) -> list[dict[str, Any]]:
+    if isinstance(thing, PriceList):
+        return [{"id": name, "offer": offer, **_cells(found)} for offer, found in thing.offers.items()]
+    return [{"id": name, **_cells(thing)}]
+
+
+def _cells(thing: Spec, prefix: str = "") -> dict[str, Any]:
+    """Column -> number, text or dict; those of a part stand under its name."""
+    found: dict[str, Any] = {}
+    for name in stated_fields(thing):
+        value = getattr(thing, name)
+        is_part = isinstance(value, Spec) and not isinstance(value, Value)
+        found |= _cells(value, f"{prefix}{name}.") if is_part else {f"{prefix}{name}": numbers(value)}
+    return found
 
 
 class CatalogShelves:
@@ -73,7 +84,7 @@ class CatalogShelves:
         self.engines: Shelf[Engine] = Shelf(catalog, "engines", catalog.engine)
         self.servers: Shelf[Server] = Shelf(catalog, "servers", catalog.server)
         self.links: Shelf[Link] = Shelf(catalog, "links", catalog.link)
-        self.prices: Shelf[PriceList | None] = Shelf(catalog, "prices", catalog.prices)
+        self.prices: Shelf[PriceList] = Shelf(catalog, "prices", catalog.price_list)
         self.grids: Shelf[Grid] = Shelf(catalog, "grids", catalog.grid)
 
     def __repr__(self) -> str:

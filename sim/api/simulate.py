@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,18 @@ from sim.scenario.sweep import cases
 from sim.spec import Spec
 from sim.study.cases.store import requests_table
 from sim.workload import Streams, Workload
+from sim.workload.traces.columns import LARGEST, LATEST_S
 
 ARRIVALS = ("arrived_s", "arrival_s")
 """What the column of arrivals may be called: as in requests.csv, or as in a trace."""
 COLUMNS = ["pool", "replica", "arrived_s", "started_s", "first_token_s", "finished_s"]
 COLUMNS += ["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "status"]
+TOKENS = ("prompt_tokens", "output_tokens")
+ONE_UNIT = {"prompt_tokens": 0, "output_tokens": 1}
+"""What requests.csv has for a request of a service."""
 NOT_SIMULATED = ("cost", "site", "finance", "operations", "api", "carbon")
-"""Keys of a fleet that say what it costs."""
-ONE_READING_S = 1e9
+"""Keys of a fleet, or of a pool, that say what it costs."""
+ONE_READING_S = 2 * LATEST_S
 """Meters are not asked for."""
 
 
@@ -50,9 +54,9 @@ def simulate(
     """Simulate a fleet with requests of your own, until the last one has finished: no scenario, no files, no costs.
 
     *requests* holds equally long columns: `arrived_s` (or `arrival_s`, as in a trace) [s], `prompt_tokens`,
-    `output_tokens` and, if you like, `priority` (lower first, with `scheduling: priority`), in any order. *fleet* is a
-    dict as under `fleets:` in a scenario, or the keys of a single pool; what it costs is ignored. *seed* is that of
-    routers that draw at random.
+    `output_tokens` and, if you like, `priority` (lower first, with `scheduling: priority`), in any order; other columns
+    are ignored. Requests of a service that answers in one pass have no tokens. *fleet* is a dict as under `fleets:` in
+    a scenario, or the keys of a single pool; what it costs is ignored. *seed* is that of routers that draw at random.
 
     Returns one row per request, in the order and with the index of *requests*: pool, replica, `started_s`,
     `first_token_s`, `finished_s` (nan for what never happened) and status (finished or rejected). Latencies are as a
@@ -71,9 +75,7 @@ def simulate(
         raise TypeError(f"requests are columns: a dict of arrays or a DataFrame, not {type(requests).__name__}")
     if not isinstance(fleet, Mapping | Spec):
         raise TypeError(f"a fleet is a dict, as under `fleets:` in a scenario, not {type(fleet).__name__}")
-    frame = pd.DataFrame({name: np.asarray(column) for name, column in requests.items()})
-    if isinstance(requests, pd.DataFrame):
-        frame.index = requests.index
+    frame = _frame(requests)
     table, order = _table(frame)
     plan = _plan(table, fleet, seed)
     if plan.infeasible:
@@ -84,19 +86,44 @@ def simulate(
     return done.reindex(frame.index) if frame.index.is_unique else done.iloc[np.argsort(order)]
 
 
+def _frame(requests: Mapping[str, ArrayLike] | pd.DataFrame) -> pd.DataFrame:
+    """The columns side by side; those of a mapping by position, whatever index they have."""
+    columns = {name: np.asarray(column) for name, column in requests.items()}
+    try:
+        return pd.DataFrame(columns, index=requests.index if isinstance(requests, pd.DataFrame) else None)
+    except ValueError:
+        shapes = (f"{name} has {' x '.join(map(str, found.shape)) or 'one value'}" for name, found in columns.items())
+        raise ValueError(f"requests are columns of equal length, but {', '.join(shapes)}") from None
+
+
 def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
-    """The requests in order of arrival, and that order."""
+    """The requests in order of arrival, and that order; without any tokens each is a unit of work."""
     arrivals = next((name for name in ARRIVALS if name in frame), ARRIVALS[0])
     arrived_s = _column(frame, arrivals, float)
-    order = np.argsort(arrived_s, kind="stable")
-    prompts, outputs = (_column(frame, name, int)[order] for name in ("prompt_tokens", "output_tokens"))
-    priority = _column(frame, "priority", int)[order] if "priority" in frame else None
-    for name, values in (("prompt_tokens", prompts), ("output_tokens", outputs)):
-        if (values < 1).any():
-            raise ValueError(f"{name}: every request has at least 1, not {values.min()}")
     if (arrived_s < 0).any():
         raise ValueError(f"{arrivals}: time begins at 0, not at {arrived_s.min():g}")
-    return RequestTable(arrived_s[order], prompts, outputs, priority), order
+    if (arrived_s > LATEST_S).any():
+        why = "counts from the start: take the first request's time from all of them"
+        raise ValueError(f"{arrivals}: {why}, not {arrived_s.max():g}")
+    order = np.argsort(arrived_s, kind="stable")
+    if not any(name in frame for name in TOKENS):
+        frame = frame.assign(**ONE_UNIT)
+    prompts, outputs = (_column(frame, name, int)[order] for name in TOKENS)
+    priority = _column(frame, "priority", int)[order] if "priority" in frame else None
+    table = RequestTable(arrived_s[order], prompts, outputs, priority)
+    for name, values in zip(TOKENS, (prompts, outputs), strict=True):
+        if (values < 1).any() and not _has_units(table):
+            raise ValueError(f"{name}: every request has at least 1, not {values.min()}")
+    return table, order
+
+
+def _has_units(table: RequestTable) -> bool:
+    """Whether its requests are units of work for a service that answers in one pass."""
+    alike = (
+        values == ONE_UNIT[name]
+        for name, values in zip(TOKENS, (table.prompt_tokens, table.output_tokens), strict=True)
+    )
+    return bool(len(table.arrived_s)) and all(one.all() for one in alike)
 
 
 def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
@@ -105,37 +132,69 @@ def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
     if frame[name].dtype.kind in "mM":
         raise ValueError(f"{name}: numbers are needed (seconds from the start), not dates")
     try:
-        values = frame[name].to_numpy(np.float64)
+        values = frame[name].to_numpy(np.float64) if frame[name].dtype.kind != "c" else np.array([nan])
     except (TypeError, ValueError):
         raise ValueError(f"{name}: numbers are needed") from None
     if not np.isfinite(values).all() or (kind is int and (values != np.floor(values)).any()):
         raise ValueError(f"{name}: {'whole' if kind is int else 'finite'} numbers are needed")
+    if (np.abs(values) > LARGEST).any():
+        raise ValueError(f"{name}: {values[np.abs(values).argmax()]:g} is too large to be exact")
     return values.astype(np.int64 if kind is int else np.float64)
 
 
 def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> Any:
     """The plan of the only case. Raises ScenarioErrors with places in *fleet*."""
-    data = {key: value for key, value in plain(fleet).items() if key not in NOT_SIMULATED}
-    one_pool = "pools" not in data
-    if one_pool:
-        data = {"pools": [{k: v for k, v in data.items() if k != "routing"}]} | {
-            k: v for k, v in data.items() if k == "routing"
-        }
-    fixed = {"distribution": "fixed"}
-    tokens = (table.prompt_tokens, table.output_tokens)
-    prompt, output = (fixed | {"value": max(1, round(float(one.mean())) if len(one) else 1)} for one in tokens)
-    workload = {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": {"prompt": prompt, "output": output}}
+    data, inside = _as_fleet(fleet)
+    lengths = {"prompt": _fixed(table.prompt_tokens), "output": _fixed(table.output_tokens)}
+    workload: dict[str, Any] = {"arrivals": {"process": "burst", "num_requests": 1}}
+    workload |= {} if _has_units(table) else {"lengths": lengths}
     scenario = {"fleets": [{"name": "fleet"} | data], "workload": workload, "meter_interval_s": ONE_READING_S}
     catalog = load_catalog()
     try:
         loaded = load(given(scenario | {"seed": seed}), catalog=catalog)
     except ScenarioErrors as error:
-        strip = partial(_inside, prefix="fleets.0.pools.0." if one_pool else "fleets.0.")
-        raise ScenarioErrors(map(strip, error.errors)) from None
+        raise ScenarioErrors([_of_requests(one) or _inside(one, inside) for one in error.errors]) from None
     plan = resolve(loaded, cases(loaded)[0], catalog)
     brought = GivenWorkload.model_validate(workload)
     brought._table = table
     return replace(plan, workload=brought)
+
+
+def _as_fleet(fleet: Mapping[str, Any] | Spec) -> tuple[dict[str, Any], str]:
+    """*fleet* as it stands in a scenario, without what it costs, and where its own keys are in there."""
+    data = plain(fleet)
+    one_pool = "pools" not in data
+    if one_pool:
+        data = {"pools": [{key: value for key, value in data.items() if key != "routing"}]} | {
+            key: value for key, value in data.items() if key == "routing"
+        }
+    if isinstance(data["pools"], list):
+        data["pools"] = [_physical(pool) if isinstance(pool, dict) else pool for pool in data["pools"]]
+    return _physical(data), "fleets.0.pools.0." if one_pool else "fleets.0."
+
+
+def _physical(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in NOT_SIMULATED}
+
+
+def _fixed(tokens: NDArray[np.int64]) -> dict[str, Any]:
+    """A length that stands for *tokens* in checks."""
+    return {"distribution": "fixed", "value": max(1, round(float(tokens.mean()))) if len(tokens) else 1}
+
+
+def _of_requests(error: InputError) -> InputError | None:
+    """*error* about a workload as one about the columns that were given; None where it is about the fleet."""
+    if error.where == "workload.lengths":
+        return replace(
+            error, where=", ".join(TOKENS), message="a request of a service is one unit of work: leave them out"
+        )
+    if error.where == "workload":
+        return replace(
+            error,
+            where=TOKENS[0],
+            message="every request of a language model has at least 1, those of services have none",
+        )
+    return None
 
 
 def _inside(error: InputError, prefix: str) -> InputError:

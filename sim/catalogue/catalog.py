@@ -48,7 +48,7 @@ MOST_OFFERED = 4
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
-class UnknownId(ValueError):
+class UnknownId(ValueError, KeyError):
     """A name that the catalogue does not know; `suggestions` are the ids that come nearest."""
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
@@ -56,6 +56,9 @@ class UnknownId(ValueError):
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
         shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
         super().__init__(f"unknown {kind} {shown!r}{hint}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would quote it
 
 
 class CatalogError(ValueError):
@@ -153,6 +156,13 @@ class Catalog:
             if _is_id(key) and self._path("prices", key).is_file()
             else None
         )
+
+    def price_list(self, item: str) -> PriceList:
+        """The offers for *item*. Raises UnknownId where there are none."""
+        prices = self.prices(item)
+        if prices is None:
+            raise UnknownId("price list", item, _nearest(item, self.ids("prices"))[:MOST_OFFERED])
+        return prices
 
     def price_file(self, item: str) -> Path:
         """Where the offers for *item* stand or would have to stand."""

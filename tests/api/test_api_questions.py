@@ -92,8 +92,21 @@ def test_the_catalogue_is_a_set_of_mappings() -> None:
     catalog = sim.catalog()
     assert catalog.gpus["rtx-4090"].memory_bytes_per_s.source
     assert "rtx-4090" in list(catalog.gpus)
-    assert catalog.gpus.get("rtx-9999") is None
     with pytest.raises(sim.UnknownId, match="did you mean"):
         catalog.gpus["rtx-409"]
+    for shelf in vars(catalog).values():
+        assert "rtx-9999" not in shelf
+        assert shelf.get("rtx-9999", 1) == shelf.get(None, 1) == 1
+        with pytest.raises(KeyError):
+            shelf["rtx-9999"]
     assert catalog.gpus.table.set_index("id").loc["rtx-4090", "memory_bytes_per_s"] == 1.008e12
     assert all(len(shelf) for shelf in vars(catalog).values())
+
+
+def test_tables_of_the_catalogue_have_a_column_for_what_every_thing_may_have() -> None:
+    catalog = sim.catalog()
+    gpus, offers = catalog.gpus.table, catalog.prices.table
+    assert not [column for column in gpus if column.startswith("mig.profiles.") or column.endswith(".source")]
+    assert "1g.10gb" in gpus.set_index("id").loc["a100-80gb-sxm", "mig.profiles"]
+    assert len(offers) == sum(len(prices.offers) for prices in catalog.prices.values())
+    assert {"id", "offer", "what", "price", "currency", "unit"} <= set(offers)

@@ -54,21 +54,45 @@ def test_an_earlier_run_is_simulated_again_to_the_same_timestamps(small_run: "si
 def test_wrong_columns_and_wrong_fleets_are_told() -> None:
     good = {"arrived_s": [0.0], "prompt_tokens": [1], "output_tokens": [1]}
     for wrong, told in (
-        ({"prompt_tokens": [0]}, "prompt_tokens: every request has at least 1"),
+        ({"prompt_tokens": [0]}, "prompt_tokens: every request of a language model has at least 1"),
+        ({"output_tokens": [0]}, "output_tokens: every request has at least 1, not 0"),
         ({"output_tokens": [1.5]}, "output_tokens: whole numbers"),
         ({"arrived_s": [-1.0]}, "arrived_s: time begins at 0"),
         ({"arrived_s": [np.nan]}, "arrived_s: finite numbers"),
+        ({"arrived_s": [1.7e9]}, "arrived_s: counts from the start: take the first request's time from all of them"),
+        ({"prompt_tokens": [10**30]}, r"prompt_tokens: 1e\+30 is too large to be exact"),
+        ({"output_tokens": [1 + 2j]}, "output_tokens: whole numbers"),
+        ({"output_tokens": [1, 2]}, "of equal length, but arrived_s has 1, prompt_tokens has 1, output_tokens has 2"),
     ):
         with pytest.raises(ValueError, match=told):
             sim.simulate(good | wrong, POOL)
     with pytest.raises(ValueError, match="output_tokens: is missing"):
         sim.simulate({"arrived_s": [0.0], "prompt_tokens": [1]}, POOL)
+    with pytest.raises(ValueError, match=r"^prompt_tokens: every request of a language model has at least 1"):
+        sim.simulate({"arrived_s": [0.0]}, POOL)
     with pytest.raises(sim.ScenarioErrors, match=r"^batching: max_num_batched_tokens"):
         sim.simulate(good, POOL | {"batching": POOL["batching"] | {"max_num_seqs": 500}})
     with pytest.raises(sim.ScenarioErrors, match=r"^gpu: unknown gpu"):
         sim.simulate(good, {"gpu": "rtx-409", "model": "llama3.1-8b"})
     with pytest.raises(sim.Infeasible, match="weights"):
         sim.simulate(good, {"gpu": "l4", "model": "qwen2-72b-instruct"})
+
+
+def test_requests_of_a_service_have_no_tokens() -> None:
+    """A batch of two waits 0.01 s for a third, then takes 0.004 + 2 x 0.001 s."""
+    step = {"model": "affine_batch", "base_s": 0.004, "per_item_s": 0.001}
+    service = {"steptime": step, "batching": {"policy": "dynamic", "max_batch_size": 3, "max_queue_delay_s": 0.01}}
+    done = sim.simulate({"arrived_s": [0.0, 0.0]}, service)
+    assert done.finished_s.tolist() == pytest.approx([0.016, 0.016])
+    pd.testing.assert_frame_equal(done, sim.simulate(done, service))  # an earlier answer, as it is
+    with pytest.raises(sim.ScenarioErrors, match=r"^prompt_tokens, output_tokens: a request of a service is one unit"):
+        sim.simulate({"arrived_s": [0.0], "prompt_tokens": [5], "output_tokens": [5]}, service)
+
+
+def test_what_a_fleet_or_a_pool_costs_is_ignored() -> None:
+    asked, cost = {"arrived_s": [0.0], "prompt_tokens": [1], "output_tokens": [1]}, {"cost": {"acquisition": "rent"}}
+    for fleet in (POOL | cost, {"pools": [POOL | cost]}, {"pools": [POOL]} | cost):
+        assert sim.simulate(asked, fleet).status.item() == "finished"
 
 
 def test_vllms_own_scheduler_agrees(root: Path) -> None:

@@ -18,6 +18,7 @@ CSV = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
 LIKE = "TIMESTAMP must look like 2023-11-16 18:17:03.97996"
+FROM_THE_START = "counts from the start of the trace: take the first request's time from all of them"
 
 Open = Callable[..., Trace]
 
@@ -171,6 +172,8 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("csv", CSV + "nan,1,1\n", ["2: arrival_s must be a number, not 'nan'"]),
         ("csv", CSV + "0,1,1\n\ninf,1,1\n", ["4: arrival_s must be a number, not 'inf'"]),
         ("csv", CSV + "-1,1,1\n", ["2: arrival_s must not be negative: -1"]),
+        ("csv", CSV + "1.7e9,1,1\n1.8e9,1,1\n", [f"2: arrival_s {FROM_THE_START}, not 1.7e9"]),
+        ("mooncake", mooncake(row(1.7e12, 1, 1, [1])), [f"1: timestamp {FROM_THE_START}, not 1700000000000.0"]),
         ("csv", CSV + "0,0,1\n", ["2: prompt_tokens must be a whole number of at least 1, not 0"]),
         ("csv", CSV + "0,1,2.5\n", ["2: output_tokens must be a whole number of at least 1, not 2.5"]),
         ("csv", CSV + "0,1,1e300\n", ["2: output_tokens must be a whole number of at least 1, not 1e300"]),

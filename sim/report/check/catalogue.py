@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.price import Offer, PriceList
+from sim.catalogue.entries.price import Offer
 from sim.catalogue.value import Sourced, Value
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.text import plain
@@ -85,7 +85,7 @@ def entry(catalog: Catalog, kind: str, name: str) -> Spec:
         "engines": catalog.engine,
         "servers": catalog.server,
         "links": catalog.link,
-        "prices": lambda item: _price_list(catalog, item),
+        "prices": catalog.price_list,
         "grids": catalog.grid,
     }
     return lookups[kind_of(kind)](name)
@@ -100,13 +100,6 @@ def kind_of(word: str) -> str:
         near = get_close_matches(kind, COLUMNS, n=1)
         raise UnknownId("kind", word, tuple(near) or tuple(COLUMNS))
     return kind
-
-
-def _price_list(catalog: Catalog, item: str) -> PriceList:
-    prices = catalog.prices(item)
-    if prices is None:
-        raise UnknownId("price list", item, tuple(get_close_matches(item.lower(), catalog.ids("prices"), n=3)))
-    return prices
 
 
 def listing(catalog: Catalog, kind: str) -> FittedTable:

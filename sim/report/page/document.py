@@ -6,7 +6,7 @@ from math import isinf, isnan
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.value import Value
+from sim.catalogue.value import Sourced, Value
 from sim.report.check.catalogue import entry, kind_of
 from sim.report.run.verdict import verdict
 from sim.report.words.money import twinned
@@ -94,7 +94,7 @@ def check_document(
 def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
     """Of `list`: everything of a kind, a sourced value as its number. Raises UnknownId."""
     kind = kind_of(kind)
-    return {"kind": kind, "items": [{"id": name, **_numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
+    return {"kind": kind, "items": [{"id": name, **numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
 
 
 def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
@@ -102,14 +102,20 @@ def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
     return {"kind": kind_of(kind), "item": entry(catalog, kind, name).model_dump(mode="json")}
 
 
-def _numbers(found: Any) -> Any:
+def numbers(found: Any) -> Any:
     """A specification without its sources."""
     if isinstance(found, Value):
         return found.value
     if isinstance(found, Spec):
-        return {name: _numbers(getattr(found, name)) for name in type(found).model_fields}
+        return {name: numbers(getattr(found, name)) for name in stated_fields(found)}
     if isinstance(found, Mapping):
-        return {key: _numbers(item) for key, item in found.items()}
+        return {key: numbers(item) for key, item in found.items()}
     if isinstance(found, list | tuple):
-        return [_numbers(item) for item in found]
+        return [numbers(item) for item in found]
     return found if found is None or isinstance(found, bool | int | float | str) else str(found)
+
+
+def stated_fields(found: Spec) -> list[str]:
+    """What *found* says, without where it comes from."""
+    provenance = Sourced.model_fields if isinstance(found, Sourced) else {}
+    return [name for name in type(found).model_fields if name not in provenance]

@@ -10,6 +10,8 @@ from sim.workload.traces.faults import Faults
 
 LARGEST = 2**53
 """Whole numbers up to here are exact."""
+LATEST_S = 1e9
+"""The last moment at which a request may arrive, some 32 years after the start: later ones are dates."""
 
 
 def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
@@ -19,6 +21,16 @@ def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: Fa
     faults.add_rows(np.flatnonzero(negative), lines, lambda row: f"{name} must not be negative: {texts[row]}")
     check_order(np.where(negative, nan, values), texts, name, lines, faults)
     return values
+
+
+def since_the_start(
+    arrived_s: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults
+) -> NDArray[np.float64]:
+    """*arrived_s* as they are; the first that is a date (seconds since 1970) goes to *faults*."""
+    late = np.flatnonzero(arrived_s > LATEST_S)[:1]
+    why = "counts from the start of the trace: take the first request's time from all of them"
+    faults.add_rows(late, lines, lambda row: f"{name} {why}, not {texts[row]}")
+    return arrived_s
 
 
 def check_order(

@@ -19,8 +19,9 @@ class CsvTrace(TraceFile):
         faults = Faults(self.path)
         table = read_table(self.path, ("arrival_s", "prompt_tokens", "output_tokens"), ("priority",), faults)
         texts, lines = table.columns, table.lines
+        arrived_s = columns.seconds(texts["arrival_s"], "arrival_s", lines, faults)
         requests = RequestTable(
-            columns.seconds(texts["arrival_s"], "arrival_s", lines, faults),
+            columns.since_the_start(arrived_s, texts["arrival_s"], "arrival_s", lines, faults),
             columns.tokens(texts["prompt_tokens"], "prompt_tokens", lines, faults),
             columns.tokens(texts["output_tokens"], "output_tokens", lines, faults),
         )

@@ -42,6 +42,7 @@ class MooncakeTrace(TraceFile):
             raise TraceError([(self.path, 0, "holds no requests")])
         texts = {key: [_number_or_json(row[key]) for row in rows] for key in KEYS[:3]}
         times_ms = columns.seconds(texts["timestamp"], "timestamp", lines, faults)
+        arrived_s = columns.since_the_start(times_ms / MILLISECONDS, texts["timestamp"], "timestamp", lines, faults)
         prompts = columns.tokens(texts["input_length"], "input_length", lines, faults)
         outputs = columns.tokens(texts["output_length"], "output_length", lines, faults)
         priority = None
@@ -55,7 +56,7 @@ class MooncakeTrace(TraceFile):
             answers = [row.get("output_hash_ids", []) for row in rows]
             hashes = self._with_answers(hashes, answers, (prompts + outputs).tolist(), lines, faults)
             faults.stop_if_any()
-        requests = RequestTable(times_ms / MILLISECONDS, prompts, outputs, priority, hashes, self.hash_block_tokens)
+        requests = RequestTable(arrived_s, prompts, outputs, priority, hashes, self.hash_block_tokens)
         return TraceReading(requests)
 
     def _whole_blocks(
