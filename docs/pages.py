@@ -17,12 +17,14 @@ from sim.report.check.catalogue import COLUMNS, listing
 from sim.scenario.reading.template import schema_text
 from sim.study.job import columns as job_columns
 from sim.study.metrics import columns
+from sim.study.queue import columns as queue_columns
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
-COLUMNS_MARK, JOB_MARK = "<!-- columns of summary.csv -->", "<!-- columns of a job -->"
+COLUMNS_MARK = "<!-- columns of summary.csv -->"
+WORK_MARKS = {"<!-- columns of a job -->": job_columns.COLUMNS, "<!-- columns of a queue -->": queue_columns.COLUMNS}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,7 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Links that leave docs/ for a page of the site, and the tables of columns where a page asks for them."""
     found = markdown.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
-    return found.replace(JOB_MARK, "\n".join(_job_columns()))
+    for mark, declared in WORK_MARKS.items():
+        found = found.replace(mark, "\n".join(_work_columns(declared)))
+    return found
 
 
 def _start() -> str:
@@ -75,11 +79,11 @@ def _columns() -> Iterator[str]:
         yield _row((f"`{one.name}`", one.unit, one.meaning, one.average.words, moved))
 
 
-def _job_columns() -> Iterator[str]:
-    """Every column of a job's summary.csv as it is declared."""
+def _work_columns(declared: Any) -> Iterator[str]:
+    """Every column of a job's or a queue's summary.csv as it is *declared*."""
     yield _row(("Column", "Unit", "Meaning"))
     yield _row(["---"] * 3)
-    for one in job_columns.COLUMNS:
+    for one in declared:
         yield _row((f"`{one.name}`", one.unit, one.meaning))
 
 

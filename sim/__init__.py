@@ -19,7 +19,7 @@ Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for h
 `cost/bill/ledger.py` for money. Imports go one way only:
 
     {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-    scenario -> training -> steptime
+    scenario -> training -> steptime; scenario -> jobs -> spec
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     catalogue -> {spec, records} -> {yamlio, units, rng}
     engine -> records

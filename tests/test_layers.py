@@ -1,7 +1,7 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
 {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-scenario -> training -> steptime
+scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
@@ -22,7 +22,7 @@ BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost"})
-FLEET = CATALOG | PARTS | {"training", "scenario", "engine"}
+FLEET = CATALOG | PARTS | {"training", "jobs", "scenario", "engine"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
-    "scenario": CATALOG | PARTS | {"training"},
+    "scenario": CATALOG | PARTS | {"training", "jobs"},
+    "jobs": BASE | {"spec"},
     "training": CATALOG | {"steptime"},
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
@@ -57,7 +58,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "jinja2": frozenset({"report"}),
     "vl_convert": frozenset({"report"}),
     "xlsxwriter": frozenset({"report"}),
-    "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
+    "pydantic": frozenset({"api", "spec", "registry", "catalogue", "scenario", "training", "jobs"}) | PARTS,
     "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pyarrow": frozenset({"workload", "study", "report"}),
     "joblib": frozenset({"study"}),

@@ -10,31 +10,25 @@ from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.folder import owned
-from sim.deliver.job import run_job
-from sim.report.job.answer import job_document, job_figure, job_tables
-from sim.report.job.picture import panels
-from sim.report.job.tables import layout_table, memory_table
-from sim.report.job.verdict import verdict
+from sim.deliver.work import run_work
 from sim.report.page.notebook import notebook_html
-from sim.report.page.page import text_table
 from sim.report.words.money import showing
-from sim.scenario.job.describe import describe_job
+from sim.report.work.kinds import kind_of
 from sim.scenario.job.load import load_job
-from sim.study.job.columns import summary
-from sim.study.job.outcome import job_outcomes
 
 
 class JobRun(Result):
-    """A finished job: its tables as frames, its charts as figures. `sim.run` makes it."""
+    """A finished job or queue of jobs: its tables as frames, its charts as figures. `sim.run` makes it."""
 
     _main = "summary.csv"
 
     def __init__(self, prepared: Prepared, rows: Any) -> None:
         scenario: Any = prepared.scenario
+        kind = kind_of(scenario)
         with showing(scenario):
-            document = job_document(scenario, rows, str(prepared.out))
-            tables, kinds = job_tables(rows), [panel.kind for panel in panels(rows)]
-        super().__init__(prepared, document, tables, kinds, partial(job_figure, scenario, rows))
+            document, tables = kind.document(scenario, rows, str(prepared.out)), kind.tables(rows)
+            charts = [panel.kind for panel in kind.panels(rows)]
+        super().__init__(prepared, document, tables, charts, partial(kind.figure, scenario, rows))
         if not any(row.ok for row in rows):
             reasons = dict.fromkeys(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows)
             raise Infeasible(map(str, prepared.errors(reasons)), self)
@@ -43,6 +37,11 @@ class JobRun(Result):
     def summary(self) -> pd.DataFrame:
         """One row per fleet and sweep point (docs/training.md)."""
         return self.table
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job of a queue; without rows for a single training job."""
+        return self._frame("jobs.csv")
 
     @cached_property
     def usage(self) -> pd.DataFrame:
@@ -67,7 +66,7 @@ def job_run(
     prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job)
     read: Any = prepared.scenario
     with in_python(), owned(prepared.out):
-        rows = run_job(
+        rows = run_work(
             scenario=read,
             catalog=prepared.catalog,
             out=prepared.out,
@@ -79,7 +78,7 @@ def job_run(
 
 
 class JobCheck:
-    """A scenario with a `job` and every id resolved. In a notebook it shows layout and memory.
+    """A scenario with a job or jobs and every id resolved. In a notebook it shows what would come out.
 
     `scenario` is the checked scenario, `cases` the number of fleets times points, `plans` everything that each fleet
     rests on at each point, as in resolved.yaml.
@@ -88,25 +87,20 @@ class JobCheck:
     def __init__(self, prepared: Prepared) -> None:
         read: Any = prepared.scenario
         self.scenario = read
-        found = job_outcomes(read, prepared.catalog)
-        self._rows = summary(found)
-        self.cases = len(found)
-        self.plans = [{"axes": one.plan.axes, **describe_job(one.plan, prepared.catalog)} for one in found]
-        told = verdict(self._rows)
+        kind = kind_of(read)
+        rows = kind.rows(read, prepared.catalog)
+        self._tables, self.cases = kind.tables(rows), len(rows)
+        self.plans = kind.described(rows, prepared.catalog)
+        told = kind.verdict(rows)
         self.verdict, self.findings = told.headline, told.findings
-        if not any(row.ok for row in self._rows):
+        if not any(row.ok for row in rows):
             raise Infeasible(told.findings, self)
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per fleet and point: layout, and the memory of the fullest GPU [GB]."""
-        rows = [
-            {"fleet": plan["fleet"], **plan["axes"], "gpus": plan["pool"]["gpus"], **plan["parallel"]}
-            | {f"memory_{part}_gb": size for part, size in plan["memory_gb_per_gpu"].items()}
-            | {"infeasible": plan["infeasible"]}
-            for plan in self.plans
-        ]
-        return pd.DataFrame(rows)
+        """One row per fleet and point: what stands in `plans`, sources aside; columns of parts have dotted names."""
+        plain = [{key: plan[key] for key in plan if key not in ("values", "sources", "charges")} for plan in self.plans]
+        return pd.json_normalize(plain)
 
     @property
     def values(self) -> pd.DataFrame:
@@ -116,8 +110,7 @@ class JobCheck:
 
     def _repr_html_(self) -> str:
         with showing(self.scenario):
-            tables = [text_table(table(self._rows)) for table in (layout_table, memory_table)]
-            return notebook_html(self.scenario.name, self.verdict, self.findings, tables)
+            return notebook_html(self.scenario.name, self.verdict, self.findings, self._tables)
 
     def __repr__(self) -> str:
         return f"<sim.JobCheck {self.scenario.name}: {self.verdict}>"

@@ -44,7 +44,7 @@ def check(
         options = {"seed": seed, "replications": replications}
         path = scenario_file(scenario)
         if has_job(path):
-            _check_job(path, sets or (), catalog, options, format)
+            _check_work(path, sets or (), catalog, options, format)
             return
         loaded = load_for_size(path, sets or (), catalog=catalog, **options)
         found = cases(loaded)
@@ -60,23 +60,20 @@ def check(
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 
 
-def _check_job(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:
-    """A training job in place of a service."""
-    from sim.report.job.check import job_overview
+def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:
+    """A job, or a queue of jobs, in place of a service."""
     from sim.report.page.document import as_json
-    from sim.scenario.job.describe import describe_job
+    from sim.report.work.kinds import kind_of
     from sim.scenario.job.load import load_job
-    from sim.study.job.columns import summary
-    from sim.study.job.outcome import job_outcomes
 
     loaded = load_job(path, sets, catalog=catalog, **options)
-    found = job_outcomes(loaded, catalog)
-    plans = [describe_job(one.plan, catalog) for one in found]
+    kind = kind_of(loaded)
+    rows = kind.rows(loaded, catalog)
+    plans = kind.described(rows, catalog)
     if format == "json":
-        shown = [{"axes": one.plan.axes, **plan} for one, plan in zip(found, plans, strict=True)]
-        told = {"scenario": loaded.name, "question": loaded.question, "cases": len(found), "plans": shown}
+        told = {"scenario": loaded.name, "question": loaded.question, "cases": len(rows), "plans": plans}
         typer.echo(as_json(told))
     else:
-        show_all(*([loaded.question] if loaded.question else []), *job_overview(summary(found), plans))
+        show_all(*([loaded.question] if loaded.question else []), *kind.overview(rows, plans))
     if all(plan["infeasible"] for plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in plans)))

@@ -10,13 +10,13 @@ def run(asked: Asked) -> None:
     from sim.report.page.document import run_document
     from sim.report.run.terminal import terminal_differences, terminal_table
     from sim.report.words.exactness import precision_notes
-    from sim.scenario.job.schema import JobScenario
+    from sim.scenario.job.schema import WorkScenario
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
 
     scenario, folder = asked.scenario, asked.folder
-    if isinstance(scenario, JobScenario):
-        _run_job(asked)
+    if isinstance(scenario, WorkScenario):
+        _run_work(asked)
         return
     cases = asked.delivered(run_scenario)
     told = (cases, axes(scenario), limits(scenario))
@@ -29,17 +29,16 @@ def run(asked: Asked) -> None:
         asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
 
 
-def _run_job(asked: Asked) -> None:
-    """A training job in place of a service."""
-    from sim.deliver.job import run_job
-    from sim.report.job.answer import job_document, job_tables
-    from sim.report.job.verdict import verdict
+def _run_work(asked: Asked) -> None:
+    """A job, or a queue of jobs, in place of a service."""
+    from sim.deliver.work import run_work
+    from sim.report.work.kinds import kind_of
 
-    rows = asked.delivered(run_job)
-    told = verdict(rows)
+    kind, rows = kind_of(asked.scenario), asked.delivered(run_work)
+    told = kind.verdict(rows)
     asked.show(
-        lambda out: job_document(asked.scenario, rows, out),
-        lambda: [*job_tables(rows), told.headline, *told.findings, f"results in {asked.folder}"],
+        lambda out: kind.document(asked.scenario, rows, out),
+        lambda: [*kind.tables(rows), told.headline, *told.findings, f"results in {asked.folder}"],
     )
     if not any(row.ok for row in rows):
         asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))

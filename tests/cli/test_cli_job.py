@@ -50,6 +50,22 @@ def test_python_has_the_same_answer(tmp_path: Path) -> None:
     assert run.summary.fleet.tolist() == ["1x RTX 4090", "2x RTX 4090", "1x A100 80GB"]
     assert run.costs.amount_usd.sum() == pytest.approx(run.summary.cost_usd.sum())
     assert run.plots == ("time", "cost")
-    assert sim.check("training-gpt3-175b", {"sweep": None}).table.memory_total_gb.between(20, 40).all()
+    assert sim.check("training-gpt3-175b", {"sweep": None}).table["memory_gb_per_gpu.total"].between(20, 40).all()
     with pytest.raises(sim.Infeasible, match=r"needs .* GB of memory"):
         sim.run("training-4090-vs-a100", {"sweep": None, "job.model": "llama3.1-8b", "job.framework": "fsdp"})
+
+
+def test_a_queue_leaves_its_jobs(gpufleet, tmp_path: Path) -> None:
+    done = gpufleet("run", "jobs-on-a-cluster", "--out", tmp_path / "out", "--no-report")
+    assert done.returncode == 0
+    assert "Jobs wait least on priorities" in done.stdout
+    with (tmp_path / "out" / "jobs.csv").open() as file:
+        jobs = list(csv.DictReader(file))
+    assert len(jobs) == 3 * 15
+    assert {job["status"] for job in jobs} == {"finished"}
+    with (tmp_path / "out" / "costs.csv").open() as file:
+        bill = list(csv.DictReader(file))
+    assert sum(float(job["cost_usd"]) for job in jobs) == pytest.approx(
+        sum(float(line["amount_usd"]) for line in bill if line["phase"] != "idle")
+    )
+    assert "largest" in gpufleet("check", "jobs-on-a-cluster").stdout

@@ -1,26 +1,32 @@
 """Everything that a job leaves in its folder, manifest.json aside."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
+from sim.cost import Ledger
+from sim.records import Interval
+from sim.report.charts.panels import Panel
 from sim.report.job.picture import key, panels
 from sim.report.job.tables import results, tables
 from sim.report.job.verdict import verdict
-from sim.report.page.page import picture, render_page, text_table, write_picture
+from sim.report.page.page import Mark, Table, picture, render_page, text_table, write_picture
 from sim.report.run.basis import notes
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.text import first_sentence
-from sim.scenario.job.schema import JobScenario
+from sim.scenario.job.schema import JobScenario, WorkScenario
 from sim.study.job.columns import JobRow
 from sim.units import NANO_PER_USD
 from sim.yamlio import dump
 
 PHASES = {"prefill": "saving", "decode": "training", "recompute": "lost", "idle": "restarting"}
 """Phases of the ledger, under the names that they have in a job."""
-TOKEN_COLUMNS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
+_OF_TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
+USAGE = [name for name in USAGE_COLUMNS if name not in _OF_TOKENS]
+"""Columns of usage.csv."""
 Plans = Sequence[Mapping[str, Any]]
 
 
@@ -47,55 +53,74 @@ def job_figure(scenario: JobScenario, rows: Sequence[JobRow], kind: str = "") ->
     return picture(chosen, asked(scenario), [verdict(rows).headline], key(rows))
 
 
-def asked(scenario: JobScenario) -> str:
+def asked(scenario: WorkScenario) -> str:
     """The question in one sentence."""
     return first_sentence(scenario.question or scenario.name)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTables:
+    """What is written about work of any kind."""
+
+    rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], Sequence[Interval], Ledger | None]]
+    """(row of summary.csv, axes, meter readings, bill) of every fleet at every point."""
+    phases: Mapping[str, str]
+    """Phase of the ledger -> its name in costs.csv."""
+    answers: Sequence[str]
+    panels: Sequence[Panel]
+    key: Sequence[Mark]
+    tables: Sequence[Table]
 
 
 def write_job(
     folder: Path, scenario: JobScenario, rows: Sequence[JobRow], resolved: Plans, with_pictures: bool
 ) -> None:
     """summary.csv, usage.csv, costs.csv, resolved.yaml and, *with_pictures*, curves.png and report.html."""
-    write_rows(folder / "summary.csv", [row.cells for row in rows])
-    axes = list(rows[0].outcome.plan.axes)
-    front = ["fleet", *axes, "replication"]
-    usage = [name for name in USAGE_COLUMNS if name not in TOKEN_COLUMNS]
-    write_rows(folder / "usage.csv", list(_usage(rows, usage)), [*front, *usage])
-    write_rows(folder / "costs.csv", list(_costs(rows)), [*front, *COST_COLUMNS])
+    told = verdict(rows)
+    work = WorkTables(
+        rows=[(row.cells, row.outcome.plan.axes, row.outcome.intervals, row.outcome.ledger) for row in rows],
+        phases=PHASES,
+        answers=[told.headline, *told.findings],
+        panels=panels(rows),
+        key=key(rows),
+        tables=tables(rows),
+    )
+    write_work(folder, scenario, work, resolved, with_pictures)
+
+
+def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved: Plans, with_pictures: bool) -> None:
+    """What jobs and queues have in common: summary.csv, usage.csv, costs.csv, resolved.yaml, picture and page."""
+    write_rows(folder / "summary.csv", [cells for cells, *_ in work.rows])
+    front = ["fleet", *work.rows[0][1], "replication"]
+    write_rows(folder / "usage.csv", list(_usage(work)), [*front, *USAGE])
+    write_rows(folder / "costs.csv", list(_costs(work)), [*front, *COST_COLUMNS])
     (folder / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if not with_pictures:
         return
-    told = verdict(rows)
-    if charts := panels(rows):
-        write_picture(folder / "curves.png", charts, asked(scenario), [told.headline], key(rows))
-    page = render_page(
-        scenario.name,
-        asked(scenario),
-        [told.headline, *told.findings],
-        charts,
-        tables(rows),
-        [*notes(resolved), *_weak(resolved)],
-        key=key(rows) if charts else (),
-    )
+    question, marks = asked(scenario), work.key if work.panels else ()
+    if work.panels:
+        write_picture(folder / "curves.png", work.panels, question, work.answers[:1], marks)
+    remarks = [*notes(resolved), *_weak(resolved)]
+    page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=marks)
     (folder / "report.html").write_text(page, encoding="utf-8")
 
 
-def _usage(rows: Sequence[JobRow], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        for interval in row.outcome.intervals:
-            yield _front(row) | {name: getattr(interval, name) for name in names}
+def _usage(work: WorkTables) -> Iterator[dict[str, Any]]:
+    for cells, axes, intervals, _ in work.rows:
+        for interval in intervals:
+            yield _front(cells, axes) | {name: getattr(interval, name) for name in USAGE}
 
 
-def _costs(rows: Sequence[JobRow]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        for line in row.outcome.ledger.rows if row.outcome.ledger else ():
+def _costs(work: WorkTables) -> Iterator[dict[str, Any]]:
+    for cells, axes, _, ledger in work.rows:
+        for line in ledger.rows if ledger else ():
             found = {name: getattr(line, name) for name in COST_COLUMNS if name != "amount_usd"}
-            found |= {"amount_usd": line.amount_nano_usd / NANO_PER_USD, "phase": PHASES.get(line.phase, line.phase)}
-            yield _front(row) | found
+            found |= {"amount_usd": line.amount_nano_usd / NANO_PER_USD}
+            yield _front(cells, axes) | found | {"phase": work.phases.get(line.phase, line.phase)}
 
 
-def _front(row: JobRow) -> dict[str, Any]:
-    return {"fleet": row.fleet, **row.outcome.plan.axes, "replication": 0}
+def _front(cells: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+    return {"fleet": cells["fleet"], **axes, "replication": 0}
 
 
 def _weak(resolved: Plans) -> list[str]:

@@ -51,7 +51,7 @@ def results(rows: Sequence[JobRow]) -> Table:
 def step_table(rows: Sequence[JobRow]) -> Table:
     """Share of a step by cause."""
     able = [row for row in rows if row.ok]
-    found = [parts(row.outcome.plan.step) for row in able]
+    found = [parts(row.outcome.plan.run.step) for row in able]
     causes = [cause for cause in found[0] if any(one[cause] > 5e-4 * sum(one.values()) for one in found)]
     return Table(
         "Where the time of a step goes",
@@ -75,7 +75,7 @@ MEMORY = {
 def memory_table(rows: Sequence[JobRow]) -> Table:
     """What fills the memory of the fullest GPU."""
     body = [
-        [words, *(plain(getattr(row.outcome.plan.bound.memory, field) / GB) for row in rows)]
+        [words, *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
         for field, words in MEMORY.items()
     ]
     body.append(["the GPU has", *(plain(row.cells["memory_gb"]) for row in rows)])

@@ -69,8 +69,8 @@ def _for(row: JobRow) -> str:
 
 def _finding(row: JobRow) -> str:
     cells, plan = row.cells, row.outcome.plan
-    unit = "tokens" if plan.counts_tokens else "samples"
-    speed = cells["tokens_per_s"] if plan.counts_tokens else cells["samples_per_s"]
+    unit = "tokens" if plan.run.counts_tokens else "samples"
+    speed = cells["tokens_per_s"] if plan.run.counts_tokens else cells["samples_per_s"]
     told = f"{name(row)}: {plain(speed)} {unit}/s, {percent(cells['mfu'])} of the peak; steps are limited by "
     told += f"{cells['limited_by']}."
     wasted = (cells["lost_h"] + cells["restarting_h"] + cells["saving_h"]) / cells["makespan_h"]

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sim.report.words.text import percent, plain, steady
-from sim.scenario.job.schema import JobScenario
+from sim.scenario.job.schema import WorkScenario
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
 
@@ -56,7 +56,7 @@ def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(deliver)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, Scenario | JobScenario))
+        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, Scenario | WorkScenario))
         with showing(given):
             return deliver(*args, **kwargs)
 

@@ -1,7 +1,8 @@
-"""From a file with a `job` to a checked JobScenario, every mistake at its line."""
+"""From a file with a `job` or with `jobs` to a checked scenario, every mistake at its line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,25 @@ from sim.cost import ClockError, CostError
 from sim.scenario.checks.limits import volume_complaints
 from sim.scenario.job.bind import job_figures
 from sim.scenario.job.checks import job_complaints
-from sim.scenario.job.plan import resolve_job, terms_of
+from sim.scenario.job.plan import resolve_job
+from sim.scenario.job.pool import clock_of
 from sim.scenario.job.schema import JobPool, JobScenario
+from sim.scenario.queue.checks import queue_complaints
+from sim.scenario.queue.plan import resolve_queue
+from sim.scenario.queue.schema import QueueScenario
 from sim.scenario.reading.blame import suspects_of, told_at_sweep
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
 from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
-from sim.scenario.reading.layers import Layers, place_of, read_layers, value_at, with_values
+from sim.scenario.reading.layers import Layers, place_of, put, read_layers, value_at, with_values
 from sim.scenario.reading.load import ask_with_what_is_set, command_line_options, default_names
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import points, sweep_complaints
 from sim.training.named import NotTrainable, network_named
 from sim.yamlio import Document
 
-OF_SERVING = "is about requests that are answered, and a scenario with a job has none: remove it, or the job"
+AnyScenario = JobScenario | QueueScenario
+TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
+OF_SERVING = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
 OF_POOLS = {
     "replicas": "a job runs once: say gpus, and parallel.dp for copies of the model",
     "tensor_parallel_size": "say parallel: {tp: ...}",
@@ -43,8 +50,9 @@ def load_job(
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
-) -> JobScenario:
-    """Read, merge, override and check a scenario with a `job`; arguments as those of `sim.scenario.reading.load.load`.
+) -> AnyScenario:
+    """Read, merge, override and check a scenario with a `job` or `jobs`; arguments are those of
+    `sim.scenario.reading.load.load`.
 
     Raises ScenarioErrors with every mistake found.
     """
@@ -53,31 +61,35 @@ def load_job(
     default_names(layers, None if isinstance(path, Document) else Path(path))
     if not layers.faults:
         ask_with_what_is_set(layers, [text for _, text in options])
-    _absolute_model(layers)
+    kind = KINDS["jobs" if "jobs" in layers.data else "job"]
+    for place in kind.files(layers.data):
+        _absolute(layers, place)
     found: list[Complaint | InputError] = [*layers.faults, *volume_complaints(layers.data)]
-    found += sweep_complaints(layers.data, ("job.kind",))
+    found += sweep_complaints(layers.data, ())
+    if {"job", "jobs"} <= layers.data.keys():
+        found.append(Complaint(("jobs",), "stands beside job: a scenario has one of them"))
     if not found:
         _options_win_over_sweep(layers)
-        found += _at_the_points(layers.data, catalog)
+        found += _at_the_points(layers.data, kind, catalog)
     if found:
         errors = {layers.error(one): None for one in found}
         raise ScenarioErrors(sorted(errors, key=lambda one: (one.line == 0, one.path, one.line)))
-    return JobScenario.model_validate(layers.data)
+    return kind.spec.model_validate(layers.data)
 
 
 def has_job(path: Path | str | Document) -> bool:
-    """Whether the scenario says a job. Raises ScenarioErrors where it cannot be read."""
-    return "job" in read_layers(path, ()).data
+    """Whether the scenario says a job, or several. Raises ScenarioErrors where it cannot be read."""
+    return not {"job", "jobs"}.isdisjoint(read_layers(path, ()).data)
 
 
-def _absolute_model(layers: Layers) -> None:
-    """A model that is a file starts at the folder of the file that names it."""
-    model = value_at(layers.data, ("job", "model"))
-    if not isinstance(model, str):
+def _absolute(layers: Layers, place: Place) -> None:
+    """What is a file at *place* starts at the folder of the file that names it."""
+    name = value_at(layers.data, place)
+    if not isinstance(name, str):
         return
-    path = (layers.folder(("job", "model")) / model).absolute()
-    if model.endswith(".json") or is_config(path):
-        layers.data["job"]["model"] = str(path)
+    path = (layers.folder(place) / name).absolute()
+    if place[-1] != "model" or name.endswith(".json") or is_config(path):
+        put(layers.data, place, str(path))
 
 
 def _options_win_over_sweep(layers: Layers) -> None:
@@ -89,21 +101,24 @@ def _options_win_over_sweep(layers: Layers) -> None:
                 sweep[axis] = [value_at(layers.data, place)]
 
 
-def _at_the_points(data: dict[str, Any], catalog: Catalog) -> list[Complaint]:
+def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[Complaint | InputError]:
     """What is wrong at the points of the sweep, told at the values that cause it."""
     found = points(data.get("sweep"))
     if len(found) == 1 and not found[0]:
-        return list(dict.fromkeys(_complaints(data, catalog)))
-    standing = set(_complaints(data | {"sweep": None}, catalog))
-    told: dict[Complaint, None] = {}
+        return list(dict.fromkeys(_complaints(data, kind, catalog)))
+    standing = set(_complaints(data | {"sweep": None}, kind, catalog))
+    told: dict[Complaint | InputError, None] = {}
     wrong = []
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     for point, at in zip(found, places, strict=True):
         values = with_values(data, {at[axis]: value for axis, value in point.items()})
-        wrong.append(list(_complaints(values | {"sweep": None}, catalog)))
+        wrong.append(list(_complaints(values | {"sweep": None}, kind, catalog)))
     always = set(wrong[0]).intersection(*wrong)
     for index, (point, at) in enumerate(zip(found, places, strict=True)):
         for one in wrong[index]:
+            if isinstance(one, InputError):
+                told[one] = None
+                continue
             suspects = suspects_of(one, at, one in standing)
             if not suspects and one not in standing:
                 suspects = list(point)[-1:]
@@ -112,25 +127,25 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> list[Complaint]:
     return list(told)
 
 
-def _complaints(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
+def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint | InputError]:
     """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
     schema: list[Complaint] = []
     try:
-        scenario = JobScenario.model_validate(data)
+        scenario = kind.spec.model_validate(data)
     except ValidationError as error:
-        schema = [_of_serving(one) for one in complaints(error, JobScenario, data)]
-    ids = list(_unknown(data, catalog))
+        schema = [_of_serving(one) for one in complaints(error, kind.spec, data)]
+    ids = list(_unknown(data, kind, catalog))
     yield from [*schema, *ids]
     if schema or ids:
         return
-    contradictions = list(job_complaints(scenario, catalog))
+    contradictions = list(kind.check(scenario, catalog))
     yield from contradictions
     for i, fleet in enumerate(scenario.fleets):
         try:
             if not contradictions:
-                resolve_job(scenario, fleet, {}, catalog)
+                kind.resolve(scenario, fleet, {}, catalog)
             else:
-                _ = terms_of(scenario, fleet).clock
+                clock_of(scenario, fleet)
         except CostError as error:
             for path, text in error.problems:
                 yield Complaint(_place(scenario, i, path), text)
@@ -152,7 +167,7 @@ def _of_serving(one: Complaint) -> Complaint:
     return Complaint(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
 
 
-def _unknown(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
+def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint]:
     """Names that the catalogue does not know."""
     figures = job_figures(catalog).data
 
@@ -160,7 +175,8 @@ def _unknown(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
         with suppress(NotTrainable):  # job_complaints says what is
             network_named(name, catalog, figures)
 
-    yield from unknown_ids(value_at(data, ("job",)), ("job",), {"model": model})
+    for training in kind.trainings(data):
+        yield from unknown_ids(value_at(data, training), training, {"model": model})
     yield from unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     names = [fleet.get("name") for _, fleet in mappings(data, "fleets")]
     for i, fleet in mappings(data, "fleets"):
@@ -175,9 +191,37 @@ def _unknown(data: dict[str, Any], catalog: Catalog) -> Iterator[Complaint]:
             yield from unknown_prices(pool.get("cost"), (*here, "cost"), catalog)
 
 
-def _place(scenario: JobScenario, index: int, path: str) -> Place:
+def _place(scenario: AnyScenario, index: int, path: str) -> Place:
     """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
     steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
     section = str(steps[0])
     shared = section not in ("cost", "pools") and getattr(scenario.fleets[index], section, None) is None
     return steps if shared and getattr(scenario, section, None) is not None else ("fleets", index, *steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of work."""
+
+    spec: type[AnyScenario]
+    check: Callable[[Any, Catalog], Iterable[Complaint | InputError]]
+    """Of (scenario, catalogue): what contradicts itself."""
+    resolve: Callable[[Any, Any, dict[str, Any], Catalog], object]
+    """Of (scenario, fleet, axes, catalogue): raises CostError where a price is missing."""
+    trainings: Callable[[dict[str, Any]], list[Place]]
+    """Of raw data: where training jobs stand."""
+
+    def files(self, data: dict[str, Any]) -> list[Place]:
+        """Of raw data: where names of files may stand."""
+        return [*((*place, "model") for place in self.trainings(data)), *TRACE_FILES]
+
+
+def _of_queue(data: dict[str, Any]) -> list[Place]:
+    return [("jobs", j, "training") for j, one in mappings(data, "jobs") if isinstance(one.get("training"), dict)]
+
+
+KINDS = {
+    "job": _Kind(JobScenario, job_complaints, resolve_job, lambda data: [("job",)]),
+    "jobs": _Kind(QueueScenario, queue_complaints, resolve_queue, _of_queue),
+}
+"""Key of a scenario -> kind of work."""

@@ -133,21 +133,19 @@ class JobFleet(Spec):
     """In place of the scenario's."""
 
 
-class JobScenario(Spec):
-    """A job, and fleets x sweep points that could do it."""
+class WorkScenario(Spec):
+    """What every scenario about work to be done says."""
 
     name: Name
     """Also names the out folder. Left out: the file's name."""
     question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
     """What the scenario answers. Left out: the comment that opens the file."""
     seed: WholeNumber = 0
-    """Nothing is drawn: a job's times are expected values."""
+    """Nothing is drawn: times are given or expected values."""
     replications: Count = 1
     """As `seed`: all would be alike, and one is computed."""
-    job: TrainingJob
-    """What is to be done."""
     starts_at: Moment | None = None
-    """Date and time of day at which the job begins, for electricity by the hour."""
+    """Date and time of day at time 0, for electricity by the hour."""
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None
@@ -160,3 +158,10 @@ class JobScenario(Spec):
     """The candidates to compare."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
+
+
+class JobScenario(WorkScenario):
+    """A job, and fleets x sweep points that could do it."""
+
+    job: TrainingJob
+    """What is to be done."""

@@ -18,6 +18,8 @@ class _Asked:
     """How a job is to be spread over a pool."""
 
     job: TrainingJob
+    at: Place
+    """Of the job."""
     pool: JobPool
     wanted: ParallelSpec
     place: Place
@@ -28,13 +30,13 @@ class _Asked:
 
     def wrong(self, key: str, text: str) -> Complaint:
         """*text* about a key of `parallel`, where it is written."""
-        holder = self.place if getattr(self.pool.parallel, key) is not None else ("job",)
+        holder = self.place if getattr(self.pool.parallel, key) is not None else self.at
         return Complaint((*holder, "parallel", key), text)
 
 
-def size_complaints(job: TrainingJob, pool: JobPool, network: Network, place: Place) -> Iterator[Complaint]:
-    """Of *job* on the *pool* at *place*; batches are looked at once all ranks are known."""
-    asked = _Asked(job, pool, pool.parallel.over(job.parallel), place)
+def size_complaints(job: TrainingJob, at: Place, pool: JobPool, network: Network, place: Place) -> Iterator[Complaint]:
+    """Of *job*, which stands *at* a place, on the *pool* at *place*; batches are looked at once all ranks are known."""
+    asked = _Asked(job, at, pool, pool.parallel.over(job.parallel), place)
     split = list(_of_network(asked, network))
     yield from split
     counted = [] if split and not network.is_transformer else list(_of_gpus(asked, network))
@@ -92,7 +94,7 @@ def _of_batches(asked: _Asked) -> Iterator[Complaint]:
     if batch % dp:
         near = sorted({max(1, batch // dp) * dp, (batch // dp + 1) * dp})
         text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {asked.pool.gpu}: "
-        yield Complaint(("job", "global_batch"), text + " or ".join(map(str, near)))
+        yield Complaint((*asked.at, "global_batch"), text + " or ".join(map(str, near)))
     elif micro is not None and batch // dp % micro:
         mine = batch // dp
         text = f"{micro} does not divide the {mine} samples of a data-parallel rank: {fitting(mine)}"

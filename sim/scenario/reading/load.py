@@ -72,8 +72,8 @@ def _load(
         _refuse_unwritable(file)
     layers = read_layers(given, options)
     default_names(layers, file)
-    if "job" in layers.data:
-        raise ScenarioErrors([layers.error(Complaint(("job",), OF_JOBS))])
+    for key in {"job", "jobs"} & layers.data.keys():
+        raise ScenarioErrors([layers.error(Complaint((key,), OF_JOBS))])
     if not layers.faults:
         ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)

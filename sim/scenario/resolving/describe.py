@@ -60,7 +60,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
         "capex_usd": plan.costs.capex_usd if plan.costs else None,
-        "charges": _charges(plan.costs),
+        "charges": charges_of(plan.costs),
         **_by_hour(plan.costs),
         "values": values,
         "sources": sources_of(values, catalog),
@@ -85,7 +85,7 @@ def _warmup(plan: CasePlan) -> float | str:
     return "auto: MSER-5 in each run" if plan.warmup_auto else plan.warmup_s
 
 
-def _charges(costs: CostPlan | None) -> list[dict[str, Any]]:
+def charges_of(costs: CostPlan | None) -> list[dict[str, Any]]:
     """Each line of the bill: when it is paid, and what is paid once."""
     return [
         {"component": one.component, "pool": one.pool, "paid": one.paid.value, "once_usd": one.once_usd}

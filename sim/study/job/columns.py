@@ -28,9 +28,9 @@ class JobColumn:
 
 
 def _energy_kwh(one: JobOutcome) -> float | None:
-    if one.plan.power is None:
+    if one.plan.pool.power is None:
         return None
-    return one.plan.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
+    return one.plan.pool.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
 
 
 def _usd(one: JobOutcome) -> float | None:
@@ -38,73 +38,73 @@ def _usd(one: JobOutcome) -> float | None:
 
 
 def _mean_w(one: JobOutcome, field: str) -> float | None:
-    if one.plan.power is None:
+    if one.plan.pool.power is None:
         return None
-    return fsum(getattr(part, field) for part in one.intervals) / one.plan.makespan.total_s
+    return fsum(getattr(part, field) for part in one.intervals) / one.plan.run.makespan.total_s
 
 
 def _tokens_per_s(one: JobOutcome) -> float | None:
-    return one.plan.samples_per_s * one.plan.units_per_sample if one.plan.counts_tokens else None
+    return one.plan.run.samples_per_s * one.plan.run.units_per_sample if one.plan.run.counts_tokens else None
 
 
 def _usd_per_million(one: JobOutcome) -> float | None:
     usd, plan = _usd(one), one.plan
-    units = plan.steps * plan.spec.global_batch * plan.units_per_sample
+    units = plan.run.steps * plan.run.spec.global_batch * plan.run.units_per_sample
     return None if usd is None else usd / units * MILLION
 
 
 def _kg(one: JobOutcome) -> float | None:
-    carbon = one.plan.carbon
-    if carbon is None or one.plan.power is None:
+    carbon = one.plan.pool.carbon
+    if carbon is None or one.plan.pool.power is None:
         return None
-    hours = one.plan.makespan.total_s / SECONDS_PER_HOUR
+    hours = one.plan.run.makespan.total_s / SECONDS_PER_HOUR
     return carbon.operational_kg(one.intervals) + carbon.embodied_kg_per_h * hours
 
 
 def _ranks(field: str) -> Callable[[JobOutcome], int]:
-    return lambda one: int(getattr(one.plan.bound.job.parallel, field))
+    return lambda one: int(getattr(one.plan.run.bound.job.parallel, field))
 
 
 def _hours(field: str) -> Callable[[JobOutcome], float]:
-    return lambda one: float(getattr(one.plan.makespan, field)) / SECONDS_PER_HOUR
+    return lambda one: float(getattr(one.plan.run.makespan, field)) / SECONDS_PER_HOUR
 
 
 COLUMNS: tuple[JobColumn, ...] = (
     JobColumn("status", "", "`ok`, or `infeasible` where the job cannot be done",
               lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
     JobColumn("reason", "", "why it cannot, and what would fit", lambda one: one.plan.infeasible, always=True),
-    JobColumn("gpus", "", "GPUs of the job", lambda one: one.plan.gpus, always=True),
-    JobColumn("servers", "", "servers that they fill", lambda one: one.plan.servers, always=True),
+    JobColumn("gpus", "", "GPUs of the job", lambda one: one.plan.pool.gpus, always=True),
+    JobColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
     *(JobColumn(key, "", meaning, _ranks(at), always=True)
       for key, at, meaning in (("dp", "data", "data-parallel ranks"), ("tp", "tensor", "tensor-parallel ranks"),
                                ("pp", "pipeline", "pipeline stages"), ("zero", "zero", "ZeRO stage"))),
-    JobColumn("recompute", "", "activations computed again", lambda one: one.plan.bound.job.recompute, always=True),
+    JobColumn("recompute", "", "activations computed again", lambda one: one.plan.run.bound.job.recompute, always=True),
     JobColumn("micro_batch", "", "samples that a data-parallel rank takes at once",
-              lambda one: one.plan.bound.job.micro_batch, always=True),
-    JobColumn("precision", "", "of matrix products", lambda one: one.plan.bound.job.precision, always=True),
-    JobColumn("framework", "", "whose habits times and memory follow", lambda one: one.plan.bound.framework,
+              lambda one: one.plan.run.bound.job.micro_batch, always=True),
+    JobColumn("precision", "", "of matrix products", lambda one: one.plan.run.bound.job.precision, always=True),
+    JobColumn("framework", "", "whose habits times and memory follow", lambda one: one.plan.run.bound.framework,
               always=True),
-    JobColumn("peak_memory_gb", "GB", "on the fullest GPU", lambda one: one.plan.bound.memory.total_bytes / GB,
+    JobColumn("peak_memory_gb", "GB", "on the fullest GPU", lambda one: one.plan.run.bound.memory.total_bytes / GB,
               always=True),
-    JobColumn("memory_gb", "GB", "that each GPU has", lambda one: one.plan.bound.job.gpu.memory_bytes.value / GB,
+    JobColumn("memory_gb", "GB", "that each GPU has", lambda one: one.plan.run.bound.job.gpu.memory_bytes.value / GB,
               always=True),
-    JobColumn("steps", "", "optimizer steps", lambda one: one.plan.steps),
-    JobColumn("step_s", "s", "time of one", lambda one: one.plan.step.step_s),
+    JobColumn("steps", "", "optimizer steps", lambda one: one.plan.run.steps),
+    JobColumn("step_s", "s", "time of one", lambda one: one.plan.run.step.step_s),
     JobColumn("mfu", "share", "arithmetic that the model needs over the GPUs' dense peak in that precision",
-              lambda one: one.plan.mfu),
+              lambda one: one.plan.run.mfu),
     JobColumn("tokens_per_s", "tokens/s", "while steps run; empty for images", _tokens_per_s),
-    JobColumn("samples_per_s", "1/s", "while steps run", lambda one: one.plan.samples_per_s),
-    JobColumn("limited_by", "", "what a step spends most of its time on", lambda one: limited_by(one.plan.step)),
+    JobColumn("samples_per_s", "1/s", "while steps run", lambda one: one.plan.run.samples_per_s),
+    JobColumn("limited_by", "", "what a step spends most of its time on", lambda one: limited_by(one.plan.run.step)),
     JobColumn("makespan_h", "h", "expected time from the first step to the last", _hours("total_s")),
     JobColumn("training_h", "h", "of it steps that count", _hours("training_s")),
     JobColumn("saving_h", "h", "of it saves", _hours("saving_s")),
     JobColumn("lost_h", "h", "of it work that failures undid", _hours("lost_s")),
     JobColumn("restarting_h", "h", "of it repairs and restarts", _hours("restarting_s")),
-    JobColumn("failures", "", "expected number", lambda one: one.plan.makespan.failures),
+    JobColumn("failures", "", "expected number", lambda one: one.plan.run.makespan.failures),
     JobColumn("checkpoint_interval_s", "s", "training time between saves; empty without checkpoints",
-              lambda one: one.plan.makespan.interval_s if one.plan.spec.checkpoint else None),
+              lambda one: one.plan.run.makespan.interval_s if one.plan.run.spec.checkpoint else None),
     JobColumn("gpu_hours", "h", "GPUs times makespan",
-              lambda one: one.plan.gpus * one.plan.makespan.total_s / SECONDS_PER_HOUR),
+              lambda one: one.plan.pool.gpus * one.plan.run.makespan.total_s / SECONDS_PER_HOUR),
     JobColumn("gpu_power_w_mean", "W", "of all GPUs, mean over the job", lambda one: _mean_w(one, "gpu_energy_j")),
     JobColumn("it_power_w_mean", "W", "of the servers at the wall", lambda one: _mean_w(one, "server_energy_j")),
     JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included", _energy_kwh),
@@ -116,9 +116,9 @@ COLUMNS: tuple[JobColumn, ...] = (
     JobColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
               money=True),
     JobColumn("usd_per_million_tokens", "USD", "cost of a million tokens trained on; empty for images",
-              lambda one: _usd_per_million(one) if one.plan.counts_tokens else None, money=True),
+              lambda one: _usd_per_million(one) if one.plan.run.counts_tokens else None, money=True),
     JobColumn("usd_per_million_samples", "USD", "cost of a million samples, where tokens are not counted",
-              lambda one: None if one.plan.counts_tokens else _usd_per_million(one), money=True),
+              lambda one: None if one.plan.run.counts_tokens else _usd_per_million(one), money=True),
 )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ class JobRow:
 
 def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
     """One row per outcome, in order; columns of money only where something has a cost."""
-    priced = any(one.plan.costs is not None for one in found)
+    priced = any(one.plan.pool.costs is not None for one in found)
     rows = []
     for one in found:
         cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}

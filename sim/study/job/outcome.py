@@ -43,7 +43,7 @@ def outcome(plan: JobPlan) -> JobOutcome:
     if plan.infeasible:
         return JobOutcome(plan, (), None)
     intervals = tuple(_intervals(plan))
-    ledger = None if plan.costs is None else Ledger.of(intervals, plan.costs, 0.0, plan.makespan.total_s)
+    ledger = None if plan.pool.costs is None else Ledger.of(intervals, plan.pool.costs, 0.0, plan.run.makespan.total_s)
     return JobOutcome(plan, intervals, ledger)
 
 
@@ -52,37 +52,37 @@ def _intervals(plan: JobPlan) -> Iterator[Interval]:
 
     When failures come is not known: saves, lost work and restarts are spread evenly over the job.
     """
-    start_s, total_s = 0.0, plan.makespan.total_s
+    start_s, total_s = 0.0, plan.run.makespan.total_s
     while start_s < total_s:
-        end_s = total_s if plan.clock is None else min(total_s, plan.clock.next_hour_s(start_s))
+        end_s = total_s if plan.pool.clock is None else min(total_s, plan.pool.clock.next_hour_s(start_s))
         yield _interval(plan, start_s, end_s)
         start_s = end_s
 
 
 def _interval(plan: JobPlan, start_s: float, end_s: float) -> Interval:
-    time, duration_s = plan.makespan, end_s - start_s
+    time, duration_s = plan.run.makespan, end_s - start_s
     part = duration_s / time.total_s
     saving_s, lost_s, waiting_s = part * time.saving_s, part * time.lost_s, part * time.restarting_s
     found = Interval(
-        pool=plan.pool,
-        server=plan.server,
+        pool=plan.pool.name,
+        server=plan.pool.server,
         replica=0,
         state=STATE,
         start_s=start_s,
         end_s=end_s,
-        gpu_s=plan.gpus * duration_s,
+        gpu_s=plan.pool.gpus * duration_s,
         busy_s=max(0.0, duration_s - waiting_s),
         prefill_s=saving_s,
         recompute_s=lost_s,
     )
-    if plan.power is not None:
+    if plan.pool.power is not None:
         computing_s = part * time.training_s + lost_s
-        found.peak_w = plan.power.peak_w
-        found.gpu_energy_j = plan.power.gpu_energy_j(duration_s, plan.load * computing_s)
-        found.server_energy_j = plan.power.server_energy_j(duration_s, found.gpu_energy_j)
-        found.prefill_energy_j = _wall_j(plan.power, saving_s, 0.0)
-        found.recompute_energy_j = _wall_j(plan.power, lost_s, plan.load * lost_s)
-        found.idle_energy_j = _wall_j(plan.power, waiting_s, 0.0)
+        found.peak_w = plan.pool.power.peak_w
+        found.gpu_energy_j = plan.pool.power.gpu_energy_j(duration_s, plan.run.load * computing_s)
+        found.server_energy_j = plan.pool.power.server_energy_j(duration_s, found.gpu_energy_j)
+        found.prefill_energy_j = _wall_j(plan.pool.power, saving_s, 0.0)
+        found.recompute_energy_j = _wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
+        found.idle_energy_j = _wall_j(plan.pool.power, waiting_s, 0.0)
     return found
 
 

@@ -1,0 +1,1 @@
+"""A queue of jobs on a cluster: which job runs when, by which policy, and job traces."""

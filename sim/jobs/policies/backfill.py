@@ -1,0 +1,68 @@
+"""EASY backfilling: small jobs fill the gaps in front of a large one.
+
+Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sim.jobs.job import Job, Work
+from sim.jobs.policies.protocol import Decision, View
+from sim.spec import Count, Spec
+
+
+class Backfill(Spec):
+    """The first job has a reservation at the time at which enough GPUs will be free; others may start before if they
+    do not delay it, by their users' estimates.
+    """
+
+    policy: Literal["backfill"]
+    depth: Count = 500
+    """Jobs behind the first that are tried."""
+
+    def order(self, job: Job) -> float:
+        """By arrival."""
+        return job.arrived_s
+
+    def decide(self, view: View) -> Decision:
+        """Starts jobs from the front as long as they fit, then those that fit around the first one that does not."""
+        found, free = Decision(), view.free
+        for place, work in enumerate(view.waiting):
+            if work.job.gpus > free:
+                self._around(work, view.waiting[place + 1 : place + 1 + self.depth], free, view, found)
+                break
+            found.start.append(work)
+            free -= work.job.gpus
+        return found
+
+    def _around(self, first: Work, others: Sequence[Work], free: int, view: View, found: Decision) -> None:
+        """Adds to *found* those of *others* that leave the reservation of *first* as it is."""
+        if not others or not free:
+            return
+        reserved_s, spare = _reservation(first, free, view, found.start)
+        for work in others:
+            gpus = work.job.gpus
+            if gpus > free:
+                continue
+            in_time = view.now_s + work.job.planned_s - work.done_s + _restart_s(work) <= reserved_s
+            if in_time or gpus <= spare:
+                found.start.append(work)
+                free -= gpus
+                spare -= 0 if in_time else gpus
+            if not free:
+                return
+
+
+def _reservation(first: Work, free: int, view: View, started: Sequence[Work]) -> tuple[float, int]:
+    """(when *first* can start at the latest, GPUs that are left over then)."""
+    ends = [(max(view.now_s, work.planned_end_s), work.job.gpus) for work in view.running]
+    ends += [(view.now_s + work.job.planned_s - work.done_s + _restart_s(work), work.job.gpus) for work in started]
+    for end_s, gpus in sorted(ends):
+        free += gpus
+        if free >= first.job.gpus:
+            return end_s, free - first.job.gpus
+    raise ValueError(f"{first.job.name} needs more GPUs than there are")
+
+
+def _restart_s(work: Work) -> float:
+    return work.job.restart_s if work.segments else 0.0

@@ -1,0 +1,1 @@
+"""The answer about a queue of jobs: verdict, tables, picture and page."""

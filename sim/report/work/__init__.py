@@ -1,0 +1,1 @@
+"""Kinds of scenarios with work to do, and how each is answered."""

@@ -1,0 +1,143 @@
+"""A training job on its GPUs: time of a step, failures and checkpoints, and whether it can be done; no prices."""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from sim.catalogue.catalog import Catalog
+from sim.power import LoadLaw
+from sim.scenario.job.bind import BoundJob, advice, bound
+from sim.scenario.job.schema import Failures, JobPool, TrainingJob
+from sim.scenario.resolving.bind import power_coefficients
+from sim.training.interruptions import Interruptions, Makespan, makespan, optimal_interval_s
+from sim.training.setting import peak_flops
+from sim.training.steptime import STATE_BYTES, WEIGHT_BYTES, StepTime, trained_params
+from sim.training.work import StepWork, step_work
+from sim.units import GB, HOURS_PER_YEAR, SECONDS_PER_HOUR
+
+SAVED_BYTES = WEIGHT_BYTES + STATE_BYTES
+"""Per trained parameter: weights, master weights, moments."""
+LONGEST_YEARS = 30.0
+"""Machines do not last longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A training job on so many GPUs."""
+
+    spec: TrainingJob
+    bound: BoundJob
+    step: StepTime
+    work: StepWork
+    steps: int
+    makespan: Makespan
+    stops: Interruptions
+    load: float
+    """How hard training works a GPU, from 0 at idle power to 1 at its limit."""
+    infeasible: str
+    """Why it cannot be done; empty if it can."""
+
+    @property
+    def gpus(self) -> int:
+        """All ranks."""
+        return self.bound.job.parallel.gpus
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOP of a step over what the GPUs could compute meanwhile at their dense peak."""
+        job = self.bound.job
+        return self.work.model_flop / (self.step.step_s * self.gpus * peak_flops(job.gpu, job.precision))
+
+    @property
+    def samples_per_s(self) -> float:
+        """While steps run."""
+        return self.spec.global_batch / self.step.step_s
+
+    @property
+    def units_per_sample(self) -> float:
+        """Tokens of a sample; 1 where samples are counted."""
+        return self.bound.job.sequence if self.counts_tokens else 1.0
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether throughput is one of tokens."""
+        return self.bound.job.network.is_transformer
+
+
+def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> TrainingRun:
+    """*spec* on the GPUs of *pool*."""
+    one = bound(spec, pool, catalog)
+    step, work = one.step, step_work(one.job)
+    steps = ceil(_samples(spec, one.job.sequence) / spec.global_batch)
+    stops, training_s = _interruptions(spec, one), steps * step.step_s
+    time = makespan(training_s, _interval_s(spec, stops, training_s, step.step_s), stops)
+    law = LoadLaw.of(one.job.gpu, power_coefficients(catalog))
+    return TrainingRun(
+        spec=spec,
+        bound=one,
+        step=step,
+        work=work,
+        steps=steps,
+        makespan=time,
+        stops=stops,
+        load=_load(law, one, work, step.step_s) if law else 0.0,
+        infeasible=_infeasible(one, time, stops, catalog),
+    )
+
+
+def _samples(spec: TrainingJob, sequence: float) -> float:
+    return spec.samples if spec.samples is not None else (spec.tokens or 0.0) / sequence
+
+
+def _interruptions(spec: TrainingJob, one: BoundJob) -> Interruptions:
+    """How often something stops the job, how long a save and a restart take."""
+    job, failures, saves = one.job, spec.failures or Failures(), spec.checkpoint
+    counted = [(failures.gpu, job.parallel.gpus), (failures.node, job.nodes)]
+    rates = [(count / part.mtbf_h, part.repair_h) for part, count in counted if part is not None]
+    rate_per_h = sum(rate for rate, _ in rates)
+    repair_h = sum(rate * repair for rate, repair in rates) / rate_per_h if rate_per_h else 0.0
+    saved_bytes = trained_params(job) * SAVED_BYTES
+    transfer_s = saved_bytes / saves.bytes_per_s if saves and saves.bytes_per_s else 0.0
+    save_s = (saves.save_s or transfer_s) if saves else 0.0
+    return Interruptions(
+        mtbf_s=SECONDS_PER_HOUR / rate_per_h if rate_per_h else inf,
+        save_s=save_s,
+        restart_s=repair_h * SECONDS_PER_HOUR + (saves.restart_s + transfer_s if saves else 0.0),
+    )
+
+
+def _interval_s(spec: TrainingJob, stops: Interruptions, training_s: float, step_s: float) -> float:
+    """Training time between saves: whole steps at least; without checkpoints the whole job."""
+    if spec.checkpoint is None:
+        return training_s
+    if spec.checkpoint.interval_s != "optimal":
+        return max(step_s, spec.checkpoint.interval_s)
+    return max(step_s, optimal_interval_s(stops.save_s, stops.mtbf_s))
+
+
+def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
+    job = one.job
+    compute = work.gpu_flop / (peak_flops(job.gpu, job.precision) * step_s)
+    traffic = work.gpu_bytes / (job.gpu.memory_bytes_per_s.value * step_s)
+    return law(compute, traffic, max(1, round(job.units)))
+
+
+def _infeasible(one: BoundJob, time: Makespan, stops: Interruptions, catalog: Catalog) -> str:
+    held, memory = one.job.gpu.memory_bytes.value, one.memory
+    if not one.fits:
+        parts = {
+            "weights": memory.weights_bytes,
+            "gradients": memory.gradients_bytes,
+            "optimizer states": memory.states_bytes,
+            "activations": memory.activations_bytes + memory.logits_bytes,
+            "reserve": memory.reserve_bytes,
+        }
+        told = ", ".join(f"{name} {size / GB:.3g}" for name, size in parts.items())
+        needs = f"needs {memory.total_bytes / GB:.3g} GB of memory on each GPU ({told}), it has {held / GB:.3g}"
+        return f"{needs}; {advice(one, catalog)}"
+    if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
+        years = time.training_s / SECONDS_PER_HOUR / HOURS_PER_YEAR
+        return f"takes {years:.3g} years without any failure: give it more GPUs, or less to train on"
+    if time.total_s == inf:
+        hours = stops.mtbf_s / SECONDS_PER_HOUR
+        return f"a failure every {hours:.3g} h undoes more than is done between two saves: give job.checkpoint"
+    return ""

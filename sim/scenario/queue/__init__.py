@@ -1,0 +1,1 @@
+"""Scenarios that ask how a queue of jobs fares on a cluster."""
