@@ -1,14 +1,14 @@
 """The story of one case, on one page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import Ledger, RequestUse, request_costs
-from sim.fleet import RunningFleet
+from sim.fleet import run_fleet
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 
@@ -37,8 +37,30 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
         return plan
     if plan.warmup_auto:
         plan = with_warmup(plan)  # a run of its own shows when the start is over
-    log = RunningFleet(plan).run()  # requests and intervals: quantities, no money
+    log = run_fleet(plan)  # requests and intervals: quantities, no money
     return priced(plan, log)  # money: quantity x sourced price
+
+
+def of_service(result: CaseResult, service: ServicePlan) -> CaseResult:
+    """The part of *result* that *service* has: its requests, replicas and rows of the bill."""
+    plan, log = result.plan.alone(service), result.log
+    positions = [position for position, pool in enumerate(result.plan.pools) if pool.service == service.name]
+    replicas = [i for i, position in enumerate(log.pool_of_replica) if position in positions]
+    chosen = [i for i, request in enumerate(log.requests) if request.service == service.name]
+    own = FleetLog(
+        requests=[log.requests[i] for i in chosen],
+        intervals=[interval for interval in log.intervals if interval.service == service.name],
+        meters=[log.meters[i] for i in replicas],
+        pool_of_replica=[positions.index(log.pool_of_replica[i]) for i in replicas],
+        end_s=log.end_s,
+    )
+    ledger = result.ledger
+    if ledger is not None and plan.costs is not None:
+        names = {pool.name for pool in plan.pools}
+        rows = tuple(row for row in ledger.rows if row.pool in names)
+        ledger = replace(ledger, rows=rows, capex_usd=plan.costs.capex_usd)
+    costs = result.request_nano_usd
+    return CaseResult(plan, own, ledger, None if costs is None else [costs[i] for i in chosen])
 
 
 def priced(plan: CasePlan, log: FleetLog) -> CaseResult:

@@ -7,6 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+ONLY_SERVICE = "default"
+"""Where a scenario has but one service."""
+
 
 @dataclass(slots=True)
 class RequestTable:
@@ -58,7 +61,7 @@ class Request:
     priority: int = 0
     block_hashes: tuple[int, ...] = ()
     hash_block_tokens: int = 1
-    service: str = "default"
+    service: str = ONLY_SERVICE
     replica: int = -1
     """Where it is, or was last."""
     came_s: float = nan
@@ -211,7 +214,7 @@ class Interval:
     cached_tokens: int = 0
     output_tokens: int = 0
     recomputed_tokens: int = 0
-    service: str = "default"
+    service: str = ONLY_SERVICE
     unused: float = 0.0
     """The part of its GPUs and server that is paid for and lies idle: MIG slices that nobody uses."""
 

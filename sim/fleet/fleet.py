@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from math import inf
 
 import simpy
@@ -19,6 +18,7 @@ from sim.fleet.source import ClientSource, Clock, OpenSource, Source
 from sim.records import FleetLog, Request
 from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
+from sim.workload import Streams
 
 
 class RunningFleet:
@@ -33,7 +33,7 @@ class RunningFleet:
                 (position, engine) for position, pool in enumerate(plan.pools) for engine in replica_engines(pool)
             )
         ]
-        streams = partial(rng.stream, plan.seed, plan.replication)
+        streams = _streams(plan)
         self._held: list[Request] = []
         """Arrived while no replica served."""
         self._outstanding = 0
@@ -142,6 +142,12 @@ class RunningFleet:
             for request in self._source.requests:
                 request.first_token_s += overhead_s[request.replica]
                 request.finished_s += overhead_s[request.replica]
+
+
+def _streams(plan: CasePlan) -> Streams:
+    """Name -> random stream; each of several services has its own."""
+    prefix = f"{plan.service}: " if plan.service else ""
+    return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
 
 
 @contextmanager

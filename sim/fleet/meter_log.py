@@ -86,6 +86,7 @@ class MeterLog:
         if state is State.SERVING and horizon_s is not None and end_s > horizon_s:
             state = State.DRAINING
         interval = Interval(
+            service=pool.service,
             pool=pool.name,
             server=pool.server,
             replica=replica.index,

@@ -1,9 +1,9 @@
 """What every scenario file says: workload, fleets and terms as frozen data, ids and parameters only."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 from unicodedata import category
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sim.batching import Batching, OfEngine
 from sim.batchtime import AffineBatch, OnePass
@@ -17,6 +17,7 @@ from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import Affine, RegisteredStepTime, Roofline
 from sim.workload import Workload
+from sim.workload.together import Together
 from sim.yamlio import MOST_CHARACTERS
 
 T = TypeVar("T")
@@ -84,11 +85,24 @@ class Choices(Spec):
     """How power is computed; left out: from how busy the GPUs are."""
 
 
+class Service(Choices):
+    """One of several services of a scenario: what it runs, what it is asked to do and how fast."""
+
+    name: Name
+    """Pools name it, and outputs show it."""
+    workload: Workload
+    """Arrivals and lengths, or a trace."""
+    slo: Slo = Slo()
+    """Limits of its requests."""
+
+
 class Pool(Choices):
     """Identical replicas of one model on one kind of GPU."""
 
     name: Name | None = None
     """In the outputs; left out: the GPU's id."""
+    service: str | None = None
+    """The one of the scenario's `services` that it serves; needed where there are any."""
     gpu: str | None = None
     """Id in data/gpus. Only a pool with its own step time and block pool does without."""
     mig: str | None = None
@@ -167,8 +181,13 @@ class Experiment(Choices):
     """Also names the out folder. Left out: the file's name."""
     question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
     """What the scenario answers. Left out: the comment that opens the file."""
-    workload: Workload
-    """Arrivals and lengths, or a trace."""
+    workload: Workload = Field(default=cast(Workload, None), validate_default=False)
+    """Arrivals and lengths, or a trace; with `services` each has its own."""
+    services: tuple[Service, ...] = ()
+    """Several services that share a fleet, each with pools of its own; left out: one, which `workload` and `slo`
+    describe."""
+    service: str | None = None
+    """Of `services` the only one to look at: the pools of the others are left out, and every command works on it."""
     horizon_s: Positive | None = None
     """When arrivals stop; a trace without it runs until its last request has finished."""
     warmup_s: SecondsOrAuto = 0.0
@@ -206,6 +225,21 @@ class Experiment(Choices):
     """The candidates to compare. `gpufleet size` does without, where `size` says what to choose from."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if self.services:
+            if self.workload is not None and not isinstance(self.workload, Together):
+                raise ValueError("each of the services has its own workload: remove workload")
+            parts = {service.name: service.workload for service in self.services}
+            object.__setattr__(self, "workload", Together.of(parts))  # the model is frozen; the dump has the services
+        elif self.workload is None:
+            raise ValueError("workload: is missing")
+        return self
+
+    def service_of(self, pool: Pool) -> Service | None:
+        """The service that *pool* serves; None where the scenario has a single one."""
+        return next((one for one in self.services if one.name == pool.service), None)
 
 
 def nearest(*levels: T | None) -> T | None:

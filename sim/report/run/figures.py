@@ -75,7 +75,7 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
     """The columns that hold something in this run."""
     level = Slo.model_validate(slo)
     wanted = [_beside_target(column, level) for column in _with_named(level, brief) if column.brief or not brief]
-    if not level.per_request:
+    if not level.per_request and not any(point.services or "service" in point.row for point in points):
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
 

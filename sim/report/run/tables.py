@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sim.report.words.money import shown, twin, twinned, with_twins
 from sim.study.metrics.columns import summary_columns
-from sim.study.run.point import FinishedCase, Point, has_money
+from sim.study.run.point import FinishedCase, Point, has_money, service_points
 from sim.study.run.summary import columns_where_known
 
 REQUEST_COLUMNS = [
@@ -32,6 +32,8 @@ COST_COLUMNS = [
     *["start_s", "end_s", "pool", "server", "component", "phase", "quantity", "unit"],
     *["unit_price_usd", "amount_usd", "currency", "amount_in_currency", "fx_rate", "source"],
 ]
+OF_FLEETS = frozenset({"reason", "servers"})
+"""Columns of summary.csv that no service has."""
 PARQUET_FROM_ROWS = 200_000
 ROWS_AT_ONCE = 65_536
 
@@ -79,6 +81,14 @@ def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> N
     """summary.csv, one row per fleet and sweep point."""
     columns = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     write_rows(path, [point.row for point in points], columns)
+
+
+def write_services(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
+    """services.csv, one row per service of each fleet and sweep point."""
+    found = service_points(points)
+    shown = summary_columns(axes, has_money(found), columns_where_known(found, axes))
+    columns = [*shown[: 1 + len(axes)], "service", *(name for name in shown[1 + len(axes) :] if name not in OF_FLEETS)]
+    write_rows(path, [point.row for point in found], columns)
 
 
 def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[str], requests_format: str) -> None:

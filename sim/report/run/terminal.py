@@ -11,7 +11,7 @@ from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, without_symbol
 from sim.study.run.paired import differences
-from sim.study.run.point import FinishedCase, Point
+from sim.study.run.point import FinishedCase, Point, service_points
 from sim.study.run.summary import summarize
 
 
@@ -19,7 +19,9 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
     """One row per fleet and sweep point: the key figures; marks are explained below."""
     points = summarize(cases, axes, slo)
     reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
-    return Group(brief_table(points, axes, slo), *(Text(note) for note in (*notes_for(points), *reasons)))
+    services = service_points(points)
+    of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
+    return Group(brief_table(points, axes, slo), *of_services, *(Text(note) for note in (*notes_for(points), *reasons)))
 
 
 def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:

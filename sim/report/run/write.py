@@ -10,7 +10,7 @@ from sim.report.futures.section import futures_section
 from sim.report.futures.tables import write_futures
 from sim.report.run.html import render
 from sim.report.run.paired import blocks, write_paired
-from sim.report.run.tables import write_costs, write_requests, write_summary, write_usage
+from sim.report.run.tables import write_costs, write_requests, write_services, write_summary, write_usage
 from sim.report.run.verdict import verdict
 from sim.report.run.year import write_year, year_table
 from sim.report.words.text import first_sentence
@@ -19,7 +19,7 @@ from sim.scenario.year import YearPlan
 from sim.study.futures.draws import FutureStudy
 from sim.study.metrics.idle import IdleHour
 from sim.study.run.paired import differences
-from sim.study.run.point import FinishedCase, has_money
+from sim.study.run.point import FinishedCase, has_money, service_points
 from sim.study.run.summary import summarize
 from sim.study.run.sweep import sweep_of
 from sim.study.run.year import FleetYear, hourly_prices, year_rows
@@ -49,6 +49,8 @@ def write_report(
     """
     points = summarize(cases, axes, slo)
     write_summary(out / "summary.csv", points, axes)
+    if service_points(points):
+        write_services(out / "services.csv", points, axes)
     write_requests(out, cases, axes, requests_format)
     write_usage(out / "usage.csv", cases, axes)
     write_costs(out / "costs.csv", cases, axes)

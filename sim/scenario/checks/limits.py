@@ -14,7 +14,7 @@ from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import SECTIONS, Pool, Scenario
 from sim.scenario.sections.limits import Limits
-from sim.workload import ClosedLoop
+from sim.workload import ClosedLoop, Workload
 
 USUAL_INTERVAL_S = 300.0
 LEAST_S = 60.0
@@ -78,7 +78,16 @@ def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
 
 def _requests(scenario: Scenario) -> Iterator[Complaint]:
     """What arrives whatever the fleet does, and the clients of a closed loop."""
-    workload, most = scenario.workload, scenario.limits.requests
+    if scenario.services:
+        for i, service in enumerate(scenario.services):
+            for one in _requests_of(service.workload, scenario):
+                yield Complaint(("services", i, *one.place), one.message)
+        return
+    yield from _requests_of(scenario.workload, scenario)
+
+
+def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[Complaint]:
+    most = scenario.limits.requests
     if workload.arrivals is None:
         return
     clients, limit = workload.closed_loop(), workload.arrivals.num_requests

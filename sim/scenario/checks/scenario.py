@@ -49,6 +49,8 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     for side in ("prompt", "output"):
         held: Place = ("workload", "lengths", side)
         found += unknown_ids(value_at(data, held), held, {"table": length_table})
+    for i, service in mappings(data, "services"):
+        found += unknown_ids(service, ("services", i), everywhere)
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
         found += unknown_ids(fleet, place, everywhere)
@@ -140,9 +142,10 @@ def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
 
 
 def _names_twice(data: Any) -> Iterator[Complaint]:
-    """Fleets, and pools of one fleet, of the same name."""
+    """Services, fleets, and pools of one fleet, of the same name."""
     fleets = list(mappings(data, "fleets"))
-    yield from _twice((("fleets", i, "name"), fleet.get("name")) for i, fleet in fleets)
+    for key in ("services", "fleets"):
+        yield from _twice(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
 

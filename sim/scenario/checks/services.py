@@ -1,17 +1,24 @@
 """What services that answer in one pass need, and what they cannot have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sim.batching import Dynamic
 from sim.batchtime import AffineBatch, OnePass, missing_work
 from sim.catalogue.catalog import Catalog
-from sim.scenario.reading.errors import Complaint, Place
+from sim.routing import ByLength
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Pool, Scenario
+from sim.scenario.sections.slo import Slo
+from sim.workload import Workload
 
 
 def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     """Lengths where requests have none, or the reverse; language models and services behind one router."""
+    if scenario.services:
+        yield from _services_complaints(scenario)
+        return
+    yield from _strange_services(scenario)
     workload = scenario.workload
     dynamic = [[isinstance(pool.batching, Dynamic) for pool in fleet.pools] for fleet in scenario.fleets]
     for i, pools in enumerate(dynamic):
@@ -27,6 +34,70 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     if workload.trace is None and workload.lengths is None and not (served and all(served)):
         text = "needs arrivals and lengths, or a trace; only arrivals is given"
         yield Complaint(("workload",), text)
+
+
+def _strange_services(scenario: Scenario) -> Iterator[Complaint]:
+    """Names of services where there are none."""
+    if scenario.service is not None:
+        yield Complaint(("service",), "names one of several services, and the scenario has no services")
+    for i, fleet in enumerate(scenario.fleets):
+        for j, pool in enumerate(fleet.pools):
+            if pool.service is not None:
+                text = f"there is no service {pool.service!r}: the scenario has no services"
+                yield Complaint(("fleets", i, "pools", j, "service"), text)
+
+
+def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Services without pools, pools without a service, and what does not go with several services."""
+    names = [service.name for service in scenario.services]
+    if scenario.service is not None and scenario.service not in names:
+        yield Complaint(
+            ("service",), f"there is no service {scenario.service!r}{did_you_mean(scenario.service, names)}"
+        )
+    for i, fleet in enumerate(scenario.fleets):
+        for j, pool in enumerate(fleet.pools):
+            place: Place = ("fleets", i, "pools", j, "service")
+            if pool.service is None:
+                yield Complaint(place, f"is missing: which of the services ({', '.join(names)}) it serves")
+            elif pool.service not in names:
+                text = f"there is no service {pool.service!r}{did_you_mean(pool.service, names)}"
+                yield Complaint(place, text)
+        served = {pool.service for pool in fleet.pools}
+        if missing := [name for name in names if name not in served]:
+            yield Complaint(("fleets", i, "pools"), f"none serves {' and '.join(missing)}")
+        if isinstance(fleet.routing, ByLength):
+            text = "divides the requests of one service by their lengths; with several services choose another policy"
+            yield Complaint(("fleets", i, "routing", "policy"), text)
+    for i, service in enumerate(scenario.services):
+        pools = [pool for fleet in scenario.fleets for pool in fleet.pools if pool.service == service.name]
+        yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
+    yield from _of_one_service_only(scenario)
+
+
+def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[Complaint]:
+    """Lengths where requests are units of work, or the reverse."""
+    dynamic = [isinstance(pool.batching, Dynamic) for pool in pools]
+    if workload.trace is None and workload.lengths is None and not all(dynamic):
+        yield Complaint(place, "needs arrivals and lengths, or a trace; only arrivals is given")
+    if any(dynamic) and (workload.lengths is not None or workload.trace is not None):
+        key = "trace" if workload.trace is not None else "lengths"
+        yield Complaint((*place, key), "a request of a service is one unit of work: give arrivals alone")
+
+
+def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
+    """Settings and sections that mean one workload."""
+    if scenario.slo != Slo():
+        yield Complaint(("slo",), "stands in each of the services")
+    if scenario.service is not None:
+        return
+    if scenario.horizon_s is None:
+        yield Complaint(("horizon_s",), "is missing: services are measured in one window")
+    if scenario.warmup_s == "auto":
+        yield Complaint(("warmup_s",), "auto looks at one service: give seconds")
+    for name in ("load_profile", "plan", "breakeven", "sensitivity", "size", "futures", "precision"):
+        if getattr(scenario, name) is not None:
+            told = "asks about one workload: choose a service with `service: <name>`"
+            yield Complaint((name,), told)
 
 
 def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:

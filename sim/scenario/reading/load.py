@@ -13,6 +13,7 @@ from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, 
 from sim.scenario.reading.blame import suspects_of, told_at_sweep
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
 from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
+from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.reading.uncertain import futures_complaints, take_out
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sound_axes, sweep_complaints
@@ -93,7 +94,7 @@ def _load(
         found.append(Complaint(("fleets",), "is missing" + _does_without(layers.data)))
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
-    return Scenario.model_validate(_filled_from_sweep(layers.data))
+    return with_one_service(Scenario.model_validate(_filled_from_sweep(layers.data)))
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -195,6 +196,10 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
     places: list[Place] = [place for place in FILE_KEYS if value_at(data, place) is not None]
     fleets = data.get("fleets")
     holders: list[Place] = [()]
+    services = data.get("services")
+    for i in range(len(services) if isinstance(services, list) else 0):
+        holders.append(("services", i))
+        places += [("services", i, *place) for place in FILE_KEYS if place[0] == "workload"]
     for i, fleet in enumerate(fleets if isinstance(fleets, list) else []):
         holders.append(("fleets", i))
         pools = fleet.get("pools") if isinstance(fleet, dict) else None

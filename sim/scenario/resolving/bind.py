@@ -21,7 +21,7 @@ from sim.catalogue.entries.slice import sliced
 from sim.catalogue.value import Value
 from sim.memory import Layout, host_weights
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
-from sim.scenario.experiment import Experiment, Fleet, Pool, nearest
+from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.resolving.offload import host_link_of, host_of, offload_of
 from sim.scenario.resolving.slices import Slicing
@@ -82,7 +82,8 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
 
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
     """
-    levels = (pool, fleet, scenario)
+    service_level = scenario.service_of(pool)
+    levels: tuple[Choices, ...] = (pool, *([service_level] if service_level else []), fleet, scenario)
     model_id = nearest(*(level.model for level in levels))
     card = catalog.gpu(pool.gpu) if pool.gpu is not None else None
     slicing = _slicing(card, pool.mig)

@@ -3,9 +3,9 @@
 from math import ceil
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.experiment import nearest
+from sim.scenario.experiment import Pool, nearest
 from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import load_by_hour
@@ -17,7 +17,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
     position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
     fleet = at.fleets[position]
     built = resolve_fleet(at, fleet, catalog)
-    models = {nearest(pool.model, fleet.model, at.model) for pool in fleet.pools}
+    models = {nearest(pool.model, *_of_service(at, pool), fleet.model, at.model) for pool in fleet.pools}
     return CasePlan(
         fleet=case.fleet,
         axes=case.axes,
@@ -42,4 +42,10 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         pue=built.pue,
         infeasible=built.infeasible,
         facts=built.facts,
+        services=tuple(ServicePlan(one.name, one.workload, one.slo) for one in at.services),
     )
+
+
+def _of_service(at: Scenario, pool: Pool) -> list[str | None]:
+    service = at.service_of(pool)
+    return [] if service is None else [service.model]

@@ -12,7 +12,7 @@ from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, what_fits, which_slices
-from sim.records import StepTime
+from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
@@ -47,7 +47,7 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
     names = pool_names(bound)
     slices = slices_of(bound, fleet, names)
     servers = servers_per_replica(bound, fleet, slices)
-    settings = [_fit_settings(pool, scenario.workload) for pool in bound]
+    settings = [_fit_settings(pool, _workload_of(scenario, pool)) for pool in bound]
     fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
     reasons = [_refusal(*one, catalog) for one in zip(bound, fits, settings, strict=True)]
     pools = tuple(
@@ -93,6 +93,11 @@ def pool_names(bound: Sequence[BoundPool]) -> list[str]:
         name if pool.spec.name or wanted.count(name) == 1 else f"{name}-{wanted[:i].count(name) + 1}"
         for i, (name, pool) in enumerate(zip(wanted, bound, strict=True))
     ]
+
+
+def _workload_of(scenario: Experiment, pool: BoundPool) -> Workload:
+    service = scenario.service_of(pool.spec)
+    return scenario.workload if service is None else service.workload
 
 
 def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
@@ -182,6 +187,7 @@ def _pool_plan(
         schedule=pool.spec.schedule,
         unit=pool.service.sample_unit if pool.service else "unit" if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
+        service=pool.spec.service or ONLY_SERVICE,
     )
 
 

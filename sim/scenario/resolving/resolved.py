@@ -1,7 +1,7 @@
 """What a case comes to once every id is a sourced value: the input of the fleet, free of YAML."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -11,7 +11,7 @@ from sim.catalogue.value import Value
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
-from sim.records import StepTime
+from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.scenario.resolving.slices import Slices
 from sim.scenario.sections.schedule import Schedule
@@ -56,6 +56,8 @@ class PoolPlan:
     """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
     slices: Slices | None = None
     """MIG slices that the replicas are; None: whole GPUs."""
+    service: str = ONLY_SERVICE
+    """The service that it serves."""
 
     @property
     def gpus(self) -> int | Fraction:
@@ -63,9 +65,19 @@ class PoolPlan:
         return self.replicas * self.gpus_per_replica
 
 
-def gpus_of(pools: Iterable[PoolPlan]) -> int:
-    """GPUs that *pools*, all those of a fleet, use together."""
-    return int(sum(pool.gpus for pool in pools))
+def gpus_of(pools: Iterable[PoolPlan]) -> float:
+    """GPUs that *pools* use together: a whole number for all those of a fleet."""
+    gpus = sum(pool.gpus for pool in pools)
+    return int(gpus) if gpus == int(gpus) else float(gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePlan:
+    """One of several services of a case."""
+
+    name: str
+    workload: Workload
+    slo: Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,20 @@ class CasePlan:
     infeasible: str = ""
     """Why this fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())
+    services: tuple[ServicePlan, ...] = ()
+    """Each with pools of its own; none where the case has a single service."""
+    service: str = ""
+    """The one that this plan is of, where a case has several."""
+
+    def alone(self, service: ServicePlan) -> "CasePlan":
+        """The part of the plan that serves *service*: its pools, with their charges."""
+        pools = tuple(pool for pool in self.pools if pool.service == service.name)
+        names = {pool.name for pool in pools}
+        costs = self.costs and replace(
+            self.costs, charges=tuple(charge for charge in self.costs.charges if charge.pool in names)
+        )
+        whole = replace(self, pools=pools, costs=costs, carbon=None, services=(), service=service.name)
+        return replace(whole, workload=service.workload, slo=service.slo)
 
     def window_s(self, end_s: float) -> tuple[float, float]:
         """[start, end) of what is measured [s]; without a horizon it lasts until *end_s*, the end of the run."""

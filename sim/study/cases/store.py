@@ -15,7 +15,7 @@ from sim.records import Interval, LedgerRow, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, check_folder, warn_of, whole_folder
-from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.case_metrics import CaseMetrics, good_requests
 from sim.study.metrics.cohort import Cohort
 from sim.units import NANO_PER_USD
 
@@ -171,7 +171,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
             "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
             "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
             "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
-            "slo_met": pa.array(cohort.good(result.plan.slo).astype("int8") if cohort and result else [], pa.int8()),
+            "slo_met": pa.array(good_requests(result, cohort).astype("int8") if cohort and result else [], pa.int8()),
             "status": pa.array(status, pa.string()).dictionary_encode(),
         }
     )

@@ -1,14 +1,14 @@
 """What one finished case comes to: typed figures of one replication, under the names of summary.csv."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.case import CaseResult
+from sim.case import CaseResult, of_service
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
@@ -73,7 +73,8 @@ class Machines:
     batch_mean: float
     gpu_busy_fraction: float
     kv_used_peak_fraction: float
-    gpus: int
+    gpus: float
+    """Whole ones; of one of several services its part of those that it shares."""
     servers: int
     gpu_power_w_mean: float | None
     it_power_w_mean: float | None
@@ -107,6 +108,8 @@ class CaseMetrics:
     """None without a cost."""
     carbon: Emissions | None
     """None where the scenario does not ask for it."""
+    services: Mapping[str, "CaseMetrics"] = field(default_factory=dict)
+    """Service -> its part, where a fleet serves several."""
 
     def __getitem__(self, name: str) -> Any:
         """The figure *name*; None where this case has none. Raises KeyError for a name that no case can have."""
@@ -138,19 +141,22 @@ class CaseMetrics:
                     for one in fields(values)
                     if (value := getattr(values, one.name)) is not None or one.name not in OPTIONAL | SERVICE_FIGURES
                 }
+        if self.services:
+            found[OF_SERVICES] = {name: one.as_data() for name, one in self.services.items()}
         return found
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "CaseMetrics":
         """The figures that `as_data` gave; what is missing (a case of an older version) is None."""
         groups = {name: _group(kind, data) for name, kind in GROUPS.items()}
-        by_column = {name: value for name, value in data.items() if name not in GROUP_OF}
+        by_column = {name: value for name, value in data.items() if name not in GROUP_OF and name != OF_SERVICES}
         groups["latencies"] = Latencies(data.get("thin_percentiles") or [], by_column)
         if data.get("cost_usd") is None:
             groups["money"] = None
         if "embodied_kg_co2e" not in data:
             groups["carbon"] = None
-        return cls(**groups)
+        services = {name: cls.of_data(one) for name, one in (data.get(OF_SERVICES) or {}).items()}
+        return cls(**groups, services=services)
 
 
 def _group(kind: type, data: Mapping[str, Any]) -> Any:
@@ -158,6 +164,7 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
     return kind(*(data.get(one.name, {} if get_origin(one.type) is dict else None) for one in fields(kind)))
 
 
+OF_SERVICES = "services"
 SERVICE_FIGURES = frozenset({"units", "unit"})
 """What is stored only of services."""
 GROUPS = {
@@ -177,7 +184,7 @@ LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 def measure(result: CaseResult) -> CaseMetrics:
     """All figures of a case."""
     cohort = Cohort(result)
-    good = cohort.good(result.plan.slo) & cohort.measured
+    good = good_requests(result, cohort) & cohort.measured
     return CaseMetrics(
         _traffic(result, cohort, good),
         _latencies(cohort, result.plan.slo),
@@ -185,7 +192,20 @@ def measure(result: CaseResult) -> CaseMetrics:
         _machines(result),
         Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
         *bill(result),
+        services={one.name: measure(of_service(result, one)) for one in result.plan.services},
     )
+
+
+def good_requests(result: CaseResult, cohort: Cohort) -> NDArray[np.bool_]:
+    """Which requests finished within all limits of each request, those of their own service where there are several."""
+    plan = result.plan
+    if not plan.services:
+        return cohort.good(plan.slo)
+    names = np.array([request.service for request in result.log.requests])
+    good = np.zeros(len(names), bool)
+    for one in plan.services:
+        good |= cohort.good(one.slo) & (names == one.name)
+    return good
 
 
 def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Traffic:

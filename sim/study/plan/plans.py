@@ -143,7 +143,7 @@ def outlook(
 ) -> Outlook:
     """One fleet's plan around what is *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
-    gpus = gpus_of(built.pools)
+    gpus = int(gpus_of(built.pools))
     if reason := _no_plan(measured, built, capacity, held):
         return Outlook(fleet.name, capacity, gpus, reason=reason)
     assert measured is not None

@@ -135,6 +135,8 @@ def _by_peak(costs: CostPlan, ledger: Ledger) -> float | None:
 
 
 def _at_calendar_prices(result: CaseResult, costs: CostPlan) -> float | None:
+    if result.plan.service:  # what depends on the peak of all services cannot be taken from one
+        return None
     averaged = costs.averaged(by_hour=result.plan.load_by_hour)
     if all(one is other for one, other in zip(averaged.charges, costs.charges, strict=True)):
         return None

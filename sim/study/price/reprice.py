@@ -6,7 +6,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from sim.case import CaseResult, priced
+from sim.case import CaseResult, of_service, priced
 from sim.catalogue.catalog import Catalog
 from sim.records import FleetLog, Interval, Meters, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
@@ -19,6 +19,7 @@ from sim.scenario.sweep import Case, as_data, points
 from sim.study.cases.inputs import MONEY, digest, rests_on
 from sim.study.cases.points import POINTS
 from sim.study.cases.store import SHARES, StoredCase, load_case, read_case, save_repriced
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.precision import key_of, with_further
 from sim.study.price.bill import bill
 from sim.yamlio import YamlError, dump, read
@@ -112,11 +113,20 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         billed = _billed(plan, stored) if stored.status == "ok" else None
         metrics = None
         if billed is not None:
-            site, money, carbon = bill(billed)
-            metrics = replace(stored.metrics, site=site, money=money, carbon=carbon)
+            metrics = _with_bill(stored.metrics, billed)
+            services = {one.name: one for one in plan.services}
+            of_services = {
+                name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()
+            }
+            metrics = replace(metrics, services=of_services)
         save_repriced(folder, stored, billed, metrics)
         result.append(read_case(folder))
     return result
+
+
+def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
+    site, money, carbon = bill(billed)
+    return replace(metrics, site=site, money=money, carbon=carbon)
 
 
 def _finished(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
@@ -170,16 +180,16 @@ def _totals(intervals: Sequence[Interval]) -> list[Meters]:
         meters = totals.setdefault(interval.replica, Meters())
         for name in names:
             setattr(meters, name, getattr(meters, name) + getattr(interval, name))
-    return list(totals.values())
+    return [totals[replica] for replica in sorted(totals)]
 
 
 def _requests(stored: StoredCase) -> list[Request]:
     """Requests as far as their bill needs them."""
-    columns = ["request", "arrived_s", "finished_s", "prompt_tokens", "output_tokens", "replica", *SHARES]
+    columns = ["request", "service", "arrived_s", "finished_s", "prompt_tokens", "output_tokens", "replica", *SHARES]
     requests = []
     for row in stored.requests().select(columns).to_pylist():
         request = Request(row["request"], row["arrived_s"], row["prompt_tokens"], row["output_tokens"])
-        request.replica = row["replica"]
+        request.replica, request.service = row["replica"], row["service"]
         request.finished_s = float("nan") if row["finished_s"] is None else row["finished_s"]
         for name in SHARES:
             setattr(request, name, row[name])

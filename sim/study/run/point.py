@@ -1,7 +1,7 @@
 """What the report needs to know of finished cases, and how they are grouped into points of a sweep."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -54,6 +54,8 @@ class Point:
     axes: Mapping[str, Any]
     cases: tuple[FinishedCase, ...]
     row: Mapping[str, Any]
+    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Service -> its row of services.csv, where the fleet serves several."""
 
     @property
     def ok(self) -> bool:
@@ -75,6 +77,13 @@ class Point:
         tables = [table for case in self.cases if (table := case.metrics[metric])]
         names = list(dict.fromkeys(name for table in tables for name in table))
         return {name: sum(table.get(name, 0.0) for table in tables) / len(tables) for name in names}
+
+
+def service_points(points: Sequence[Point]) -> list[Point]:
+    """Each service of each point as a point of its own; none where fleets have a single service."""
+    return [
+        Point(f"{point.fleet}: {name}", point.axes, (), row) for point in points for name, row in point.services.items()
+    ]
 
 
 def fleets_of(points: Sequence[Point]) -> list[str]:

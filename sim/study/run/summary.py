@@ -37,8 +37,25 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         status = "ok" if finished else first.status
         row = {"fleet": first.fleet, **_figures([case.metrics for case in finished], slo)}
         row |= {"status": status, "reason": "" if finished else first.reason, "replications": len(finished)}
-        points.append(Point(first.fleet, places, finished, row | places))
+        services = _services([case.metrics for case in finished])
+        told = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
+        rows = {name: own | told | {"service": name} for name, own in services.items()}
+        points.append(Point(first.fleet, places, finished, row | places | _judged_together(services), rows))
     return points
+
+
+def _services(cases: Sequence[CaseMetrics]) -> dict[str, dict[str, Any]]:
+    """Service -> its columns; empty where a fleet has a single one."""
+    names = cases[0].services if cases else ()
+    return {name: _figures([one.services[name] for one in cases], {}) for name in names}
+
+
+def _judged_together(services: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A fleet meets its service level where every service does, and is overloaded where one is."""
+    met = [row["meets_slo"] for row in services.values() if row["meets_slo"] is not None]
+    if not services:
+        return {}
+    return {"meets_slo": all(met) if met else None, "overloaded": any(row["overloaded"] for row in services.values())}
 
 
 def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:

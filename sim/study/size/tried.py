@@ -89,7 +89,7 @@ def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
     if any(pool.mig is not None for pool in fleet.pools):
         pools = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
         free = fleet.model_copy(update={"cost": None, "pools": pools})
-        return resolved.gpus_of(resolve_fleet(scenario, free, catalog).pools)
+        return int(resolved.gpus_of(resolve_fleet(scenario, free, catalog).pools))
     sizes = (
         pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
         for pool in fleet.pools

@@ -1,0 +1,42 @@
+"""One of several services, as a scenario of its own that every command works on."""
+
+from typing import Any
+
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data
+
+OWN = ("name", "workload", "slo")
+"""Keys of a service that are no choice of what runs."""
+
+
+def with_one_service(scenario: Scenario) -> Scenario:
+    """*scenario* with its chosen `service` alone: its workload and limits, and of every fleet its pools.
+
+    The pools have GPUs of their own then: what slices of other services would share a card with them is not there.
+    A scenario that chooses none is returned as it is.
+    """
+    if scenario.service is None:
+        return scenario
+    data = as_data(scenario)
+    services, name = data.pop("services"), data.pop("service")
+    chosen = next(one for one in services if one["name"] == name)
+    choices = {key: value for key, value in chosen.items() if key not in OWN}
+    data |= {key: chosen[key] for key in ("workload", "slo") if key in chosen}
+    for fleet in data["fleets"]:
+        own = (pool for pool in fleet["pools"] if pool["service"] == name)
+        fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
+    if data.get("sweep"):
+        data["sweep"] = _sweep(data["sweep"], [f"services.{name}.", f"services.{services.index(chosen)}."])
+    return Scenario.model_validate(data)
+
+
+def _sweep(sweep: Any, prefixes: list[str]) -> Any:
+    """The axes of the chosen service under the names that they have in a scenario of its own."""
+    if isinstance(sweep, list | tuple):
+        return [_sweep(point, prefixes) for point in sweep]
+    renamed = {}
+    for axis, value in sweep.items():
+        for prefix in prefixes:
+            axis = axis.removeprefix(prefix)
+        renamed[axis] = value
+    return renamed
