@@ -59,6 +59,11 @@ class Run(Result):
         return self.table
 
     @cached_property
+    def services(self) -> pd.DataFrame:
+        """One row per service of each fleet and sweep point; without rows where a scenario has a single service."""
+        return self._frame("services.csv")
+
+    @cached_property
     def paired(self) -> pd.DataFrame:
         """Differences between fleets at equal points, paired by seed; without rows for a single fleet."""
         return self._frame("paired.csv")

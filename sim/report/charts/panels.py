@@ -1,7 +1,7 @@
 """Which charts a run gets, as plain data: titles, curves, limits. Drawing is in draw.py."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from sim.report.words.goals import exactly, percentiles_shown
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import axis_label, percent, places, plain, short
+from sim.report.words.units import counted, noun
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.cohort import latencies_s
 from sim.study.run.point import Point, has_money
@@ -112,6 +113,8 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
         return []
     level, money = Slo.model_validate(slo), has_money(points)
     names = ["ttft_s", "tpot_s"] + (["e2e_s"] if level.e2e_s is not None else [])
+    if noun():
+        names = ["ttft_s"] if level.ttft_s is not None and level.e2e_s is None else ["e2e_s"]
     shown = [(name, part, limit_s) for name in names for part, limit_s in percentiles_shown(level, name).items()]
     if sweep.single:
         cost = [_cost_against_latency(sweep, *shown[0])] if money else []
@@ -121,6 +124,12 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     along = [_latency_along(sweep, *one) for one in shown]
     last = _cost_along(sweep) if money else _throughput_along(sweep)
     return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else [])]
+
+
+def in_words(panel: Panel) -> Panel:
+    """*panel* with what services are counted in."""
+    title, subtitle, x_label = map(counted, (panel.title, panel.subtitle, panel.x_label))
+    return replace(panel, title=title, subtitle=subtitle, x_label=x_label)
 
 
 def _curve(

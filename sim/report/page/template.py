@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.words.text import number
+from sim.report.words.units import counted, noun
 
 TEMPLATES = Path(__file__).parents[1]
 """Each template lies beside the code that fills it."""
@@ -17,8 +18,7 @@ def render(template: str, /, **values: Any) -> str:
 
     Raises jinja2.UndefinedError where the template names a value that is not given.
     """
-    text: str = _environment().get_template(template).render(**values)
-    return text
+    return counted(_environment().get_template(template).render(**values))
 
 
 @cache
@@ -33,6 +33,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
+    environment.globals["noun"] = noun
     environment.globals["script_json"] = script_json
     environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")
     return environment

@@ -14,6 +14,12 @@ from sim.study.run.point import Point
 Plans = Sequence[Mapping[str, Any]]
 """As sim.scenario.resolving.describe makes them, one per fleet or more."""
 
+SERVICE_ROWS = {
+    "max_batch_size": "largest batch",
+    "max_queue_delay_s": "longest wait for others [s]",
+    "instances": "instances on a GPU",
+    "sharing": "sharing between instances",
+}
 BATCHING_ROWS = {
     "policy": "scheduler",
     "max_num_seqs": "concurrent sequences (max_num_seqs)",
@@ -66,7 +72,10 @@ def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
     cells |= {text: f"{memory[key]:.2f}" for key, text in MEMORY_ROWS.items() if key in memory}
     in_host = pool.get("host_memory_gb_per_replica") or {}
     cells |= {text: f"{in_host[key]:.2f}" for key, text in HOST_MEMORY_ROWS.items() if key in in_host}
-    cells["KV cache [tokens of a rank]"] = pool.get("kv_tokens")
+    if "max_batch_size" in batching:
+        cells |= {text: batching[key] for key, text in SERVICE_ROWS.items()}
+    else:
+        cells["KV cache [tokens of a rank]"] = pool.get("kv_tokens")
     return {name: number(value) for name, value in cells.items()}
 
 

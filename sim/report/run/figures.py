@@ -1,12 +1,13 @@
 """The key figures of every point, as the terminal and report.html show them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.report.words.goals import number_beside, percentiles_shown, share_beside
 from sim.report.words.money import cash, shown
 from sim.report.words.text import LIMITS, axis_label, percent, short, spread, steady
+from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.metrics.columns import IN_REPORT, Column, column
 from sim.study.run.point import Point
@@ -71,10 +72,27 @@ BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 
 
+def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
+    """*columns*; of a service those that tell something: it has one latency and no KV cache."""
+    if not noun():
+        return list(columns)
+    latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
+    other = tuple({"ttft_s", "tpot_s", "e2e_s", "kv_"} - {latency})
+    return [
+        replace(column, brief="latency p95 [s]") if column.name == f"{latency}_p95" else column
+        for column in columns
+        if not column.name.startswith(other)
+    ]
+
+
 def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Shown]:
     """The columns that hold something in this run."""
     level = Slo.model_validate(slo)
-    wanted = [_beside_target(column, level) for column in _with_named(level, brief) if column.brief or not brief]
+    wanted = [
+        _beside_target(column, level)
+        for column in _of_service(_with_named(level, brief), level)
+        if column.brief or not brief
+    ]
     if not level.per_request and not any(point.services or "service" in point.row for point in points):
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]

@@ -23,7 +23,7 @@ from sim.report.vega.figures import Drawn, panel_figures
 from sim.report.words.money import code
 from sim.report.words.text import first_sentence, place
 from sim.scenario.sections.slo import Slo
-from sim.study.run.point import Point
+from sim.study.run.point import Point, service_points
 from sim.study.run.sweep import sweep_of
 
 TEMPLATE = "run/report.html.j2"
@@ -60,6 +60,7 @@ def render(
         charts=panel_figures(_in_pairs(panels)),
         drawn=Drawn(details_of(points, axes, slo)),
         table=_table(points, axes, slo),
+        services=_table(served, axes, slo) if (served := service_points(points)) else None,
         reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),

@@ -9,6 +9,7 @@ from sim.report.run.figures import limited_by
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.text import percent, place, places, plain, span, spread, steady
+from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.run.compare import COST
 from sim.study.run.point import Point
@@ -30,6 +31,11 @@ TONES = [
 API_COST = "api_usd_per_million_output_tokens"
 DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
 """Tones that carry white text."""
+LATENCIES_SHOWN = {
+    False: (("ttft_s", "Time to first token"), ("tpot_s", "Time per output token")),
+    True: (("e2e_s", "Latency"),),
+}
+"""Of services that answer in one pass there is one."""
 MOST_BARS = 12
 """Bars per fleet in the chart of limits; more points are thinned out evenly."""
 
@@ -77,7 +83,7 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
         (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
         *(
             (f"{words}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
-            for name, words in (("ttft_s", "Time to first token"), ("tpot_s", "Time per output token"))
+            for name, words in LATENCIES_SHOWN[bool(noun())]
             for part in percentiles_shown(slo, name)
         ),
         (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),

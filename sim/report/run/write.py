@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.charts.curves import write_curves
-from sim.report.charts.panels import panels_of
+from sim.report.charts.panels import in_words, panels_of
 from sim.report.futures.section import futures_section
 from sim.report.futures.tables import write_futures
 from sim.report.run.html import render
@@ -14,6 +14,7 @@ from sim.report.run.tables import write_costs, write_requests, write_services, w
 from sim.report.run.verdict import verdict
 from sim.report.run.year import write_year, year_table
 from sim.report.words.text import first_sentence
+from sim.report.words.units import counted
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.futures.draws import FutureStudy
@@ -66,14 +67,14 @@ def write_report(
         write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        panels = panels_of(points, axes, slo)
+        panels = [in_words(panel) for panel in panels_of(points, axes, slo)]
         answer = verdict(points, axes, slo, notes)
         write_curves(
             out / "curves.png",
             panels,
             sweep_of(points, axes),
             first_sentence(question or scenario_name)[0],
-            answer.headline,
+            counted(answer.headline),
         )
         table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
         section = None if futures is None else futures_section(out, futures, points, axes)

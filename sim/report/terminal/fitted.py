@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sim.report.words.units import counted
+
 GAP = 2
 """Blanks between columns."""
 MOST_HEAD_LINES = 3
@@ -33,6 +35,10 @@ class FittedTable:
     styles: Sequence[str | None] = ()
     """Of each row; none: plain."""
     title: str = ""
+
+    def __post_init__(self) -> None:
+        """Headings name what is counted."""
+        object.__setattr__(self, "heads", tuple(map(counted, self.heads)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The tables, in the width that there is."""

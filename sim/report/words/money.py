@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sim.report.words.text import percent, plain, steady
+from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.job.schema import WorkScenario
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
@@ -37,18 +38,20 @@ R = TypeVar("R")
 
 
 def show_in(scenario: ReportingFleets) -> None:
-    """From here on money is shown in the currency of *scenario*."""
+    """From here on money is shown in the currency of *scenario*, and work in its unit."""
     _SHOWN.set(Currency(*reporting_currency(scenario)))
+    count_in(noun_of(scenario))
 
 
 @contextmanager
 def showing(scenario: ReportingFleets) -> Iterator[None]:
-    """Within it, money is shown in the currency of *scenario*."""
-    token = _SHOWN.set(Currency(*reporting_currency(scenario)))
+    """Within it, money is shown in the currency of *scenario*, and work in its unit."""
+    token, unit = _SHOWN.set(Currency(*reporting_currency(scenario))), count_in(noun_of(scenario))
     try:
         yield
     finally:
         _SHOWN.reset(token)
+        reset(unit)
 
 
 def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:

@@ -1,0 +1,87 @@
+"""What services that answer in one pass are counted in: where language would have output tokens, they have units of
+work with a noun of their own, and one latency.
+
+The text of every page, table and chart goes through `counted`, which changes nothing where language is made.
+"""
+
+import re
+from contextvars import ContextVar
+from typing import Any
+
+from sim.batching import Dynamic
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.model import OtherModel
+from sim.scenario.experiment import Fleet, nearest
+
+_NOUN: ContextVar[str] = ContextVar("unit", default="")
+SEVERAL = "unit"
+"""Where services have different units."""
+
+
+def noun_of(scenario: Any) -> str:
+    """Noun for a unit of work of *scenario*, empty where any of its pools makes language."""
+    fleets: tuple[Fleet, ...] = getattr(scenario, "fleets", ())
+    pools = [(fleet, pool) for fleet in fleets for pool in getattr(fleet, "pools", ())]
+    if not pools or not all(isinstance(getattr(pool, "batching", None), Dynamic) for _, pool in pools):
+        return ""
+    catalog, nouns = load_catalog(), set()
+    for fleet, pool in pools:
+        service = scenario.service_of(pool)
+        model = nearest(pool.model, service.model if service else None, fleet.model, scenario.model)
+        found = catalog.any_model(model) if model is not None else None
+        nouns.add(found.sample_unit if isinstance(found, OtherModel) else SEVERAL)
+    return nouns.pop() if len(nouns) == 1 else SEVERAL
+
+
+def count_in(noun: str) -> Any:
+    """From here on work is counted in *noun*; what `reset` needs to end that."""
+    return _NOUN.set(noun)
+
+
+def reset(token: Any) -> None:
+    """Ends what `count_in` began."""
+    _NOUN.reset(token)
+
+
+def noun() -> str:
+    """What is counted; empty where it is tokens."""
+    return _NOUN.get()
+
+
+def plural(word: str) -> str:
+    """Several of them.
+
+    >>> plural("image"), plural("query"), plural("batch")
+    ('images', 'queries', 'batches')
+    """
+    if word.endswith("y"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
+
+
+def counted(text: str) -> str:
+    """*text* in the words of the service that is shown.
+
+    >>> token = count_in("image")
+    >>> counted("USD per million output tokens; p95 time to first token"), counted("output [tokens/s]")
+    ('USD per million images; p95 latency', 'output [images/s]')
+    >>> reset(token)
+    """
+    if not noun():
+        return text
+    several = plural(noun())
+    words = {
+        "output tokens": several,
+        "output token": noun(),
+        "time to first token": "latency",
+        "time to last token": "latency",
+        "tokens/s": f"{several}/s",
+        "good tokens": f"good {several}",
+        "goodput tokens": f"goodput {several}",
+        "concurrent sequences (max_num_seqs)": "full batches (max_batch_size, instances)",
+        "TTFT": "latency",
+        "E2E": "latency",
+    }
+    words |= {word.capitalize(): one.capitalize() for word, one in words.items() if word[0].islower()}
+    longest_first = map(re.escape, sorted(words, key=len, reverse=True))
+    return re.sub("|".join(longest_first), lambda found: words[found[0]], text)
