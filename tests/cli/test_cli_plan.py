@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import text_of
+from pages import charts_of, text_of
 from typer.testing import CliRunner, Result
 
 from sim.cli import app
@@ -92,7 +92,7 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     assert not [name for name in rows[0] if name.startswith(("existing", "api"))]
     page = text_of((out / "plan.html").read_text())
     assert "small with plan.reserve_units=1" in page
-    assert "<svg" in page
+    assert len(charts_of(page)) == 3
     assert (out / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 

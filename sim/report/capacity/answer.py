@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.capacity.page import findings, headline, render_capacity
-from sim.report.capacity.picture import picture_svg, write_picture
+from sim.report.capacity.picture import page_figures, write_picture
 from sim.report.page.document import heading
 from sim.report.run.tables import write_rows
 from sim.report.terminal.fitted import FittedTable
+from sim.report.vega.figures import PageFigure
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, plain, question_of
@@ -49,11 +50,11 @@ def _draw(
     remarks: Sequence[str],
 ) -> None:
     asked = question_of(scenario)
-    drawing = ""
+    figures: list[PageFigure] = []
     if any(not one.reason for one in found):
         write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
-        drawing = picture_svg(found, rows, axis, scenario.slo)
-    page = render_capacity(scenario, asked, found, rows, axis, relative, drawing, remarks)
+        figures = page_figures(found, rows, axis, scenario.slo)
+    page = render_capacity(scenario, asked, found, rows, axis, relative, figures, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")
 
 

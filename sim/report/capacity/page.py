@@ -1,4 +1,4 @@
-"""capacity.html: one self-contained page, no scripts and nothing to fetch."""
+"""capacity.html: one self-contained page that fetches nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isinf
@@ -7,6 +7,7 @@ from typing import Any
 from sim.report.charts.panels import style
 from sim.report.page.template import render as filled
 from sim.report.run.sections import swatches
+from sim.report.vega.figures import Drawn, PageFigure
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.words.money import cash
@@ -59,7 +60,7 @@ def render_capacity(
     rows: Sequence[Row],
     axis: LoadAxis,
     relative: float,
-    drawing: str,
+    figures: Sequence[PageFigure],
     remarks: Sequence[str] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
@@ -72,7 +73,8 @@ def render_capacity(
         swatches=swatches(list(style([one.fleet for one in found]))),
         heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
         rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
-        drawing=drawing,
+        figures=figures,
+        drawn=Drawn() if figures else None,
         method=_method(scenario, axis, relative),
         load_label=axis_label(axis.label),
         search=list(_search(found, scenario.slo)),

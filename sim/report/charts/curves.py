@@ -1,15 +1,14 @@
-"""curves.png and the same charts as SVG for report.html."""
+"""curves.png: all charts of a run under its question and its answer."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from sim.report.charts.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
-from sim.report.charts.fonts import glyphs, lines_of, settings, without_fallback
+from sim.report.charts.fonts import glyphs, lines_of, settings
 from sim.report.charts.panels import DASHES, Panel, dashes, style
 from sim.study.run.sweep import Sweep
 
@@ -77,28 +76,6 @@ def write_png(path: Path, figure: Any) -> None:
 def wrapped(text: str, size: float, width: float) -> list[str]:
     """Lines of *text* in type of *size* points that fit a picture of *width* inches."""
     return lines_of(text, int((width - 2 * MARGIN) / (GLYPH * size)))
-
-
-def svg(panel: Panel) -> str:
-    """One panel as an `svg` element to stand inside a page: no prolog, no identifiers of groups, no addresses."""
-    with settings():
-        figure = figure_of(*PANEL_IN)
-        plot(figure, panel, 0.0, 0.0)
-        return svg_of(figure)
-
-
-def svg_of(figure: Any) -> str:
-    """A matplotlib *figure* as an `svg` element, likewise."""
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return bare_svg(text.getvalue())
-
-
-def bare_svg(text: str) -> str:
-    """What matplotlib has written, as an element that stands inside a page."""
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn).replace("xlink:href", "href")
-    return without_fallback(re.sub(r'<g id="[^"]*">', "<g>", drawn))
 
 
 def figure_of(width: float, height: float) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.report.charts.layout import INK as INK
 from sim.report.charts.layout import Text, lay_out, on_the_edge
-from sim.report.charts.panels import ChartCurve, Limit, Panel
+from sim.report.charts.panels import ChartCurve, Limit, Panel, Span
 from sim.report.charts.scale import Scale, core
 
 SOFT, FAINT = "#666666", "#e3e3e3"
@@ -25,6 +25,8 @@ def draw(axes: Any, panel: Panel) -> None:
     _frame(axes, panel, x_scale, y_scale)
     for curve in panel.curves:
         _line(axes, curve, x_scale, y_scale)
+    for span in panel.spans:
+        _span(axes, span)
     for limit, upright in ((panel.x_limit, True), (panel.y_limit, False)):
         if limit is not None:
             _limit(axes, limit, upright, x_scale)
@@ -79,6 +81,14 @@ def _projection(axes: Any) -> Callable[[NDArray[np.float64]], NDArray[np.float64
     return project
 
 
+def _span(axes: Any, span: Span) -> None:
+    axes.axvspan(span.at - span.half, span.at + span.half, color=span.color, alpha=0.16, linewidth=0)
+    axes.axvline(span.at, color=span.color, linewidth=1.4, zorder=2)
+    look: dict[str, Any] = {"fontsize": NORMAL, "fontweight": "bold", "color": span.color, "rotation": 90}
+    axes.annotate(span.text, (span.at, 0.0), (4, 5), xycoords=("data", "axes fraction"), textcoords="offset points",
+                  va="bottom", ha="left", **look)  # fmt: skip
+
+
 def _limit(axes: Any, limit: Limit, upright: bool, x: Scale) -> None:
     style = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3)), "zorder": 1.5}
     if upright:
@@ -98,7 +108,9 @@ def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale) -> None:
     if not len(path):
         return
     axes.plot(*_steady_part(inside, steady), color=curve.color, linewidth=1.8, linestyle=curve.dash, zorder=3)
-    axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2.5)
+    if curve.dash != "None":
+        dotted = {"linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 2.5}
+        axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, **dotted)
     if any(curve.half):
         _band(axes, curve, steady, y)
     if curve.marker:

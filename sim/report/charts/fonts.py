@@ -83,13 +83,6 @@ def _not_of_weight(record: logging.LogRecord) -> bool:
     return "font weight" not in record.getMessage()
 
 
-def without_fallback(svg: str) -> str:
-    """*svg* with the first font alone, so that it is the same on every machine: a browser finds others by itself."""
-    for family in east_asian_families():
-        svg = svg.replace(f", '{family}'", "")
-    return svg
-
-
 def glyphs(text: str) -> float:
     """How wide *text* is, in mean glyphs."""
     wide = sum(east_asian_width(character) in "WF" for character in text)

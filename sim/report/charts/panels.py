@@ -71,6 +71,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A value of x that stands for a whole fleet, with its interval."""
+
+    at: float
+    half: float
+    """Half-width of the 95 % interval; 0 without one."""
+    text: str
+    color: str
+    fleet: str
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
     """One chart."""
 
@@ -82,6 +94,7 @@ class Panel:
     y_format: Callable[[float], str] = plain
     x_limit: Limit | None = None
     y_limit: Limit | None = None
+    spans: tuple[Span, ...] = ()
     x_ticks: tuple[float, ...] = ()
     """Where the axis is marked; empty: at round numbers."""
     x_names: tuple[str, ...] = ()

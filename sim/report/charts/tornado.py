@@ -38,6 +38,45 @@ class TornadoBar:
         return max(self.low, self.high, base) - min(self.low, self.high, base)
 
 
+@dataclass(frozen=True, slots=True)
+class SideBar:
+    """One horizontal bar of a chart, as whoever draws it needs it."""
+
+    row: int
+    """From the top."""
+    label: str
+    start: float
+    end: float
+    color: str
+    text: str
+    text_at: float
+    rightwards: bool
+    """The text goes right of where it stands."""
+    half: float = 0.0
+    """Half-width of the 95 % interval of its end."""
+    fleet: str = ""
+    """Whose bar it is; empty for those of no one fleet."""
+
+
+def side_bars(base: float, bars: Sequence[TornadoBar]) -> list[SideBar]:
+    """Two for each input around the result *base*, the widest on top; of two on one side the shorter comes later."""
+    ordered = sorted(bars, key=lambda bar: -bar.swing(base))
+    return [one for row, bar in enumerate(ordered) for one in _both(row, base, bar)]
+
+
+def _both(row: int, base: float, bar: TornadoBar) -> list[SideBar]:
+    parts = [(bar.low, AT_LOW, bar.low_text), (bar.high, AT_HIGH, bar.high_text)]
+    parts.sort(key=lambda part: -abs(part[0] - base))
+    one_sided = (bar.low - base) * (bar.high - base) > 0
+    found = []
+    for index, (end, color, text) in enumerate(parts):
+        at, rightwards = end, _rightwards(end, base, parts[1 - index][0])
+        if index == 1 and (one_sided or end == parts[0][0]):  # beside its end it would stand on the longer part
+            at, rightwards = base, parts[0][0] < base
+        found.append(SideBar(row, bar.label, base, end, color, text, at, rightwards))
+    return found
+
+
 def tornado_height_in(bars: Sequence[TornadoBar]) -> float:
     """Height of a figure for *bars* [inches]."""
     return EDGES_IN + LINE_IN * max(1, len(bars))
@@ -52,8 +91,10 @@ def draw_tornado(ax: Any, base: float, bars: Sequence[TornadoBar], unit_label: s
     ordered = sorted(bars, key=lambda bar: -bar.swing(base))
     ends = [base, *(end for bar in ordered for end in (bar.low, bar.high))]
     reach = (max(ends) - min(ends)) or abs(base) or 1.0
-    for row, bar in enumerate(ordered):
-        _draw_bar(ax, base, bar, -float(row))
+    for one in side_bars(base, bars):
+        ax.barh(-one.row, one.end - base, left=base, height=2 * HALF_HEIGHT, color=one.color, linewidth=0, zorder=2)
+        if one.text:
+            _write_end(ax, one)
     ax.axvline(base, color=INK, linewidth=0.9, zorder=3)
     beside = _share_beside(ax, ordered) * reach
     ax.set_xlim(min(ends) - beside, max(ends) + beside)
@@ -85,25 +126,12 @@ def _few_ticks() -> Any:
     return MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10])
 
 
-def _draw_bar(ax: Any, base: float, bar: TornadoBar, y: float) -> None:
-    parts = [(bar.low, AT_LOW, bar.low_text), (bar.high, AT_HIGH, bar.high_text)]
-    parts.sort(key=lambda part: -abs(part[0] - base))  # of two on one side the shorter is drawn over the longer
-    one_sided = (bar.low - base) * (bar.high - base) > 0
-    for index, (end, color, text) in enumerate(parts):
-        ax.barh(y, end - base, left=base, height=2 * HALF_HEIGHT, color=color, linewidth=0, zorder=2)
-        if not text:
-            continue
-        if index == 1 and (one_sided or end == parts[0][0]):  # beside its end it would stand on the longer part
-            _write_end(ax, base, y, text, rightwards=parts[0][0] < base)
-        else:
-            _write_end(ax, end, y, text, rightwards=_rightwards(end, base, parts[1 - index][0]))
-
-
 def _rightwards(end: float, base: float, other: float) -> bool:
     """Whether the text stands right of *end*: away from the bar; where there is no bar, away from the other's."""
     return end > base if end != base else other < base
 
 
-def _write_end(ax: Any, end: float, y: float, text: str, rightwards: bool) -> None:
-    aside = {"textcoords": "offset points", "va": "center", "ha": "left" if rightwards else "right"}
-    ax.annotate(text, (end, y), (GAP if rightwards else -GAP, 0), fontsize=SMALL - 1, color=SOFT, zorder=4, **aside)
+def _write_end(ax: Any, bar: SideBar) -> None:
+    aside = {"textcoords": "offset points", "va": "center", "ha": "left" if bar.rightwards else "right"}
+    beside = (GAP if bar.rightwards else -GAP, 0)
+    ax.annotate(bar.text, (bar.text_at, -bar.row), beside, fontsize=SMALL - 1, color=SOFT, zorder=4, **aside)

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, svg, svg_of, wrapped
+from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, wrapped
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, settings
 from sim.report.charts.panels import ChartCurve, Panel, style
-from sim.report.charts.tornado import TornadoBar, draw_tornado, tornado_height_in
+from sim.report.charts.tornado import TornadoBar, draw_tornado, side_bars, tornado_height_in
 from sim.report.futures.sentences import bars, where
+from sim.report.vega.bars import bar_figure
+from sim.report.vega.figures import PageFigure, panel_figure
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import percent
 from sim.study.futures.draws import MILLION, FutureStudy
@@ -74,12 +76,10 @@ class Tornado:
         ):
             figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, text, **look)
 
-    def svg(self) -> str:
+    @property
+    def figure(self) -> PageFigure:
         """For report.html."""
-        with settings():
-            figure = figure_of(PANEL_IN[0], self.height_in)
-            self.plot(figure, 0.0, 0.0)
-            return svg_of(figure)
+        return bar_figure(self.title, self.subtitle, side_bars(self.base, self.bars), in_code(UNIT), self.base)
 
 
 def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
@@ -98,13 +98,12 @@ def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
     return [one for one in found if np.isfinite(one.base)]
 
 
-def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[tuple[str, str]]:
-    """(title, svg) of the charts at the settings *chosen*."""
+def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[PageFigure]:
+    """The charts of a page at the settings *chosen*."""
     found = []
     for setting in chosen:
-        panel = distribution_panel(setting, fleets)
-        found.append((panel.title, svg(panel)))
-        found += [(one.title, one.svg()) for one in tornadoes(study, setting)]
+        found.append(panel_figure(distribution_panel(setting, fleets)))
+        found += [one.figure for one in tornadoes(study, setting)]
     return found
 
 

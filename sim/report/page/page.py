@@ -22,7 +22,7 @@ from sim.report.charts.fonts import settings
 from sim.report.charts.panels import DASHES, GLYPHS, Panel
 from sim.report.page.template import render as filled
 from sim.report.terminal.fitted import FittedTable
-from sim.report.vega.figures import Drawn, panel_figures
+from sim.report.vega.figures import Drawn, PageFigure, panel_figures
 
 TEMPLATE = "page/page.html.j2"
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
@@ -62,21 +62,20 @@ def render_page(
     panels: Sequence[Panel],
     tables: Sequence[Table],
     notes: Sequence[str],
-    drawings: Sequence[tuple[str, str]] = (),
+    drawings: Sequence[PageFigure] = (),
     key: Sequence[Mark] = (),
 ) -> str:
-    """The page's text; the same arguments give the same bytes. *drawings* (title, svg) stand behind the panels."""
+    """The page's text; the same arguments give the same bytes. *drawings* stand behind the panels."""
     return filled(
         TEMPLATE,
         name=name,
         question=question,
         answers=answers,
-        figures=panel_figures(panels),
-        charts=drawings,
+        figures=[*panel_figures(panels), *drawings],
         tables=tables,
         notes=notes,
         key=[{"name": mark.name, "color": mark.color, "glyph": _glyph(mark)} for mark in key],
-        drawn=Drawn() if panels else None,
+        drawn=Drawn() if panels or drawings else None,
     )
 
 

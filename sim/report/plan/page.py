@@ -1,18 +1,17 @@
-"""plan.html: one self-contained page, the picture as inline SVG, no scripts and nothing to fetch."""
+"""plan.html: one self-contained page that fetches nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.cost import MultiYear
 from sim.cost.finance.multi_year import ExistingUnits
-from sim.report.charts.curves import svg_of
-from sim.report.charts.fonts import settings
 from sim.report.page.template import render as filled
-from sim.report.plan.picture import draw_plan
+from sim.report.plan.picture import page_figures
 from sim.report.plan.tables import components, date, summary_row
 from sim.report.plan.verdict import PlanVerdict, span
 from sim.report.run.basis import assumptions, one_per_fleet, sources, weak_values
 from sim.report.run.sections import swatches
+from sim.report.vega.figures import Drawn
 from sim.report.words.money import cash, code, in_code, shown
 from sim.report.words.text import axis_label, first_sentence, listing, percent, plain, short
 from sim.study.plan.cash import Row
@@ -58,8 +57,6 @@ def render_plan(
     """The page's text; the same arguments give the same bytes."""
     asked, context = first_sentence(question or name)
     drawn = [one for one in found if one.rows]
-    with settings():
-        drawing = svg_of(draw_plan(found, plan, axis, "", ""))
     plans = one_per_fleet(resolved)
     return filled(
         TEMPLATE,
@@ -70,7 +67,9 @@ def render_plan(
         verdict=answer,
         swatches=swatches([one.fleet for one in found]),
         planned=[one.fleet for one in drawn],
-        drawing=drawing,
+        charts=page_figures(found, plan, axis),
+        drawn=Drawn() if drawn else None,
+        marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
         total=("in all", [cash(one.total_usd) for one in drawn]),
@@ -81,6 +80,15 @@ def render_plan(
         weak=weak_values(resolved),
         sources=sources(resolved),
     )
+
+
+def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
+    """Name of a kind of area -> whether each plan has it."""
+    return [
+        ("existing", [bool(one.held) for one in drawn]),
+        ("api", [one.api for one in drawn]),
+        ("short", [bool(one.short) for one in drawn]),
+    ]
 
 
 def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:

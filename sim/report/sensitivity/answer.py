@@ -9,7 +9,7 @@ from sim.report.charts.tornado import TornadoBar
 from sim.report.page.document import heading
 from sim.report.page.page import Table, render_page
 from sim.report.run.tables import write_rows
-from sim.report.sensitivity.picture import Chart, chart_svg, gap_chart, tornado_chart, write_charts
+from sim.report.sensitivity.picture import Chart, gap_chart, tornado_chart, write_charts
 from sim.report.sensitivity.verdict import (
     SensitivityAnswer,
     gap_sentences,
@@ -120,9 +120,9 @@ def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Seq
     for kind, lines in (("tornado", told), ("gap", of_gaps)):
         if drawn[kind]:
             write_charts(out / f"{kind}.png", drawn[kind], asked, lines)
-    drawings = [(chart.title, chart_svg(chart)) for several in drawn.values() for chart in several]
+    figures = [chart.figure for several in drawn.values() for chart in several]
     page = render_page(
-        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], drawings
+        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
     )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 

@@ -5,10 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.report.charts.curves import MARGIN, figure_of, svg_of, wrapped, write_png
+from sim.report.charts.curves import MARGIN, figure_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
-from sim.report.charts.tornado import AT_HIGH, AT_LOW, TornadoBar, draw_tornado, tornado_height_in
+from sim.report.charts.tornado import (
+    AT_HIGH,
+    AT_LOW,
+    SideBar,
+    TornadoBar,
+    draw_tornado,
+    side_bars,
+    tornado_height_in,
+)
+from sim.report.vega.bars import bar_figure
+from sim.report.vega.figures import PageFigure
 from sim.report.words.money import converted_text, in_code, money_mark, shown
 from sim.study.sensitivity.gap import Gap
 
@@ -28,58 +38,71 @@ class Chart:
     subtitle: str
     height_in: float
     draw: Callable[[Any], None]
+    figure: PageFigure
+    """The same on a page."""
+
+
+BOTH_ENDS = "blue: the input at its low value; orange: at its high value"
 
 
 def tornado_chart(title: str, base: float, bars: Sequence[TornadoBar], unit_label: str) -> Chart:
     """How far each input changes one result."""
     return Chart(
         title,
-        "blue: the input at its low value; orange: at its high value",
+        BOTH_ENDS,
         tornado_height_in(bars),
         lambda ax: draw_tornado(ax, base, bars, unit_label),
+        bar_figure(title, BOTH_ENDS, side_bars(base, bars), unit_label, base),
     )
 
 
 def gap_chart(title: str, gap: Gap) -> Chart:
     """From the second fleet's cost to the first's, a step for each group."""
-    height = ROW_IN * (len(gap.parts) + 2) + BOTTOM_IN
+    bars = gap_bars(gap)
+    height = ROW_IN * len(bars) + BOTTOM_IN
     subtitle = f"from {gap.second} to {gap.first}, one step for each group"
-    return Chart(title, subtitle, height, lambda ax: draw_waterfall(ax, gap))
+    figure = bar_figure(title, subtitle, bars, in_code("USD per million output tokens"), 0.0)
+    return Chart(title, subtitle, height, lambda ax: draw_waterfall(ax, bars), figure)
 
 
-def draw_waterfall(ax: Any, gap: Gap) -> None:
-    """Steps from the second fleet's cost at the top to the first's at the bottom [USD per million output tokens]."""
-    names = [gap.second, *gap.parts, gap.first]
+def gap_bars(gap: Gap) -> list[SideBar]:
+    """Steps from the second fleet's cost at the top to the first's at the bottom [shown currency per million]."""
     first, second = shown(gap.first_usd), shown(gap.second_usd)
-    at, ends = second, [0.0, first, second]
-    steps = [(0.0, second)]
-    for part in map(shown, gap.parts.values()):
-        steps.append((at, at + part))
-        at += part
-        ends.append(at)
-    steps.append((0.0, first))
-    reach = max(ends) - min(ends) or 1.0
-    for row, (start, end) in enumerate(steps):
+    steps, at = [(gap.second, 0.0, second)], second
+    for name, usd in gap.parts.items():
+        steps.append((name, at, at + shown(usd)))
+        at += shown(usd)
+    steps.append((gap.first, 0.0, first))
+    found = []
+    for row, (name, start, end) in enumerate(steps):
         total = row in (0, len(steps) - 1)
         color = SOFT if total else AT_HIGH if end > start else AT_LOW
-        ax.barh(-row, end - start, left=start, height=ROW_HEIGHT, color=color, linewidth=0, zorder=2)
-        if row + 1 < len(steps):
+        found.append(SideBar(row, name, start, end, color, _step_text(start, end, total), max(start, end), True))
+    return found
+
+
+def _step_text(start: float, end: float, total: bool) -> str:
+    if total:
+        return converted_text(end)
+    if end == start:
+        return money_mark(0.0)
+    return f"{'+' if end > start else ''}{converted_text(end - start)}".replace("-", "−")
+
+
+def draw_waterfall(ax: Any, bars: Sequence[SideBar]) -> None:
+    """Draw the steps *bars* into the matplotlib axes *ax*, each joined to the next."""
+    ends = [0.0, *(bar.end for bar in bars)]
+    reach = max(ends) - min(ends) or 1.0
+    for bar in bars:
+        row, end = bar.row, bar.end
+        ax.barh(-row, end - bar.start, left=bar.start, height=ROW_HEIGHT, color=bar.color, linewidth=0, zorder=2)
+        if row + 1 < len(bars):
             ax.plot([end, end], [-row - 1 + ROW_HEIGHT / 2, -row], color=SOFT, linewidth=0.6, zorder=1)
-        text = (
-            converted_text(end)
-            if total
-            else f"{'+' if end > start else ''}{converted_text(end - start)}".replace("-", "−")
-        )
         style = {"textcoords": "offset points", "va": "center", "fontsize": SMALL, "color": INK}
-        ax.annotate(
-            money_mark(0.0) if not total and end == start else text,
-            (max(start, end), -row),
-            (4, 0),
-            **style,
-        )
+        ax.annotate(bar.text, (bar.text_at, -row), (4, 0), **style)
     ax.set_xlim(min(0.0, *ends), max(ends) + ROOM * reach)
-    ax.set_ylim(0.6 - len(steps), 0.6)
-    ax.set_yticks([-row for row in range(len(names))], names)
+    ax.set_ylim(0.6 - len(bars), 0.6)
+    ax.set_yticks([-bar.row for bar in bars], [bar.label for bar in bars])
     _dress(ax)
     ax.set_xlabel(in_code("USD per million output tokens"), fontsize=SMALL, color=SOFT, loc="left")
 
@@ -119,14 +142,6 @@ def picture(charts: Sequence[Chart], question: str, answers: Sequence[str]) -> A
                 _place(figure, chart, column * WIDTH_IN, y)
             y -= row_height
     return figure
-
-
-def chart_svg(chart: Chart) -> str:
-    """*chart* as an `svg` element."""
-    with settings():
-        figure = figure_of(WIDTH_IN, chart.height_in + TITLE_IN + MARGIN)
-        _place(figure, chart, 0.0, chart.height_in + TITLE_IN + MARGIN)
-        return svg_of(figure)
 
 
 def _place(figure: Any, chart: Chart, x: float, top: float) -> None:

@@ -33,6 +33,7 @@ def chart_spec(panel: Panel) -> Spec:
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
     layers = [
         *_shade(panel.x_limit, x, upright=True),
+        *_spans(panel),
         _bands(panel, x, y),
         *_rules(panel),
         _lines(panel, rows, steady=True),
@@ -67,7 +68,7 @@ def config() -> Spec:
 
 
 def _axis_x(panel: Panel, scale: Scale) -> Spec:
-    axis: Spec = {"title": panel.x_label, "labelExpr": expression(panel.x_format)}
+    axis: Spec = {"title": panel.x_label}
     ticks = [tick for tick in panel.x_ticks if scale.low <= tick <= scale.high]
     if ticks:
         axis["values"] = ticks
@@ -76,6 +77,8 @@ def _axis_x(panel: Panel, scale: Scale) -> Spec:
     if panel.x_names:
         names = {f"{tick:g}": name for tick, name in zip(panel.x_ticks, panel.x_names, strict=True)}
         axis["labelExpr"] = f"({names!r})[format(datum.value, '~g')] || ''"
+    else:
+        axis["labelExpr"] = expression(panel.x_format)
     return _channel("x", scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
 
 
@@ -176,6 +179,33 @@ def _rules(panel: Panel) -> list[Spec]:
         along = {"x": {"value": 0}, "x2": {"value": "width"}}
         found.append({"data": {"values": [{"y": panel.y_limit.at}]}, "mark": look, "encoding": along})
     return found
+
+
+def _spans(panel: Panel) -> list[Spec]:
+    """A line and a band for each value of x that stands for a fleet, with its name along the line."""
+    if not panel.spans:
+        return []
+    rows = [
+        {"x": one.at, "lo": one.at - one.half, "hi": one.at + one.half, "t": one.text, "color": one.color,
+         "fleet": one.fleet}
+        for one in panel.spans
+    ]  # fmt: skip
+    data, upright = {"values": rows}, {"y": {"value": 0}, "y2": {"value": "height"}}
+    color, words = {"expr": "palette[datum.color]"}, {"expr": "words[datum.color]"}
+    band = {"type": "rect", "clip": True, "color": color, "opacity": _opacity(0.16)}
+    line = {"type": "rule", "clip": True, "strokeWidth": 1.8, "color": color, "opacity": _opacity(1)}
+    name = {"type": "text", "text": {"expr": "datum.t"}, "angle": 270, "align": "left", "baseline": "top", "dx": 6}
+    name |= {"dy": 4, "fontSize": 12, "fontWeight": "bold", "color": words, "opacity": _opacity(1)}
+    ends = {"x": {**_plain("lo")}, "x2": {"field": "hi"}}
+    return [
+        {"data": data, "mark": band, "encoding": ends | upright},
+        {"data": data, "mark": line, "encoding": upright},
+        {"data": data, "mark": name, "encoding": {"y": {"value": "height"}}},
+    ]
+
+
+def _plain(name: str) -> Spec:
+    return {"field": name, "type": "quantitative"}
 
 
 def _bands(panel: Panel, x: Scale, y: Scale) -> Spec:
