@@ -42,11 +42,11 @@ def params() -> list[dict[str, Any]]:
 
 
 def expression(show: Callable[[float], str]) -> str:
-    """How a number of an axis is written, as an expression of Vega."""
+    """How a number of an axis is written, as an expression of Vega; what it does not know is written plainly."""
     known = {
         percent: "format(100 * datum.value, '.3~r') + '\\u00a0%'",
         money_mark: f"{symbol()!r} + format(datum.value, ',.6~r')",
         money_thousands: f"datum.value ? {symbol()!r} + format(datum.value / 1000, ',.6~r') + 'k' : {symbol()!r} + '0'",
         plain: "format(datum.value, ',.6~r')",
     }
-    return known[show]
+    return known.get(show, known[plain])
