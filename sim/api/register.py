@@ -25,7 +25,8 @@ def register(kind: Literal["routing", "batching", "steptime"], name: str) -> Cal
     The class, or its package, is part of what a result rests on: another version of it is simulated anew. A package
     offers a policy without a call as an entry point of the group `gpufleet.policies`, called `KIND.NAME`.
 
-    Raises ValueError for an unknown kind, the name of a built-in policy, or an option that every policy has.
+    Raises ValueError for an unknown kind, the name of a built-in policy, a class without the methods of its kind, or an
+    option that every policy has.
 
     >>> import sim
     >>> @sim.register("routing", "first_few")

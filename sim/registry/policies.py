@@ -24,6 +24,12 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "steptime": ("model", ("hardware",)),
 }
 """Kind -> the key of a scenario that names the policy, and the parameters that the program gives."""
+METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "routing": (("choose",),),
+    "batching": (("order",), ("form", "may_admit", "commit", "evict")),
+    "steptime": (("leap",),),
+}
+"""Kind -> the methods that a class must have: those of one of the tuples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class Registered(Spec):
         return self.registration.make(**{name: given[name] for name in given if name in accepted}, **options)
 
     own_options: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def is_named_by(cls, data: Any) -> bool:
+        """Whether *data*, as a scenario has it, names this policy; False of the classes without a registration."""
+        one = getattr(cls, "registration", None)
+        return one is not None and isinstance(data, Mapping) and data.get(KINDS[one.kind][0]) == one.name
 
     def __reduce__(self) -> Any:
         return _revived, (self.registration, self.model_dump(exclude_unset=True))
@@ -118,7 +130,8 @@ def _offered() -> dict[str, EntryPoint]:
 def enter(registrations: Iterable[Registration]) -> None:
     """Makes policies known to this process; one of the same kind and name takes the place of an earlier one.
 
-    Raises ValueError for an unknown kind, a name that is taken, or an option that a scenario cannot give.
+    Raises ValueError for an unknown kind, a name that is taken, a method that is missing, or an option that a scenario
+    cannot give.
     """
     for one in registrations:
         known = _SPECS.get((one.kind, one.name))
@@ -139,6 +152,7 @@ def _spec(one: Registration) -> type[Registered]:
     if one.name in builtin:
         raise ValueError(f"{one.kind}: {one.name} is a built-in policy; another name is needed")
     fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
+    _check_methods(one)
     hints = _hints(one.make)
     for name, parameter in _parameters(one.make).items():
         if name in given:
@@ -151,6 +165,22 @@ def _spec(one: Registration) -> type[Registered]:
     spec: type[Registered] = build(one.name, __base__=base, __doc__=one.make.__doc__, **fields)
     spec.registration, spec.own_options = one, tuple(fields)
     return spec
+
+
+def _check_methods(one: Registration) -> None:
+    """Raises ValueError naming the methods without which the class could not be used. Of a function that makes
+    policies nothing is known before it is called.
+    """
+    if not isinstance(one.make, type):
+        return
+    abstract: frozenset[str] = getattr(one.make, "__abstractmethods__", frozenset())
+    missing = [
+        [name for name in names if name in abstract or not callable(getattr(one.make, name, None))]
+        for names in METHODS[one.kind]
+    ]
+    if all(missing):
+        wanted = " or ".join(", ".join(names) for names in missing)
+        raise ValueError(f"{one.name}: the class {one.make.__name__} has no method {wanted}, which {one.kind} needs")
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:

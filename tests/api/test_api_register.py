@@ -1,5 +1,6 @@
 """A policy from outside the package: named in scenarios, run in worker processes, part of what a point rests on."""
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ import pytest
 import sim
 from sim.catalogue.catalog import load_catalog
 from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.registry import policies
 from sim.registry.version import version
-from sim.scenario.sweep import cases
+from sim.scenario.sweep import at_point, cases
 from sim.study.cases.inputs import digest
 from sim.yamlio import dump
 
@@ -94,17 +96,26 @@ def test_a_step_time_of_ones_own_is_that_of_affine() -> None:
 def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> None:
     scenario["fleets"][0]["routing"] = {"policy": "test_lost"}
     scenario["fleets"][1]["routing"] = {"policy": "test_last", "bakc": 3, "back": "x"}
-    scenario["fleets"][1]["pools"][0] |= {"steptime": {"model": "test_steady"}}
+    scenario["fleets"][1]["pools"][0] |= {"steptime": {"model": "test_steady", "zz": 1}}
     with pytest.raises(sim.ScenarioErrors) as told:
         sim.check(scenario)
     lines = str(told.value).splitlines()
     assert "fleets.0.routing.policy: unknown policy 'test_lost'; did you mean test_last?" in lines
     assert "fleets.1.routing.bakc: unknown key; did you mean back?" in lines
     assert "fleets.1.routing.back: a whole number is needed, not 'x'" in lines
+    assert "fleets.1.pools.0.steptime.zz: unknown key; known here: model, step_s" in lines
     assert "fleets.1.pools.0.steptime.step_s: is missing" in lines
     for wrong in (("routing", "random"), ("scaling", "mine")):
         with pytest.raises(ValueError, match=r"built-in|kinds"):
             sim.register(*wrong)(Last)  # type: ignore[arg-type]
+    for kind, make, missing in (
+        ("routing", Steady, "the class Steady has no method choose, which routing needs"),
+        ("steptime", Last, "no method leap"),
+        ("batching", Last, "no method order or form, may_admit, commit, evict"),
+        ("batching", RankSchedule, "no method order or form, may_admit, which"),
+    ):
+        with pytest.raises(ValueError, match=missing):
+            sim.register(kind, "wrong")(make)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_num_seqs is one that every policy"):
         sim.register("batching", "wrong")(lambda max_num_seqs: None)
 
@@ -143,6 +154,25 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
 
     assert told(0) == "1 4"
     assert told(1) == "0 4"
+
+
+def test_a_worker_elsewhere_gets_what_only_the_sweep_names(scenario: dict[str, Any]) -> None:
+    cluster = pytest.importorskip("sim.study.cases.cluster")
+    asked = sim.check(scenario, {"sweep": {"fleets.two.routing": [{"policy": "random"}, {"policy": "test_last"}]}})
+    sent = cluster._program(), cluster.packed((), load_catalog()), cluster._policies(asked.scenario), _routers
+    assert [one.name for one in sent[2]] == ["test_last"]
+    message = pickle.dumps((*sent, asked.scenario, ()))
+    known = policies.entered()
+    policies._SPECS.clear()
+    try:
+        assert cluster.call_there(*pickle.loads(message)) == (["random", "test_last"],)
+    finally:
+        policies.enter(known)
+
+
+def _routers(scenario: Any, catalog: Any) -> list[str]:
+    points = [at_point(scenario, case.overrides) for case in cases(scenario) if case.fleet == "two"]
+    return list(dict.fromkeys(point.fleets[1].routing.policy for point in points))
 
 
 def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sim.registry import Registry
+from sim.registry import Registered, Registry
 
 Place = tuple[str | int, ...]
 
@@ -220,7 +220,7 @@ def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tup
     place: list[str | int] = []
     kinds: list[Any] = [spec]
     for step in loc:
-        kinds = _members(kinds)
+        kinds = _named(_members(kinds), data)
         inside = _children(kinds, step)
         chosen = [kind for kind in _specs(kinds) if _is_mark(kind, step)]
         held = isinstance(data, dict) and step in data
@@ -260,6 +260,12 @@ def _flatten(kind: Any) -> Iterator[Any]:
 def _registered(marks: Iterable[Any]) -> list[Any]:
     """The policies from outside the package that a union with these *marks* is open to."""
     return [spec for mark in marks if isinstance(mark, Registry) for spec in mark.members()]
+
+
+def _named(kinds: list[Any], data: Any) -> list[Any]:
+    """The policy from outside the package that *data* names, whose errors bear no mark; else all *kinds*."""
+    named = [kind for kind in _specs(kinds) if issubclass(kind, Registered) and kind.is_named_by(data)]
+    return named or kinds
 
 
 def _specs(kinds: list[Any]) -> list[type[BaseModel]]:

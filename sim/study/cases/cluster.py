@@ -7,6 +7,7 @@ takes no result along: the scheduler gives its cases to others.
 
 import hashlib
 import io
+import json
 import logging
 import tempfile
 import time
@@ -20,6 +21,7 @@ from typing import Any, Self
 from distributed import Client, Future, KilledWorker, as_completed
 
 from sim.catalogue.catalog import Catalog
+from sim.registry import Registration, enter, entered
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.cases.durable import whole_folder
@@ -90,8 +92,9 @@ class Cluster:
             return
         client = self._connected()
         inputs = self._sent(client, call.scenario, call.catalog)
+        known = _program(), inputs, _policies(call.scenario)
         places = {
-            client.submit(call_there, _program(), inputs, call.function, call.scenario, item, pure=False): place
+            client.submit(call_there, *known, call.function, call.scenario, item, pure=False): place
             for place, item in enumerate(items)
         }
         coming = as_completed(list(places), loop=client.loop, with_results=True)
@@ -162,6 +165,12 @@ def _program() -> str:
     return program_digest()
 
 
+def _policies(scenario: Scenario) -> list[Registration]:
+    """The registered policies that *scenario* names: those of its fleets would travel in it, those of its sweep not."""
+    said = json.dumps(as_data(scenario))
+    return [one for one in entered() if json.dumps(one.name) in said]
+
+
 def packed(files: Iterable[str], catalog: Catalog) -> bytes:
     """An archive of the catalogue as `data` and of *files* as `files/<digest>`."""
     held = io.BytesIO()
@@ -194,9 +203,18 @@ def simulate_there(
 
 
 def call_there(
-    program: str, inputs: bytes, function: Callable[..., Any], scenario: Scenario, item: tuple[Any, ...]
+    program: str,
+    inputs: bytes,
+    policies: list[Registration],
+    function: Callable[..., Any],
+    scenario: Scenario,
+    item: tuple[Any, ...],
 ) -> tuple[Any]:
-    """On a worker: the value of *function*. Raises ClusterError where the worker runs another program."""
+    """On a worker that knows no *policies* yet: the value of *function*.
+
+    Raises ClusterError where the worker runs another program.
+    """
+    enter(policies)
     return (function(*_there(program, inputs, scenario), *item),)
 
 
