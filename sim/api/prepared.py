@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -148,5 +149,17 @@ class Prepared:
     @contextmanager
     def _cores(self, workers: int | None) -> Iterator[Cores]:
         """Processes to simulate in, *workers* of them (None: one per CPU core); the folder is locked meanwhile."""
-        with owned(self.out), Cores(workers or os.cpu_count() or 1) as cores:
+        count = _whole(workers) if workers is not None else os.cpu_count() or 1
+        with owned(self.out), Cores(count) as cores:
             yield cores
+
+
+def _whole(workers: Any) -> int:
+    """The number of *workers*. Raises ValueError."""
+    try:
+        count = index(workers)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"workers: a whole number of at least 1 is needed, not {workers!r}")
+    return count

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from sim.api.prepared import Prepared
+from sim.deliver.folder import manifest_of
 from sim.report.page.notebook import notebook_html
 from sim.report.page.page import picture
 from sim.report.run.frames import read_table
@@ -52,6 +53,7 @@ class Result:
         """What `plot` can draw by itself."""
         self._prepared, self._tables, self._draw = prepared, tables, draw
         self._frames: dict[str, pd.DataFrame] = {}
+        self._question = _question_in(prepared.out)
 
     @property
     def folder(self) -> Path:
@@ -66,13 +68,19 @@ class Result:
     def _frame(self, file: str) -> pd.DataFrame:
         """A table of the folder; without rows where the question has none of that kind."""
         if file not in self._frames:
-            path = self.folder / file
-            if not self.folder.is_dir():
-                raise FileNotFoundError(f"{self.folder}: the folder of this answer is gone")
+            path = self._answered() / file
             self._frames[file] = read_table(path) if path.exists() else pd.DataFrame()
         return self._frames[file]
 
-    def plot(self, name: str = "") -> Any:
+    def _answered(self) -> Path:
+        """The folder. Raises FileNotFoundError where it no longer holds this answer."""
+        if not self.folder.is_dir():
+            raise FileNotFoundError(f"{self.folder}: the folder of this answer is gone")
+        if _question_in(self.folder) != self._question:
+            raise FileNotFoundError(f"{self.folder}: the folder holds the answer to another question now")
+        return self.folder
+
+    def plot(self, name: str | None = None) -> Any:
         """A matplotlib figure: the charts called *name* (one of `plots`), or the whole picture.
 
         Raises ValueError for a name that is not among `plots`.
@@ -80,7 +88,7 @@ class Result:
         if name and name not in self.plots:
             raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
         with showing(self.scenario):
-            return self._draw(name)
+            return self._draw(name or "")
 
     def _repr_html_(self) -> str:
         picture = self.plot() if self.plots else None
@@ -91,3 +99,8 @@ class Result:
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"- {finding}" for finding in self.findings)])
+
+
+def _question_in(folder: Path) -> Any:
+    """What the answer in *folder* answers; None where there is none."""
+    return (manifest_of(folder) or {}).get("question")

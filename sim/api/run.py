@@ -71,7 +71,7 @@ class Run(Result):
     @cached_property
     def requests(self) -> pd.DataFrame:
         """One row per request, times in seconds from the start; without rows where the scenario keeps none."""
-        found = read_run(self.folder).requests
+        found = read_run(self._answered()).requests
         return pd.DataFrame() if found is None else found
 
     @cached_property
@@ -105,7 +105,7 @@ class Run(Result):
         """
         own = self._prepared.folder
         with in_python(own.path if own.temporary else None):
-            scenario = load_repriced(self.folder, options(set or {}), self._prepared.catalog)
+            scenario = load_repriced(self._answered(), options(set or {}), self._prepared.catalog)
         again = self._prepared.again(scenario, Folder(out))
         with in_python(), owned(again.out):
             cases = price_run(

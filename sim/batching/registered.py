@@ -1,8 +1,10 @@
 """A batching policy of a user's own."""
 
+from math import isnan
 from typing import Any
 
 from sim.batching.limits import VllmLimits
+from sim.records import Request
 from sim.registry import Registered
 
 
@@ -13,6 +15,21 @@ class RegisteredBatching(Registered, VllmLimits):
     """
 
     @property
-    def order(self) -> Any:
+    def order(self) -> "Order | None":
         """The key by which requests wait, lowest first; None for a class that is a scheduler."""
-        return self.made().order if hasattr(self.registration.make, "order") else None
+        return Order(self.made()) if hasattr(self.registration.make, "order") else None
+
+
+class Order:
+    """The keys of a user's policy; nan, which is neither before nor behind any other key, is refused."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def __call__(self, request: Request) -> Any:
+        """Where *request* waits. Raises ValueError."""
+        key = self._policy.order(request)
+        if isinstance(key, float) and isnan(key):
+            name = type(self._policy).__name__
+            raise ValueError(f"batching policy {name}: order returns nan for request {request.index}")
+        return key

@@ -1,6 +1,7 @@
 """A router of a user's own."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sim.registry import Registered
 
 
 class RegisteredRouting(Registered):
-    """A class that is told `pools` (one name a replica) and `rng`, and whose `choose(request)` is a replica's index."""
+    """A class with `choose(request)`, the index of a replica. It may have parameters `pools` and `rng`."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Chooser":
         """The running router over replicas of these *pools*, one name a replica."""
@@ -26,10 +27,15 @@ class Chooser:
         self._closed: set[int] = set()
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open. Raises ValueError where the user's router names
-        one that does not exist.
+        """Index of the replica for *request*; -1 if none is open. Raises TypeError where the user's router does not
+        answer with an index, ValueError where it names a replica that does not exist.
         """
-        chosen = int(self._router.choose(request))
+        answer = self._router.choose(request)
+        try:
+            chosen = index(answer)
+        except TypeError:
+            name = type(self._router).__name__
+            raise TypeError(f"router {name}: choose returns the index of a replica, not {answer!r}") from None
         if not 0 <= chosen < self._replicas:
             raise ValueError(f"the router chose replica {chosen} of {self._replicas}")
         if chosen not in self._closed:

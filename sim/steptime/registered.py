@@ -9,7 +9,7 @@ from sim.steptime.inputs import RooflineInputs
 
 
 class RegisteredStepTime(Registered):
-    """A class whose `leap(batch)` is the duration of the next steps; it may be told the `hardware`."""
+    """A class whose `leap(batch)` is the duration of the next steps; a parameter `hardware` is given to it."""
 
     def build(self, hardware: RooflineInputs | None) -> "GivenStepTime":
         """The model on *hardware*; None where the pool has no model or no GPU."""
@@ -29,8 +29,8 @@ class GivenStepTime:
         name = type(self._model).__name__
         if not isinstance(found, Leap):
             raise TypeError(f"step-time model {name}: leap returns a sim.Leap, not {type(found).__name__}")
-        if not (isfinite(found.first_s) and found.first_s > 0 and isfinite(found.growth_s)):
-            raise ValueError(f"step-time model {name}: a step lasts a finite time above 0, not {found.first_s!r} s")
+        if wrong := _impossible(found):
+            raise ValueError(f"step-time model {name}: {wrong}")
         return found
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
@@ -40,3 +40,14 @@ class GivenStepTime:
             return told
         leap: Leap = self.leap(batch)
         return {"compute": leap.first_s, "memory": 0.0, "attention": 0.0, "link": 0.0, "overhead": 0.0}
+
+
+def _impossible(leap: Leap) -> str:
+    """Why no batch can take such steps; empty if one can."""
+    if not (isfinite(leap.first_s) and leap.first_s > 0):
+        return f"a step lasts a finite time above 0, not {leap.first_s!r} s"
+    if not (isfinite(leap.growth_s) and leap.growth_s >= 0):
+        return f"steps grow with the contexts, so growth_s is 0 or more, not {leap.growth_s!r}"
+    if not leap.valid_steps >= 1:
+        return f"valid_steps counts the first step, so it is 1 or more, not {leap.valid_steps!r}"
+    return "" if 0 <= leap.load <= 1 else f"load is from 0 (idle) to 1 (the power limit), not {leap.load!r}"

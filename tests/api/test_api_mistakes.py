@@ -1,9 +1,11 @@
 """What a caller gets wrong ends in a sentence, never in an empty answer or an endless loop."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sim
@@ -14,41 +16,42 @@ POOL: dict[str, Any] = {
     "batching": {"policy": "vllm", "max_num_seqs": 1, "max_num_batched_tokens": 100, "num_gpu_blocks": 100},
 }
 TWO = {"pools": [POOL | {"replicas": 2}]}
+METHODS: dict[Any, str] = {"routing": "choose", "steptime": "leap", "batching": "order"}
 ASKED = {"arrived_s": [0.0, 0.1], "prompt_tokens": [5, 50], "output_tokens": [1, 9]}
 
 
-class Nowhere:
-    def choose(self, request: sim.Request) -> int:
-        return -1
+def router(choice: Any) -> type:
+    return type("Odd", (), {"choose": lambda self, request: choice})
 
 
-class Backwards:
-    def leap(self, batch: sim.Batch) -> sim.Leap:
-        return sim.Leap(-1.0)
+def steps(leap: Any) -> type:
+    return type("Odd", (), {"leap": lambda self, batch: leap})
 
 
 @pytest.mark.parametrize(
-    ("kind", "make", "fleet", "told"),
+    ("make", "told"),
     [
-        (
-            "routing",
-            Nowhere,
-            {"pools": [POOL | {"replicas": 2}], "routing": {"policy": "wrong"}},
-            "chose replica -1 of 2",
-        ),
-        (
-            "steptime",
-            Backwards,
-            POOL | {"steptime": {"model": "wrong"}},
-            "Backwards: a step lasts a finite time above 0",
-        ),
+        (router(-1), "chose replica -1 of 2"),
+        (router(2), "chose replica 2 of 2"),
+        (router(0.5), "router Odd: choose returns the index of a replica, not 0.5"),
+        (router(None), "router Odd: choose returns the index of a replica, not None"),
+        (steps(sim.Leap(-1.0)), "Odd: a step lasts a finite time above 0"),
+        (steps(sim.Leap(1.0, -0.1)), "Odd: steps grow with the contexts, so growth_s is 0 or more, not -0.1"),
+        (steps(sim.Leap(1.0, valid_steps=0)), "Odd: valid_steps counts the first step, so it is 1 or more, not 0"),
+        (steps(sim.Leap(1.0, load=1.5)), "Odd: load is from 0"),
+        (steps(1.0), "Odd: leap returns a sim.Leap, not float"),
+        (type("Odd", (), {"order": lambda self, request: np.nan}), "Odd: order returns nan for request 0"),
     ],
 )
-def test_an_impossible_policy_ends(kind: Any, make: Any, fleet: dict[str, Any], told: str) -> None:
+def test_an_impossible_policy_ends(make: Any, told: str) -> None:
+    kind = next(kind for kind, method in METHODS.items() if hasattr(make, method))
+    tag, _ = policies.KINDS[kind]
     sim.register(kind, "wrong")(make)
+    fleet = TWO if kind == "routing" else POOL
+    kept = fleet["batching"] if kind == "batching" else {}
     try:
-        with pytest.raises(ValueError, match=told):
-            sim.simulate(ASKED, fleet)
+        with pytest.raises((ValueError, TypeError), match=re.escape(told)):
+            sim.simulate(ASKED, fleet | {kind: kept | {tag: "wrong"}})
     finally:
         policies._SPECS.clear()
 
@@ -65,14 +68,32 @@ def test_arguments_of_another_type_are_named() -> None:
         sim.check("4x4090-vs-2xa100", "horizon_s=30")  # type: ignore[arg-type]
 
 
-def test_an_answer_keeps_its_folder_when_the_current_directory_changes(
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2"])
+def test_workers_are_counted(scenario: dict[str, Any], tmp_path: Path, workers: Any) -> None:
+    with pytest.raises(ValueError, match=f"workers: a whole number of at least 1 is needed, not {workers!r}"):
+        sim.run(scenario, workers=workers, quiet=True, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_answer_keeps_its_folder_and_does_not_take_another_one_s_files_for_its_own(
     scenario: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = sim.run(scenario, {"sweep": None}, 1, "here", workers=1, quiet=True)
+    first = sim.run(scenario, {"sweep": None}, 1, "here", workers=1, quiet=True)
     os.chdir("/")
-    assert len(run.summary) == 2
-    gone = sim.run(scenario, {"sweep": None}, 1, tmp_path / "here", workers=1, quiet=True)
+    assert len(first.summary) == 2
+    changed = {"sweep": None, "horizon_s": 5}
+    second = sim.run(scenario, changed, 1, tmp_path / "here", workers=1, force=True, quiet=True)
+    for use in (lambda: first.costs, lambda: first.requests, first.price):
+        with pytest.raises(FileNotFoundError, match="holds the answer to another question now"):
+            use()
     (tmp_path / "here").rename(tmp_path / "there")
-    with pytest.raises(FileNotFoundError, match="is gone"):
-        _ = gone.costs
+    for use in (lambda: second.costs, lambda: second.requests, second.price):
+        with pytest.raises(FileNotFoundError, match="is gone"):
+            use()
+
+
+def test_a_fleet_may_have_a_name_that_pandas_takes_for_nothing(scenario: dict[str, Any]) -> None:
+    scenario["fleets"][0]["name"] = "NA"
+    run = sim.run(scenario, {"sweep": None, "horizon_s": 5}, 1, workers=1, quiet=True)
+    assert "NA" in set(run.summary.fleet) & set(run.requests.fleet) & set(run.usage.fleet)

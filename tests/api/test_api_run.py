@@ -94,7 +94,7 @@ def test_plots_are_figures(small_run: "sim.Run") -> None:
     assert "cost_vs_latency" in small_run.plots
     whole, some = small_run.plot(), small_run.plot("cost_vs_latency")
     assert isinstance(some, matplotlib.figure.Figure)
-    assert 0 < len(some.axes) < len(whole.axes)
+    assert 0 < len(some.axes) < len(whole.axes) == len(small_run.plot(None).axes)
     assert some._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="did you mean cost_vs_latency"):
         small_run.plot("cost_vs_latencies")
@@ -115,7 +115,10 @@ def test_another_price_needs_no_simulation(small_run: "sim.Run") -> None:
 
 
 def test_a_scenario_may_be_an_object_an_array_or_a_shipped_name(scenario: dict[str, Any]) -> None:
-    scenario["sweep"] = {"workload.arrivals.rate_rps": np.array([1, 2])}
+    scenario["sweep"] = {
+        "workload.arrivals.rate_rps": np.array([1, 2]),
+        "fleets.one.pools.0.replicas": pd.Series([1, 2]),
+    }
     loaded = sim.check(scenario).scenario
     assert isinstance(loaded, sim.Scenario)
     assert sim.check(loaded).scenario == loaded

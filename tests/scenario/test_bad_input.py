@@ -291,3 +291,7 @@ def test_files_that_are_no_scenario(tmp_path: Path, catalog: Catalog, text: str,
 def test_a_missing_file(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ScenarioErrors, match=r"gone\.yaml: cannot be read: no such file or directory"):
         load(tmp_path / "gone.yaml", catalog=catalog)
+    (tmp_path / "services.yaml").touch()
+    for wrong, told in (("service.yaml", "services.yaml"), ("4x4090-vs-2xa10", "4x4090-vs-2xa100")):
+        with pytest.raises(ScenarioErrors, match=f"no such file or directory; did you mean {told}\\?$"):
+            load(tmp_path / wrong, catalog=catalog)

@@ -51,7 +51,7 @@ class SizeResult(Result):
         return self._scenario("within_budget.yaml")
 
     def _scenario(self, file: str) -> dict[str, Any] | None:
-        path = self.folder / file
+        path = self._answered() / file
         found: dict[str, Any] | None = read(path).data if path.exists() else None
         return found
 

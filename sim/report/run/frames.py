@@ -42,7 +42,7 @@ def read_table(path: Path) -> pd.DataFrame:
     """A table with its text as it was before it was made safe for spreadsheets; without columns where it has none."""
     if path.stat().st_size <= len("\r\n"):
         return pd.DataFrame()
-    frame = pd.read_csv(path).rename(columns=unquoted)
+    frame = pd.read_csv(path, keep_default_na=False, na_values=["", "nan"]).rename(columns=unquoted)
     texts: list[str] = list(frame.select_dtypes("str").columns)
     for name in texts:
         frame[name] = frame[name].map(unquoted, na_action="ignore")

@@ -5,8 +5,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.spec import Spec
 from sim.yamlio import Document, YamlError, dump, dump_line, read_text
@@ -40,12 +38,13 @@ def options(values: Mapping[str, Any]) -> list[str]:
 def plain(value: Any, place: Place = ()) -> Any:
     """*value* in what a YAML file can say: mappings, lists, texts, numbers, true, false and null.
 
-    Arrays and tuples become lists, numpy's numbers Python's, paths and dates text. Raises ScenarioErrors.
+    Arrays, pandas' columns and tuples become lists, numpy's numbers Python's, paths and dates text. Raises
+    ScenarioErrors.
     """
     if isinstance(value, Spec):
         return value.model_dump(mode="json", exclude_unset=True)
-    if isinstance(value, np.generic | np.ndarray):
-        return plain(value.tolist(), place)
+    if callable(as_list := getattr(value, "tolist", None)):  # of numpy and pandas
+        return plain(as_list(), place)
     if isinstance(value, Mapping):
         return {key: plain(item, (*place, str(key))) for key, item in value.items()}
     if isinstance(value, Path):

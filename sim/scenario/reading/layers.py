@@ -1,12 +1,13 @@
 """The raw data of a scenario in layers: its bases, the file itself, and the values set on the command line."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
+from sim.scenario.reading.shipped import meant
 from sim.yamlio import Document, YamlError, parse, read
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
@@ -123,11 +124,20 @@ def _read_mapping(path: Path | str) -> Document:
     try:
         document = read(path, patient=True)
     except YamlError as error:
-        raise ScenarioErrors([_as_input(error)]) from None
+        hint = "" if is_there(Path(path)) else meant(Path(path))
+        raise ScenarioErrors([replace(_as_input(error), message=f"{error.message}{hint}")]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
         raise ScenarioErrors([InputError(document.path, 0 if document.data is None else 1, "", message)])
     return document
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file or folder."""
+    try:
+        return path.exists()
+    except OSError:  # too long for a name, not to be entered
+        return False
 
 
 def _as_input(error: YamlError) -> InputError:
@@ -153,11 +163,7 @@ def _read_bases(file: Document) -> list[Document]:
 
 
 def _read_base(file: Document, path: Path, line: int) -> Document:
-    try:
-        there = path.is_file()
-    except OSError:  # too long for a name, not to be entered
-        there = False
-    if not there:
+    if not is_there(path) or path.is_dir():
         shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
         raise ScenarioErrors([InputError(file.path, line, "base", f"there is no file {shown}")])
     return _read_mapping(path)

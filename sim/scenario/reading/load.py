@@ -12,7 +12,16 @@ from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.reading.blame import suspects_of, told_at_sweep
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
-from sim.scenario.reading.layers import LONGEST_SHOWN, Layers, descend, place_of, read_layers, value_at, with_values
+from sim.scenario.reading.layers import (
+    LONGEST_SHOWN,
+    Layers,
+    descend,
+    is_there,
+    place_of,
+    read_layers,
+    value_at,
+    with_values,
+)
 from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.reading.uncertain import futures_complaints, take_out
 from sim.scenario.schema import SECTIONS, Scenario
@@ -180,16 +189,9 @@ def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
     path = (layers.folder(place) / text).absolute()
     if layers.is_option(place):
         here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
-        path = beside if _is_there(beside) and not _is_there(here) else here
+        path = beside if is_there(beside) and not is_there(here) else here
     is_file = not is_model or text.endswith(".json") or is_config(path)
     return str(path) if text and is_file else text
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # too long for a name, not to be entered
-        return False
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:

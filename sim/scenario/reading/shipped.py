@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from sim.scenario.reading.errors import did_you_mean
+
 
 def scenario_file(path: Path) -> Path:
     """*path*, or the scenario of that name that came with the program."""
@@ -18,6 +20,13 @@ def scenario_file(path: Path) -> Path:
 def shipped_folder() -> Path:
     """Where the scenarios lie: inside the installed package, else at the repository root."""
     return next(folder for folder in _folders() if folder.is_dir())
+
+
+def meant(path: Path) -> str:
+    """`; did you mean ...?` for a *path* where no file is: one beside it, or a shipped scenario; else nothing."""
+    beside = [found.name for found in path.parent.glob("*.yaml")]
+    shipped = [found.stem for folder in _folders() for found in folder.glob("*.yaml")]
+    return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped, listed=0)
 
 
 def _folders() -> tuple[Path, Path]:
