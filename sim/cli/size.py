@@ -28,7 +28,8 @@ def size(asked: Asked) -> None:
 
 def _told(asked: Asked, found: Any) -> Iterator[Any]:
     from sim.report.page.page import text_table
-    from sim.report.size.answer import MOST_ROWS, impossible, ranking, sentences
+    from sim.report.size.answer import MOST_ROWS, sentences
+    from sim.report.size.tables import impossible, ranking
 
     scenario, folder = asked.scenario, asked.folder
     if all(one.status == "impossible" for one in found.tried):

@@ -1,6 +1,6 @@
 """A small self-contained page and its picture: an answer, its charts, its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +48,8 @@ class Table:
     rows: Sequence[Sequence[str]]
     worded: tuple[int, ...] = ()
     """Columns of words, which stand left."""
+    folded: bool = False
+    """On a page it is shown on demand, under its title and the number of its rows."""
 
 
 def text_table(table: Table) -> FittedTable:
@@ -64,8 +66,11 @@ def render_page(
     notes: Sequence[str],
     drawings: Sequence[PageFigure] = (),
     key: Sequence[Mark] = (),
+    details: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page's text; the same arguments give the same bytes. *drawings* stand behind the panels."""
+    """The page's text; the same arguments give the same bytes. *details* has what is known of a point, by its key;
+    *drawings* stand behind the panels.
+    """
     return filled(
         TEMPLATE,
         name=name,
@@ -75,7 +80,7 @@ def render_page(
         tables=tables,
         notes=notes,
         key=[{"name": mark.name, "color": mark.color, "glyph": _glyph(mark)} for mark in key],
-        drawn=Drawn() if panels or drawings else None,
+        drawn=Drawn(details or {}) if panels or drawings else None,
     )
 
 

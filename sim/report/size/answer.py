@@ -1,22 +1,23 @@
 """The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
 
 from collections.abc import Iterator, Sequence
-from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.report.page.document import heading
-from sim.report.page.page import Table, render_page, write_picture
+from sim.report.page.page import render_page, write_picture
 from sim.report.run.tables import write_rows
-from sim.report.size.budget import asked, cells, heads, money, nearest_told, within
+from sim.report.size.budget import asked, money, nearest_told, within
 from sim.report.size.picture import key, panels
-from sim.report.words.goals import latency_columns, percentiles_shown, seconds_beside, share_beside, unsure
-from sim.report.words.money import cash, in_code
+from sim.report.size.tables import details, front_table, losers, winners
+from sim.report.size.why import compared, least, why
+from sim.report.words.goals import latency_columns, unsure
+from sim.report.words.money import cash
 from sim.report.words.routing import routing_told
-from sim.report.words.text import difference, percent, place, plain, question_of, seconds
+from sim.report.words.text import percent, place, question_of
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
-from sim.scenario.sweep import as_data, is_deterministic
+from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.capacity.search import LoadAxis
 from sim.study.size.trials import SCREEN_MARGIN
@@ -52,10 +53,19 @@ def write_size(
 def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked = question_of(scenario)
-    tables = [_front_table(found, scenario), ranking(found, scenario), impossible(found)]
+    tables = [winners(found, scenario), front_table(found, scenario), *losers(found, scenario)]
     shown = [one for one in tables if one.rows]
     write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
-    page = render_page(scenario.name, asked, told, drawn, shown, [*remarks, *_notes(scenario)], key=key(found))
+    page = render_page(
+        scenario.name,
+        asked,
+        told,
+        drawn,
+        shown,
+        [*remarks, *_notes(scenario)],
+        key=key(found),
+        details=details(found, scenario),
+    )
     (folder / "size.html").write_text(page, encoding="utf-8")
 
 
@@ -89,9 +99,9 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
     first += f": {cash(cost * HOURS_PER_MONTH)} a month"
     rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
-    nearest = min(rivals, key=_least, default=None)
+    nearest = min(rivals, key=least, default=None)
     if nearest is not None:
-        first += f"; the next with other GPUs, {nearest.name}, {_compared(nearest, cost)}"
+        first += f"; the next with other GPUs, {nearest.name}, {compared(nearest, cost)}"
     taken = [f"It takes {asked(best)}."] if within(scenario) else []
     return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
 
@@ -124,65 +134,12 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
         yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
 
 
-def _least(one: TriedFleet) -> float:
-    """What it costs, or at least costs [USD/h]."""
-    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
-    return inf if cost is None else cost
-
-
 def _load(scenario: Scenario) -> str:
     try:
         axis = LoadAxis.of(scenario)
     except ValueError:  # a burst has none
         return ""
     return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
-
-
-def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
-    """Why *one* lost, in a few words."""
-    best = found.winner.usd_per_h if found.winner is not None else None
-    if one is found.winner:
-        return "the cheapest"
-    if one.status in ("impossible", "over budget"):
-        return one.reason
-    if one is found.nearest:
-        return f"the most within the budget: {_miss(one, scenario)}"
-    if one.status == "misses":
-        return _miss(one, scenario) + _screened(one, scenario)
-    if not best:
-        return ""
-    return _compared(one, best)
-
-
-def _compared(one: TriedFleet, best_usd_per_h: float) -> str:
-    """Its cost, or the least that it costs, over the best."""
-    ratio = _least(one) / best_usd_per_h
-    told = f"{difference(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
-    told = "as much" if abs(ratio - 1) < ROUNDING else told
-    return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
-
-
-def _screened(one: TriedFleet, scenario: Scenario) -> str:
-    """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
-    wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
-    done = wanted if one.replications is None else one.replications
-    return "" if done >= wanted else f" ({done} of {wanted} replications)"
-
-
-def _miss(one: TriedFleet, scenario: Scenario) -> str:
-    metrics, told = one.metrics or {}, []
-    if metrics.get("requests") == 0:
-        return "no request arrives in the window"
-    for name, words in LIMITS.items():
-        for part, limit in percentiles_shown(scenario.slo, name).items():
-            value = metrics.get(f"{name}_{part}")
-            if limit is not None and value is not None and value > limit:
-                told.append(f"{part} {words} {seconds_beside(value, limit) if isfinite(value) else 'without end'}")
-    attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
-    shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
-    within = f"{shown} of the requests within the service level" if shown else ""
-    parts = [*(["overloaded"] if one.overloaded else []), *told, within]
-    return ", ".join(part for part in parts if part)
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
@@ -230,64 +187,6 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         "candidates": rows,
         "pareto": pareto_rows(found, scenario),
     }
-
-
-def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
-    """All candidates that could serve, those that met first; *most*: at most this number of them."""
-    names = latency_columns(scenario.slo)
-    rows = [
-        [
-            one.name,
-            str(one.gpus),
-            f"{'' if one.usd_per_h is not None else '≥ '}{cash(_least(one) * HOURS_PER_MONTH)}",
-            *cells(one, scenario),
-            *(_shown(one, name) for name in names),
-            why(one, found, scenario),
-        ]
-        for one in found.tried
-        if one.status != "impossible"
-    ]
-    titles = [
-        "fleet",
-        "GPUs",
-        in_code("USD a month"),
-        *map(in_code, heads(scenario)),
-        *names.values(),
-        "verdict",
-    ]
-    note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
-    if scenario.replications > 1:
-        note += " Figures are means over all replications, or over as many as the verdict says."
-    return Table("Candidates", note, titles, rows[:most], worded=(len(titles) - 1,))
-
-
-def _shown(one: TriedFleet, name: str) -> str:
-    value = (one.metrics or {}).get(name)
-    return "" if value is None else seconds(value)
-
-
-def _front_table(found: Sizing, scenario: Scenario) -> Table:
-    best = found.winner.usd_per_h if found.winner is not None else None
-    names = latency_columns(scenario.slo)
-    members = front(found, list(names))
-    rows = [
-        [
-            one.name,
-            f"{cash(_least(one) * HOURS_PER_MONTH)}",
-            *(_shown(one, name) for name in names),
-            _compared(one, best) if best and one is not found.winner else "the cheapest",
-        ]
-        for one in members
-    ]
-    note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["fleet", in_code("USD a month"), *names.values(), "cost"]
-    return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
-
-
-def impossible(found: Sizing) -> Table:
-    """Candidates that cannot serve or have no price, with the reason."""
-    rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
-    return Table("Ruled out without a simulation", "", ["fleet", "why"], rows, worded=(1,))
 
 
 def _notes(scenario: Scenario) -> list[str]:

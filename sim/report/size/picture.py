@@ -54,7 +54,11 @@ def _curves(
         if members:
             good = tuple(one.status == "meets" for one in members)
             xs, ys = tuple(map(x, members)), tuple(map(_per_month, members))
-            curves.append(ChartCurve("", color, xs, ys, marker, NO_LINE, good=good, tags=tuple(map(tag, members))))
+            names = tuple(one.name for one in members)
+            tags = tuple(map(tag, members))
+            curves.append(
+                ChartCurve("", color, xs, ys, marker, NO_LINE, good=good, tags=tags, fleet=gpu, keys=names, names=names)
+            )
     return tuple(curves)
 
 
@@ -69,12 +73,18 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     far = FAR * scale * limit if limit is not None else float("inf")
     chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
     members = front(found, [column])
-    line = ChartCurve("", SOFT, tuple(map(latency, members)), tuple(map(_per_month, members)))
+    names = {id(one): one.name for one in members}
+
+    def on_front(one: TriedFleet) -> str:
+        return names.get(id(one), "")
+
+    x, y, called = tuple(map(latency, members)), tuple(map(_per_month, members)), tuple(one.name for one in members)
+    line = ChartCurve("", SOFT, x, y, fleet="the front", keys=called, names=called)
     return Panel(
         f"Cost against {words}",
         in_code("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front"),
         f"{part} {words} [{unit}]",
-        (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, lambda one: "")),
+        (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, on_front)),
         y_format=money_mark,
         x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
         kind="cost_vs_latency",

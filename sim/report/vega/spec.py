@@ -79,20 +79,20 @@ def _axis_x(panel: Panel, scale: Scale) -> Spec:
         axis["labelExpr"] = f"({names!r})[format(datum.value, '~g')] || ''"
     else:
         axis["labelExpr"] = expression(panel.x_format)
-    return _channel("x", scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
+    return _channel("x", _x_domain(scale), scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
 
 
 def _axis_y(panel: Panel, scale: Scale) -> Spec:
     axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
-    return _channel("y", scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
+    return _channel("y", _domain(scale), scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
 
 
-def _channel(name: str, scale: Scale, axis: Spec) -> Spec:
+def _channel(name: str, domain: list[float], scale: Scale, axis: Spec) -> Spec:
     kind = {"type": "log"} if scale.log else {"type": "linear", "zero": False}
     return {
         "field": name,
         "type": "quantitative",
-        "scale": {**kind, "domain": _domain(scale), "nice": False},
+        "scale": {**kind, "domain": domain, "nice": False},
         "axis": axis,
     }
 
@@ -102,6 +102,14 @@ def _domain(scale: Scale) -> list[float]:
     if scale.log:
         return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
     return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
+
+
+def _x_domain(scale: Scale) -> list[float]:
+    """Room on the left, too: the edge there is no baseline."""
+    low, high = _domain(scale)
+    if scale.log:
+        return [low / (scale.high / scale.low) ** EDGE, high]
+    return [low - EDGE * (scale.high - scale.low), high]
 
 
 def _decades(scale: Scale) -> list[float]:

@@ -32,6 +32,8 @@ def _row(text: Text, x: Scale, y: Scale, size: tuple[float, float]) -> dict[str,
         side, dx = "right", place.x + place.width - at_x
     else:
         side, dx = "center", place.x + place.width / 2 - at_x
+    if not text.bold:  # markers are a little larger here than in the picture
+        dx += {"left": 2.0, "right": -2.0, "center": 0.0}[side]
     dy = at_y - place.y - place.height / 2
     fleet = "" if text.curve is None else text.curve.fleet or text.curve.name
     color = text.color if text.curve is not None else ""

@@ -1,6 +1,7 @@
 """The cheapest fleet against a search of everything, bounds against simulations, and the command from door to door."""
 
 import csv
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -178,6 +179,10 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     assert front[0]["fleet"] == table[0]["fleet"]
     page = (tmp_path / "out/size.html").read_text()
     assert len(charts_of(page)) == 4
+    folded = re.findall(r"<summary>(.*) \((\d+)\)</summary>", text_of(page))  # the losers, by their reason
+    lost = {status: sum(row["status"] == status for row in table) for status in ("misses", "not simulated")}
+    assert sum(int(count) for reason, count in folded if reason.startswith("Misses")) == lost["misses"]
+    assert ("Costs more at the least, so it was not simulated", str(lost["not simulated"])) in folded
     assert "http:" not in text_of(page)
     points = len(list((tmp_path / "out/points").iterdir()))
     assert run(tmp_path, SCENARIO).out == done.out
