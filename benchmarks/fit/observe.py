@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
 
-from gauss_newton import Observation
 from parameters import Priors, with_parameters
+from posterior import Observation
 from record import Steps, simulate
 from rows import left_out, pair
 from stages import Stages, request_names, stages

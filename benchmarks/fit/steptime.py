@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from gauss_newton import ITERATIONS, Observation, fit
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import Priors, load_priors
+from posterior import Observation, fit
 from rows import judged, pair, read_rows, thinned
 from write import write_data
 
@@ -68,9 +68,9 @@ def refit(
     return _moved(found, priors, at)
 
 
-def _moved(found: list[Observation], priors: Priors, at: Theta, iterations: int = ITERATIONS) -> Theta:
+def _moved(found: list[Observation], priors: Priors, at: Theta) -> Theta:
     sd = widths(found, priors)
-    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd}, iterations=iterations)
+    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd})
     return {name: at.get(name, 0.0) + step[name] for name in sd}
 
 
@@ -117,7 +117,7 @@ def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, 
     pairs, draw, samples = sorted(by_pair), random.Random(1), defaultdict(list)
     for _ in range(BOOTSTRAPS):
         sample = [one for name in draw.choices(pairs, k=len(pairs)) for one in by_pair[name]]
-        for name, value in _moved(sample, priors, theta, iterations=3).items():
+        for name, value in _moved(sample, priors, theta).items():
             samples[name].append(value)
     return {name: (float(np.percentile(v, 5)), float(np.percentile(v, 95))) for name, v in samples.items()}
 

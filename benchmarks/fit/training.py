@@ -1,6 +1,6 @@
 """Fit of training's figures: python benchmarks/fit/training.py MEASURED [--write data] [--cross-validate OUT.csv]
 
-Maximum a posteriori of log factors, Gauss-Newton with Huber weights, as in gauss_newton.py; a row's gradient by each
+Maximum a posteriori of log factors, Gauss-Newton with Huber weights, as in posterior.py; a row's gradient by each
 of its rates is taken by finite difference, and a rate is a product of parameters. Pairs of GPU and model family are
 left out in turn, eight at a time, for the errors that docs/fidelity-training.md shows.
 """
