@@ -94,7 +94,7 @@ class Run(Result):
 
         *set* holds prices and terms by dotted path, such as {"site.electricity_usd_per_kwh": 0.3}; *out* is the folder
         for the files (None: a temporary one), *force* replaces what it holds. Raises ScenarioErrors for a value that is
-        no matter of money, FolderRefused, FolderBusy.
+        no cost input, FolderRefused, FolderBusy.
 
         >>> import sim
         >>> short = {"horizon_s": 30, "warmup_s": 0, "sweep": None}

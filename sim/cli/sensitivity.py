@@ -5,7 +5,7 @@ from sim.cli.shared.question import Asked, asks
 
 @asks()
 def sensitivity(asked: Asked) -> None:
-    """Which inputs move the cost of each fleet and their difference, and what the difference is made of.
+    """Which inputs change the cost of each fleet and their difference, and what the difference is made of.
 
     The scenario's section `sensitivity` names inputs and ranges; left out: prices, rates, load and lengths, 30 % each.
     """

@@ -70,12 +70,11 @@ def capacity(
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
     *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
     number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress.
-    Each capacity is found to within the fraction *relative*.
+    another question *force* replaces; *quiet* hides the progress. Each capacity is found to within the fraction
+    *relative*.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run,
-    FolderRefused and FolderBusy for *out*, and WorkerLost where
-    memory runs out.
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
+    for *out*, and WorkerLost where memory runs out.
 
     >>> import sim
     >>> short = {"horizon_s": 20, "warmup_s": 0, "precision": {"relative": 0.9, "max_replications": 5}}

@@ -64,8 +64,8 @@ def plan(
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
     *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
     number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress.
-    Each capacity is found to within the fraction *relative*.
+    another question *force* replaces; *quiet* hides the progress. Each capacity is found to within the fraction
+    *relative*.
 
     Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
     memory runs out.

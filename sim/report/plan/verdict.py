@@ -70,7 +70,7 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
     first, last = months[0].in_service, months[-1].in_service
     existing = f" ({months[0].existing} of them existing)" if months[0].existing else ""
     units = f"{one.fleet}: {first} {'unit' if first == 1 else 'units'} at first{existing}, {last} in the last month"
-    parts = [f"{units}, at most {max(row.in_service for row in months)} ({one.gpus} GPUs each)"]
+    parts = [f"{units}, at most {max(row.in_service for row in months)} ({one.gpus} GPU{'s' * (one.gpus != 1)} each)"]
     if one.bought:
         again = sum(batch.units for batch in one.stock.batches if batch.retires < plan.months) if one.stock else 0
         replaced = f", {again} of them out of service before the end" if again else ""

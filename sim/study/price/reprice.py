@@ -35,7 +35,7 @@ def keep_scenario(folder: Path, scenario: Scenario) -> None:
 def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
     """The scenario of the finished run in *run* with the values *sets*.
 
-    Raises ScenarioErrors where there is no finished run, or where a value is no matter of money.
+    Raises ScenarioErrors where there is no finished run, or where a value is no cost input.
     """
     path = run / SCENARIO_FILE
     if not path.is_file():
@@ -88,7 +88,7 @@ def _refusal(data: dict[str, Any], item: str) -> InputError | None:
         return None  # load tells it better
     axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
     if not _is_money(place):
-        text = f"is no matter of money: only {', '.join(MONEY)} and a fleet's cost can change without a simulation"
+        text = f"is no cost input: only {', '.join(MONEY)} and a fleet's cost can change without a simulation"
         return InputError(f"--set {path}", 0, "", text)
     if any(place[: len(axis)] == axis or axis[: len(place)] == place for axis in axes):
         return InputError(f"--set {path}", 0, "", "is swept: the run has a point for each of its values")

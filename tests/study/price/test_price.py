@@ -171,9 +171,9 @@ def test_waste_stands_in_the_metrics(run: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("slo.ttft_s=3", "no matter of money"),
-        ("fleets.own.pools.0.replicas=3", "no matter of money"),
-        ("starts_at=2026-01-01T00:00:00", "no matter of money"),
+        ("slo.ttft_s=3", "no cost input"),
+        ("fleets.own.pools.0.replicas=3", "no cost input"),
+        ("starts_at=2026-01-01T00:00:00", "no cost input"),
         ("fleets.own.cost.share=true", "simulate it anew"),
         ("site.pu=3", "did you mean pue"),
         ("site.pue=0.5", "site.pue"),
@@ -216,5 +216,5 @@ def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
     assert (sorted(same), different, missing) == (sorted(tables), [], [])
     refused = gpufleet("price", "run", "--set", "horizon_s=60")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("--set horizon_s: is no matter of money")
+    assert refused.stderr.startswith("--set horizon_s: is no cost input")
     assert not (tmp_path / "run-repriced-repriced").exists()
