@@ -15,7 +15,7 @@ from sim.study.cases.inputs import placeless
 from sim.study.price.reprice import SCENARIO_FILE
 from sim.yamlio import dump
 
-BY_THEMSELVES = ("question", "seed", "replications", "fleets", "sweep")
+BY_THEMSELVES = ("question", "seed", "replications", "fleets", "sweep", "claim")
 
 
 @in_its_currency

@@ -1,9 +1,9 @@
 """The section `claim` of a scenario: what somebody has stated, and how `gpufleet claims` checks it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,14 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Text = Annotated[str, Field(min_length=1)]
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(?::([,.0-9a-z%+]*))?\}")
 """`{name}` or `{name:.1f}` in a text: the figure of that name."""
+
+
+class HasName(Protocol):
+    """A fleet of any kind of scenario."""
+
+    @property
+    def name(self) -> str:
+        """In the outputs."""
 
 
 class Rule(Spec):
@@ -122,9 +130,9 @@ def _unknown(name: str, known: Any) -> str:
     return f"there is no figure {name!r}{did_you_mean(name, known)}"
 
 
-def fleet_complaints(claim: Claim, scenario: Experiment) -> Iterator[Complaint]:
+def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[Complaint]:
     """Figures of fleets that the scenario does not have."""
-    names = [fleet.name for fleet in scenario.fleets]
+    names = [fleet.name for fleet in fleets]
     for name, spec in claim.figures.items():
         fleet = getattr(spec, "fleet", None)
         if fleet is not None and fleet not in names:
@@ -133,7 +141,7 @@ def fleet_complaints(claim: Claim, scenario: Experiment) -> Iterator[Complaint]:
 
 
 def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
-    yield from fleet_complaints(claim, scenario)
+    yield from fleet_complaints(claim, scenario.fleets)
 
 
 def _check_terms(claim: Claim, _: Experiment, __: Catalog) -> Iterator[Complaint]:

@@ -6,11 +6,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.claims.claim import Claim, claim_complaints
+from sim.scenario.claims.claim import Claim, claim_complaints, fleet_complaints
 from sim.scenario.claims.figures import Arithmetic, Catalogued, Weights
 from sim.scenario.experiment import Name
+from sim.scenario.job.load import load_job
 from sim.scenario.reading.errors import Complaint, InputError, ScenarioErrors, complaints, did_you_mean
-from sim.scenario.reading.layers import read_layers
+from sim.scenario.reading.layers import Layers, read_layers
 from sim.scenario.reading.load import load_for_size, opening_comment
 from sim.scenario.reading.shipped import shipped_folder
 from sim.spec import Spec
@@ -56,6 +57,8 @@ def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
         if found is None:
             raise ScenarioErrors([layers.error(Complaint(("claim",), "is missing"))])
         return found, question
+    if "job" in layers.data:
+        return _of_job(path, layers, catalog), question
     try:
         stated = Stated.model_validate(layers.data)
     except ValidationError as error:
@@ -65,6 +68,16 @@ def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
     if wrong:
         raise ScenarioErrors(map(layers.error, wrong))
     return stated.claim, question
+
+
+def _of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
+    scenario = load_job(path, catalog=catalog)
+    found = scenario.claim
+    if found is None:
+        raise ScenarioErrors([layers.error(Complaint(("claim",), "is missing"))])
+    if wrong := [*claim_complaints(found), *fleet_complaints(found, scenario.fleets)]:
+        raise ScenarioErrors(map(layers.error, wrong))
+    return found
 
 
 def _of_fleets(claim: Claim) -> Iterable[Complaint]:

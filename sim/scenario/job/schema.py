@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sim.cost import Carbon, Cost, Finance, Moment, Operations, Site
 from sim.power import Power
+from sim.scenario.claims.claim import Claim
 from sim.scenario.experiment import GridSweep, Name, PointSweep
 from sim.scenario.job.parallel import ParallelSpec
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
@@ -158,6 +159,8 @@ class WorkScenario(Spec):
     """The candidates to compare."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
+    claim: Claim | None = None
+    """What somebody has stated and how `gpufleet claims` checks it; nothing else reads it."""
 
 
 class JobScenario(WorkScenario):

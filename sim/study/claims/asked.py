@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.scenario.job.load import has_job
 from sim.scenario.reading.given import options
 from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.schema import Scenario
@@ -36,6 +37,13 @@ class Asked:
             self.answers[key] = read(self.path, options(values), catalog=self.catalog)
         found: Scenario = self.answers[key]
         return found
+
+    @property
+    def has_job(self) -> bool:
+        """Whether the claim is about a training job."""
+        if ("has_job",) not in self.answers:
+            self.answers["has_job",] = has_job(self.path)
+        return bool(self.answers["has_job",])
 
     def cases(self, fleet: str, values: Mapping[str, Any]) -> tuple[Scenario, list[Case]]:
         """The scenario with *values*, and the cases of *fleet*: one point, all replications. Raises NoFigure."""

@@ -6,6 +6,7 @@ from sim.study.cases.execute import do_all
 from sim.study.cases.points import jobs_of, limits
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
+from sim.study.claims.kinds.job import of_job
 from sim.study.claims.kinds.registry import finds
 from sim.study.run.summary import summarize
 
@@ -13,6 +14,8 @@ from sim.study.run.summary import summarize
 @finds(Run)
 def run(spec: Run, asked: Asked) -> Figure:
     """Over the scenario's replications; the same cases are simulated once for all figures."""
+    if asked.has_job:
+        return of_job(spec.fleet, spec.metric, asked, spec.set)
     scenario, cases = asked.cases(spec.fleet, spec.set)
     jobs = jobs_of(scenario, cases, asked.catalog, asked.out)
     do_all(asked.cores, jobs, lambda *_: None)
