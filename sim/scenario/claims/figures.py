@@ -69,6 +69,16 @@ class Run(Spec):
     set: Values = Field(default_factory=dict)
 
 
+class LedgerLine(Spec):
+    """What one component of the bill costs per hour [USD], for one fleet at one point."""
+
+    kind: Literal["ledger"]
+    fleet: str
+    component: Label
+    """As in costs.csv: hosting, energy, staff, ..."""
+    set: Values = Field(default_factory=dict)
+
+
 class Capacity(Spec):
     """A column of capacity.csv for one fleet: what it does at the highest load within the service level."""
 
@@ -92,6 +102,6 @@ class Cheapest(Spec):
 
 
 FigureSpec = Annotated[
-    Catalogued | Arithmetic | Weights | Memory | Run | Capacity | Cheapest,
+    Catalogued | Arithmetic | Weights | Memory | Run | LedgerLine | Capacity | Cheapest,
     Field(discriminator="kind"),
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.claims.claim import Claim
-from sim.scenario.claims.figures import Capacity, Cheapest, Run
+from sim.scenario.claims.figures import Capacity, Cheapest, LedgerLine, Run
 from sim.scenario.claims.reading import read_claim
 from sim.scenario.reading.errors import Complaint, ScenarioErrors
 from sim.scenario.reading.layers import read_layers
@@ -16,7 +16,7 @@ from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds import find
 from sim.study.claims.rules import Judged, Verdict, judge, verdict
 
-EFFORT = {Run: 1, Capacity: 8, Cheapest: 20}
+EFFORT = {Run: 1, LedgerLine: 1, Capacity: 8, Cheapest: 20}
 """About how many simulations a figure takes."""
 
 

@@ -51,6 +51,12 @@ def saving_percent(now: float, before: float) -> float:
 
 
 @formula
+def percent_of(part: float, whole: float) -> float:
+    """*part* in per cent of the *whole*."""
+    return 100 * part / whole
+
+
+@formula
 def difference(first: float, second: float) -> float:
     """*first* less *second*."""
     return first - second

@@ -127,3 +127,53 @@ def test_a_claim_needs_its_section(tmp_path: Path, catalog: Catalog) -> None:
     path.write_text(dump(SCENARIO))
     with pytest.raises(ScenarioErrors, match="claim: is missing"):
         read_claim(path, catalog)
+
+
+BILLED = SCENARIO | {
+    "fleets": [SCENARIO["fleets"][0] | {"cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.5}}}],
+    "operations": {"software": {"usd_per_gpu_year": 876}},
+}
+
+
+def test_a_line_of_the_ledger_is_dollars_an_hour(checked) -> None:
+    lines = {name: {"kind": "ledger", "fleet": "one", "component": name} for name in ("rental", "software")}
+    assert values(checked(lines, BILLED)) == {"rental": pytest.approx(0.5), "software": pytest.approx(0.1)}
+
+
+def test_a_component_that_nobody_pays_is_named(checked) -> None:
+    with pytest.raises(ScenarioErrors, match="the bill has no component 'softwares'; did you mean software"):
+        checked({"a": {"kind": "ledger", "fleet": "one", "component": "softwares"}}, BILLED)
+
+
+JOB = {
+    "job": {"kind": "training", "model": "resnet-50", "samples": 25600, "global_batch": 256},
+    "fleets": [{"name": "one", "pools": [{"gpu": "a100-80gb-sxm", "gpus": 1}]}],
+}
+
+
+def test_a_training_job_has_figures_too(checked) -> None:
+    run = {"kind": "run", "fleet": "one"}
+    found = values(
+        checked(
+            {
+                "samples_per_s": run | {"metric": "samples_per_s"},
+                "steps": run | {"metric": "steps"},
+                "makespan_h": run | {"metric": "makespan_h"},
+                "fits": {"kind": "memory", "fleet": "one", "value": "fits"},
+                "too_large": {
+                    "kind": "memory",
+                    "fleet": "one",
+                    "value": "fits",
+                    "set": {"job.global_batch": 4096, "job.parallel.micro_batch": 4096},
+                },
+            },
+            JOB,
+        )
+    )
+    assert (found["steps"], found["fits"], found["too_large"]) == (100, 1, 0)
+    assert found["makespan_h"] * 3600 == pytest.approx(25600 / found["samples_per_s"])
+
+
+def test_a_job_refuses_a_fleet_that_it_does_not_have(checked) -> None:
+    with pytest.raises(ScenarioErrors, match="there is no fleet 'two'"):
+        checked({"a": {"kind": "run", "fleet": "two", "metric": "steps"}}, JOB)

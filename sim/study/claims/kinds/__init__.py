@@ -6,6 +6,7 @@ from sim.study.claims.kinds import (  # noqa: F401 - each registers its kind
     arithmetic,
     capacity,
     catalogue,
+    ledger,
     memory,
     run,
     size,

@@ -1,9 +1,14 @@
 """A column of summary.csv."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from sim.scenario.claims.figures import Run
 from sim.scenario.reading.errors import did_you_mean
+from sim.scenario.schema import Scenario
 from sim.study.cases.execute import do_all
 from sim.study.cases.points import jobs_of, limits
+from sim.study.cases.store import StoredCase
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.job import of_job
@@ -11,15 +16,20 @@ from sim.study.claims.kinds.registry import finds
 from sim.study.run.summary import summarize
 
 
+def simulated(fleet: str, values: Mapping[str, Any], asked: Asked) -> tuple[Scenario, list[StoredCase]]:
+    """The scenario with *values* and the finished cases of *fleet*, one a replication. Raises NoFigure."""
+    scenario, cases = asked.cases(fleet, values)
+    jobs = jobs_of(scenario, cases, asked.catalog, asked.out)
+    do_all(asked.cores, jobs, lambda *_: None)
+    return scenario, [job.stored() for job in jobs]
+
+
 @finds(Run)
 def run(spec: Run, asked: Asked) -> Figure:
     """Over the scenario's replications; the same cases are simulated once for all figures."""
     if asked.has_job:
         return of_job(spec.fleet, spec.metric, asked, spec.set)
-    scenario, cases = asked.cases(spec.fleet, spec.set)
-    jobs = jobs_of(scenario, cases, asked.catalog, asked.out)
-    do_all(asked.cores, jobs, lambda *_: None)
-    stored = [job.stored() for job in jobs]
+    scenario, stored = simulated(spec.fleet, spec.set, asked)
     level = limits(scenario)
     [point] = summarize(stored, (), level)
     if not point.ok:
