@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim.scenario.job.load import load_job
+from sim.scenario.job.schema import JobScenario
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.given import options
 from sim.study.claims.asked import Asked
@@ -20,6 +21,8 @@ def of_job(fleet: str, metric: str, asked: Asked, values: Mapping[str, Any]) -> 
     key = ("job", repr(values))
     if key not in asked.answers:
         scenario = load_job(asked.path, options(values), catalog=asked.catalog)
+        if not isinstance(scenario, JobScenario):
+            raise NoFigure("a queue of jobs has no figures here, a single job does")
         asked.answers[key] = summary(job_outcomes(scenario, asked.catalog))
     found = [row for row in asked.answers[key] if row.fleet == fleet]
     if len(found) != 1:
