@@ -1,13 +1,12 @@
 """What a validation leaves in its folder: every row's errors, their medians by group, a picture."""
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata.row import METRICS
-from sim.report.run.tables import cell
 from sim.report.terminal.fitted import FittedTable
+from sim.report.validate.frame import write_lines
 from sim.report.validate.picture import write_picture
 from sim.study.validate.score import SCORED, Coverage, PredictedRow, Score, coverage, reasons, scores
 
@@ -35,14 +34,14 @@ MOST_REASONS = 12
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     """validation.csv, summary_by_*.csv, coverage.csv and validation.png in *folder*."""
     columns = row_columns()
-    _write(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
+    write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
         found = scores(outcomes, group)
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in found)
-        _write(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+        write_lines(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
     heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
-    _write(folder / "coverage.csv", heads, lines)
+    write_lines(folder / "coverage.csv", heads, lines)
     write_picture(folder / "validation.png", outcomes)
 
 
@@ -65,13 +64,6 @@ def _row(one: PredictedRow) -> dict[str, Any]:
         cells[f"{metric}_predicted"] = told.metrics.get(metric)
         cells[f"{metric}_error"] = one.error(metric)
     return cells
-
-
-def _write(path: Path, header: Sequence[str], lines: Any) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, header))
-        writer.writerows([cell(value) for value in line] for line in lines)
 
 
 def _link(one: PredictedRow) -> tuple[str, str]:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from sim.report.charts.curves import DOTS_PER_INCH
-from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
+from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
+from sim.report.validate.frame import Marks, Points, at_most_far, draw_key, draw_panel
 from sim.study.validate.score import SCORED, PredictedRow, scores
 
 PANELS = {
@@ -18,11 +19,7 @@ PANELS = {
     "ttft": ("Time to first token, not saturated", "ms", ("ttft loaded", "ttft alone")),
 }
 """Panel -> title, unit, the scored quantities in it."""
-BANDS = ((0.2, 0.10), (0.1, 0.16))
-"""Half-width of a band and how dark it is."""
 SIDE_IN, GAP_IN = 3.9, 0.75
-FARTHEST = 8.0
-"""A point farther from the diagonal than this factor is drawn at that distance."""
 
 
 def write_picture(path: Path, outcomes: Sequence[PredictedRow]) -> None:
@@ -47,7 +44,7 @@ def write_picture(path: Path, outcomes: Sequence[PredictedRow]) -> None:
             axes.set_title(title, loc="left", size=HEAD, color=INK, pad=6)
             axes.set_xlabel(f"measured [{unit}]", size=SMALL, color=SOFT)
             axes.set_ylabel(f"predicted [{unit}]" if index == 0 else "predicted", size=SMALL, color=SOFT)
-        _key(figure, marks, scored, height)
+        draw_key(figure, {f"{name} ({_count(scored, name)})": mark for name, mark in marks.items()}, 6)
         figure.savefig(path)
 
 
@@ -70,63 +67,14 @@ def headline(outcomes: Sequence[PredictedRow]) -> str:
     return f"Median error over {pairs} pairs of GPU and model: " + ", ".join(parts)
 
 
-def _panel(
-    axes: Any, scored: Sequence[PredictedRow], quantities: Sequence[str], marks: dict[str, tuple[str, str]]
-) -> None:
-    points: dict[str, list[tuple[float, float]]] = {}
+def _panel(axes: Any, scored: Sequence[PredictedRow], quantities: Sequence[str], marks: Marks) -> None:
+    points: Points = {}
     for one in scored:
         for quantity, metric in one.quantities().items():
             predicted = one.prediction.metrics.get(metric)
             if quantity in quantities and predicted is not None and np.isfinite(predicted):
-                measured = one.row.measured[metric]
-                shown = min(max(predicted, measured / FARTHEST), measured * FARTHEST)
-                points.setdefault(one.prediction.engine, []).append((measured, shown))
-    every = [value for pairs in points.values() for pair in pairs for value in pair]
-    low, high = (min(every) / 1.4, max(every) * 1.4) if every else (1.0, 10.0)
-    line = np.array([low, high])
-    for half, dark in BANDS:
-        axes.fill_between(line, line * (1 - half), line * (1 + half), color=INK, alpha=dark, linewidth=0, zorder=0)
-    axes.plot(line, line, color=SOFT, linewidth=0.7, zorder=1)
-    for engine, pairs in sorted(points.items(), key=lambda item: -len(item[1])):
-        color, marker = marks[engine]
-        x, y = zip(*pairs, strict=True)
-        axes.plot(x, y, marker, color=color, markersize=3, alpha=0.45, markeredgewidth=0, linestyle="none", zorder=2)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    axes.tick_params(which="both", length=2.5, width=0.6, color=SOFT, labelcolor=SOFT, labelsize=SMALL)
-    axes.minorticks_off()
-    axes.grid(color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(SOFT)
-    if not every:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
-
-
-def _key(figure: Any, marks: dict[str, tuple[str, str]], scored: Sequence[PredictedRow], height: float) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D(
-            [], [], marker=marker, color=color, linestyle="none", markersize=5, label=f"{name} ({_count(scored, name)})"
-        )
-        for name, (color, marker) in marks.items()
-    ]
-    if handles:
-        figure.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(0.02, 0.02 / height),
-            ncols=min(6, len(handles)),
-            frameon=False,
-            fontsize=SMALL,
-            labelcolor=INK,
-            handletextpad=0.1,
-            columnspacing=1.2,
-        )
+                points.setdefault(one.prediction.engine, []).append(at_most_far(predicted, one.row.measured[metric]))
+    draw_panel(axes, points, marks)
 
 
 def _count(scored: Sequence[PredictedRow], engine: str) -> int:

@@ -1,18 +1,17 @@
 """What a validation of services leaves in its folder: every row's errors, their medians by group, a picture."""
 
-import csv
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata.mlperf import SERVICE_METRICS
 from sim.report.charts.curves import DOTS_PER_INCH
-from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
+from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.run.tables import cell
 from sim.report.terminal.fitted import FittedTable
+from sim.report.validate.frame import Marks, Points, draw_key, draw_panel, write_lines
 from sim.study.validate.services.predict import ServiceOutcome
 from sim.study.validate.services.score import ServiceScore, service_scores
 
@@ -23,8 +22,6 @@ GROUPS: dict[str, Callable[[ServiceOutcome], str]] = {
 }
 SCORE_COLUMNS = ("metric", "rows", "pairs", "median_error", "p90_error", "bias")
 TITLES = {"samples_s": "Samples per second of the system", "mean_latency_ms": "Mean latency of a query [ms]"}
-BANDS = ((0.2, 0.10), (0.1, 0.16))
-"""Half-width of a band and how dark it is."""
 MOST_REASONS = 12
 
 
@@ -43,13 +40,13 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
         "model",
         "precision",
     )
-    _write(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
+    write_lines(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
     for name, group in GROUPS.items():
         lines = (
             [score.group, *(getattr(score, column) for column in SCORE_COLUMNS)]
             for score in service_scores(outcomes, group)
         )
-        _write(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
+        write_lines(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
     _picture(folder / "validation.png", outcomes)
 
 
@@ -86,18 +83,12 @@ def _cells(one: ServiceOutcome) -> list[Any]:
     return [*told, one.gpu, one.model, one.precision, *figures]
 
 
-def _write(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([cell(value) for value in line] for line in lines)
-
-
 def _picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
     """Predicted against measured on logarithmic axes, a panel a metric, a colour a service."""
     from matplotlib.figure import Figure
 
-    marks = style(sorted({one.model for one in outcomes if one.model}))
+    shown = [one for one in outcomes if any(one.error(metric) is not None for metric in TITLES)]
+    marks = style(sorted({one.model for one in shown}))
     with settings():
         figure = Figure(figsize=(9.6, 5.4), dpi=DOTS_PER_INCH, facecolor="white")
         scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
@@ -106,39 +97,15 @@ def _picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
             told = f", median error {100 * scores[metric].median_error:.0f} %" if metric in scores else ""
             axes.set_title(title + told, loc="left", size=HEAD, color=INK, pad=6)
             _panel(axes, metric, outcomes, marks)
-        handles = figure.axes[0].get_legend_handles_labels()
-        more = figure.axes[1].get_legend_handles_labels()
-        labelled = dict(zip((*handles[1], *more[1]), (*handles[0], *more[0]), strict=True))
-        figure.legend(
-            labelled.values(), labelled.keys(), loc="lower left", bbox_to_anchor=(0.07, 0.01), ncols=6, frameon=False,
-            fontsize=SMALL, labelcolor=INK,
-        )  # fmt: skip
+            axes.set_xlabel("measured", size=SMALL, color=SOFT)
+            axes.set_ylabel("predicted", size=SMALL, color=SOFT)
+        draw_key(figure, marks, 6)
         figure.savefig(path)
 
 
-def _panel(axes: Any, metric: str, outcomes: Sequence[ServiceOutcome], marks: dict[str, tuple[str, str]]) -> None:
-    points: dict[str, list[tuple[float, float]]] = {}
+def _panel(axes: Any, metric: str, outcomes: Sequence[ServiceOutcome], marks: Marks) -> None:
+    points: Points = {}
     for one in outcomes:
         if one.error(metric) is not None:
             points.setdefault(one.model, []).append((one.row.measured[metric], one.metrics[metric]))
-    every = [value for pairs in points.values() for pair in pairs for value in pair]
-    low, high = (min(every) / 1.4, max(every) * 1.4) if every else (1.0, 10.0)
-    for half, dark in BANDS:
-        axes.fill_between(
-            (low, high), (low * (1 - half), high * (1 - half)), (low * (1 + half), high * (1 + half)),
-            color=INK, alpha=dark, linewidth=0,
-        )  # fmt: skip
-    for model, pairs in sorted(points.items()):
-        color, marker = marks[model]
-        x, y = zip(*pairs, strict=True)
-        axes.plot(x, y, marker, color=color, markersize=4, alpha=0.6, markeredgewidth=0, linestyle="none", label=model)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    axes.set_xlabel("measured", size=SMALL, color=SOFT)
-    axes.set_ylabel("predicted", size=SMALL, color=SOFT)
-    axes.grid(color=FAINT, linewidth=0.6)
-    axes.tick_params(which="both", length=2.5, width=0.6, color=SOFT, labelcolor=SOFT, labelsize=SMALL)
-    axes.minorticks_off()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    if not every:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
+    draw_panel(axes, points, marks)

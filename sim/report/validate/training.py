@@ -1,6 +1,5 @@
 """What the validation of training runs leaves in its folder and prints."""
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Any
 
 from sim.benchdata.training import METRICS
 from sim.report.charts.curves import DOTS_PER_INCH
-from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
+from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.run.tables import cell
 from sim.report.terminal.fitted import FittedTable
+from sim.report.validate.frame import Marks, Points, at_most_far, draw_key, draw_panel, write_lines
 from sim.study.validate.training.score import SPEEDS, UNTRUSTED, PredictedTraining, scores
 
 GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str, ...]]]] = {
@@ -24,10 +23,6 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str
 SCORE_COLUMNS = ("quantity", "rows", "covered", "pairs", "median_error", "p90_error", "bias")
 LEADING = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
 PANELS = {"throughput": "Throughput [tokens/s or samples/s]", "peak memory": "Peak memory of a GPU [GB]"}
-BANDS = ((0.2, 0.10), (0.1, 0.16))
-"""Half-width of a band and how dark it is."""
-FARTHEST = 8.0
-"""A point farther from the diagonal than this factor is drawn at that distance."""
 SIDE_IN, GAP_IN = 4.2, 1.05
 MOST_REASONS = 12
 
@@ -35,10 +30,10 @@ MOST_REASONS = 12
 def write_training(folder: Path, runs: Sequence[PredictedTraining]) -> None:
     """validation.csv, summary_by_*.csv and validation.png in *folder*."""
     columns = [*LEADING, *(f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error"))]
-    _write(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
+    write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
     for name, (leading, group) in GROUPS.items():
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in scores(runs, group))
-        _write(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+        write_lines(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
     write_training_picture(folder / "validation.png", runs)
 
 
@@ -80,12 +75,12 @@ def write_training_picture(path: Path, runs: Sequence[PredictedTraining]) -> Non
             axes.set_title(label, loc="left", size=HEAD, color=INK, pad=6)
             axes.set_xlabel("measured", size=SMALL, color=SOFT)
             axes.set_ylabel("predicted", size=SMALL, color=SOFT)
-        _key(figure, marks, height)
+        draw_key(figure, marks, 5)
         figure.savefig(path)
 
 
-def _panel(axes: Any, runs: Sequence[PredictedTraining], quantity: str, marks: dict[str, tuple[str, str]]) -> None:
-    points: dict[str, list[tuple[float, float]]] = {}
+def _panel(axes: Any, runs: Sequence[PredictedTraining], quantity: str, marks: Marks) -> None:
+    points: Points = {}
     for one in runs:
         metric = one.quantities().get(quantity)
         if metric is None:
@@ -93,50 +88,8 @@ def _panel(axes: Any, runs: Sequence[PredictedTraining], quantity: str, marks: d
         measured, predicted = one.row.measured[metric], one.prediction.metrics[metric]
         if metric == SPEEDS[-1]:
             measured, predicted = 1 / measured, 1 / predicted
-        shown = min(max(predicted, measured / FARTHEST), measured * FARTHEST)
-        points.setdefault(one.category, []).append((measured, shown))
-    every = [value for pairs in points.values() for pair in pairs for value in pair]
-    low, high = (min(every) / 1.4, max(every) * 1.4) if every else (1.0, 10.0)
-    for half, dark in BANDS:
-        ends = ([low, high], [low * (1 - half), high * (1 - half)], [low * (1 + half), high * (1 + half)])
-        axes.fill_between(*ends, color=INK, alpha=dark, linewidth=0, zorder=0)
-    axes.plot([low, high], [low, high], color=SOFT, linewidth=0.7, zorder=1)
-    for name, pairs in sorted(points.items(), key=lambda item: -len(item[1])):
-        color, marker = marks[name]
-        x, y = zip(*pairs, strict=True)
-        axes.plot(x, y, marker, color=color, markersize=3, alpha=0.45, markeredgewidth=0, linestyle="none", zorder=2)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    axes.tick_params(which="both", length=2.5, width=0.6, color=SOFT, labelcolor=SOFT, labelsize=SMALL)
-    axes.minorticks_off()
-    axes.grid(color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    if not every:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
-
-
-def _key(figure: Any, marks: dict[str, tuple[str, str]], height: float) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], marker=marker, color=color, linestyle="none", markersize=5, label=name)
-        for name, (color, marker) in marks.items()
-    ]
-    if handles:
-        figure.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(0.02, 0.02 / height),
-            ncols=5,
-            frameon=False,
-            fontsize=SMALL,
-            labelcolor=INK,
-            handletextpad=0.1,
-            columnspacing=1.2,
-        )
+        points.setdefault(one.category, []).append(at_most_far(predicted, measured))
+    draw_panel(axes, points, marks)
 
 
 def _row(one: PredictedTraining) -> dict[str, Any]:
@@ -149,13 +102,6 @@ def _row(one: PredictedTraining) -> dict[str, Any]:
         cells[f"{metric}_predicted"] = told.metrics.get(metric)
         cells[f"{metric}_error"] = one.error(metric)
     return cells
-
-
-def _write(path: Path, header: Sequence[str], lines: Any) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, header))
-        writer.writerows([cell(value) for value in line] for line in lines)
 
 
 def _percent(share: float | None) -> str:
