@@ -13,10 +13,10 @@ from itertools import pairwise
 
 
 class Count:
-    """Multiply-adds, those of self-attention among them, numbers moved, kernels, weights."""
+    """Multiply-adds, those of self-attention among them, numbers moved, kernels, weights, and the widest layer."""
 
     def __init__(self) -> None:
-        self.macs = self.attention_macs = self.moved = self.kernels = self.weights = 0
+        self.macs = self.attention_macs = self.moved = self.kernels = self.weights = self.widest = 0
 
     def conv(
         self, inputs: int, outputs: int, taps: int, pixels: int, pixels_in: int = 0, groups: int = 1, times: int = 1
@@ -25,7 +25,9 @@ class Count:
         weights = taps * inputs * outputs // groups
         self.macs += times * weights * pixels
         self.weights += times * weights
-        self.moved += times * (inputs * (pixels_in or pixels) + outputs * pixels)
+        own = inputs * (pixels_in or pixels) + outputs * pixels
+        self.moved += times * own
+        self.widest = max(self.widest, own)
         self.kernels += times
 
     def linear(self, inputs: int, outputs: int, tokens: int, times: int = 1) -> None:
@@ -38,6 +40,7 @@ class Count:
         self.macs += macs
         self.attention_macs += macs if queries == keys else 0
         self.moved += 2 * (queries + keys) * width
+        self.widest = max(self.widest, 2 * (queries + keys) * width)
         self.kernels += 1
 
     def pointwise(self, numbers: int, kernels: int) -> None:
@@ -259,7 +262,10 @@ def main() -> None:
 
 def _show(name: str, count: Count) -> None:
     attention = f"{count.flops:.4g} FLOP, {2 * count.attention_macs:.4g} of it self-attention"
-    print(f"{name}: {attention}, {count.moved:.3g} moved, {count.kernels} kernels, {count.weights:.4g} weights")
+    print(
+        f"{name}: {attention}, {count.moved:.3g} moved, {count.kernels} kernels, {count.weights:.4g} weights, "
+        f"{count.widest:.4g} in the widest layer"
+    )
 
 
 if __name__ == "__main__":

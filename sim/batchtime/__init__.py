@@ -10,12 +10,14 @@ of that such services reach (data/batchtime.yaml, fitted by benchmarks/fit/servi
 from sim.batchtime.affine_batch import AffineBatch
 from sim.batchtime.coefficients import Coefficients, load_coefficients
 from sim.batchtime.device import Device, Precision, device_of, slice_of
-from sim.batchtime.one_pass import OnePass, OnePassStepTime
+from sim.batchtime.memory import BatchMemory
+from sim.batchtime.one_pass import OnePass, OnePassStepTime, unit_of
 from sim.batchtime.roofline import Factors, Speed, batch_time_s, speed_of
 from sim.batchtime.work import Work, missing_work, work_of
 
 __all__ = [
     "AffineBatch",
+    "BatchMemory",
     "Coefficients",
     "Device",
     "Factors",
@@ -30,5 +32,6 @@ __all__ = [
     "missing_work",
     "slice_of",
     "speed_of",
+    "unit_of",
     "work_of",
 ]

@@ -8,7 +8,7 @@ from sim.batchtime.roofline import Speed, batch_time_s
 from sim.batchtime.work import Work, work_of
 from sim.catalogue.entries.model import OtherModel
 from sim.records import Batch, Leap
-from sim.spec import Count, Spec
+from sim.spec import Count, NonNegative, Spec
 
 
 class OnePass(Spec):
@@ -19,6 +19,17 @@ class OnePass(Spec):
     """Denoiser steps of an image generator; left out: the model's usual number."""
     resolution: Count | None = None
     """Side of the images of an image generator [pixels]; left out: the model's own."""
+    samples_per_request: Count = 1
+    """Samples that every request brings: the candidates that a recommender scores for one query."""
+    table_bytes: NonNegative | None = None
+    """Embedding tables of a recommender in the GPU's memory; left out: the model's own."""
+
+
+def unit_of(steptime: object, service: OtherModel | None) -> str:
+    """Noun for what one request asks for: a sample of *service*, or a query where it brings several."""
+    if isinstance(steptime, OnePass) and steptime.samples_per_request > 1:
+        return "query"
+    return "unit" if service is None else service.sample_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +49,9 @@ class OnePassStepTime:
         return None
 
     def work(self, items: int) -> Work:
-        """The work of a batch."""
-        return work_of(self.model, self.device.precision, items, self.spec.resolution, self.spec.steps)
+        """The work of a batch of so many requests."""
+        samples = items * self.spec.samples_per_request
+        return work_of(self.model, self.device.precision, samples, self.spec.resolution, self.spec.steps)
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of *batch*, whose sequences are the items; the GPU's load is the part of it that is no launch."""

@@ -45,6 +45,11 @@ class Workload(Spec):
         return self
 
     @property
+    def of_units(self) -> bool:
+        """Whether requests are units of work without tokens. Raises TraceError."""
+        return self.lengths is None if self.trace is None else self.trace.reading().units
+
+    @property
     def needs_horizon(self) -> bool:
         """Whether nothing but a horizon would end it."""
         return self.arrivals is not None and self.arrivals.num_requests is None
@@ -137,7 +142,7 @@ class Workload(Spec):
     def describe(self) -> str:
         """One sentence. Raises TraceError."""
         if self.trace is not None:
-            sentence = self.trace.describe()
+            sentence = self.trace.describe() + ("; each request is one unit of work" if self.of_units else "")
         elif self.arrivals is None:
             raise AssertionError("a workload is drawn or recorded")
         elif self.lengths is None:

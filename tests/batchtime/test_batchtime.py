@@ -129,6 +129,9 @@ def test_counted_figures_are_those_of_the_script(root: Path) -> None:
         assert model.flops_per_sample.value == pytest.approx(count.flops, rel=2e-3), name
         assert model.traffic_elements_per_sample.value == pytest.approx(count.moved, rel=5e-3), name
         assert model.kernels.value == count.kernels, name
+        widest = max(count.widest, work.decoder(work.DECODERS[name]).widest if name in work.DECODERS else 0)
+        assert model.widest_elements_per_sample is not None
+        assert model.widest_elements_per_sample.value == pytest.approx(widest, rel=1e-3), name
         if model.generator is not None:
             decoded = work.decoder(work.DECODERS[name])
             assert model.generator.decoder_flops.value == pytest.approx(decoded.flops, rel=2e-3)

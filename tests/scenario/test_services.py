@@ -15,6 +15,8 @@ DYNAMIC = {"policy": "dynamic", "max_batch_size": 8, "max_queue_delay_s": 0.002}
 AFFINE = {"model": "affine_batch", "base_s": 0.004, "per_item_s": 0.001}
 STEPS = {"model": "affine", "base_s": 1, "per_token_s": 0, "per_context_token_s": 0}
 FIXED = {"distribution": "fixed", "value": 10}
+SERVICE_POOL = {"steptime": AFFINE, "batching": DYNAMIC | {"max_queue_delay_s": 0}}
+LANGUAGE_POOL = {"gpu": "l4", "model": "llama3-8b"}
 ARRIVALS = {"process": "poisson", "rate_rps": 50}
 
 
@@ -106,3 +108,59 @@ def test_computed_services_are_billed_by_the_thousand() -> None:
     images_per_h = 3600 * row["output_tokens_per_s"]
     assert row["usd_per_thousand_units"] == pytest.approx(1000 * row["cost_usd_per_h"] / images_per_h)
     assert 0 < row["gpu_busy_fraction"] < 1
+
+
+@pytest.mark.parametrize(
+    ("pool", "complaint"),
+    [
+        ({"gpu": "l4", "model": "retinanet"}, "batching.max_batch_size: 1000 need at least 52.7 GB"),
+        (
+            {"gpu": "a100-80gb-sxm", "mig": "1g.10gb", "model": "retinanet"},
+            "at most 192 fit; 1000 fit on a slice 7g.80gb",
+        ),
+        (
+            {"gpu": "a100-80gb-sxm", "mig": "1g.10gb", "model": "dlrm", "quantization": "int8"},
+            "model: dlrm needs 24.0 GB for its weights and tables, NVIDIA A100 SXM4 80 GB 1g.10gb has 10.2; 1000 fit",
+        ),
+    ],
+)
+def test_batches_beyond_the_memory(tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str) -> None:
+    [told] = complaints(tmp_path, catalog, scenario(pool | {"batching": DYNAMIC | {"max_batch_size": 1000}}))
+    assert complaint in told
+
+
+def test_tables_of_ones_own_fit_a_slice(tmp_path: Path, catalog: Catalog) -> None:
+    pool = {"gpu": "a100-80gb-sxm", "mig": "1g.10gb", "model": "dlrm", "quantization": "int8", "batching": DYNAMIC}
+    path = tmp_path / "s.yaml"
+    path.write_text(dump(scenario(pool | {"steptime": {"model": "one_pass", "table_bytes": 6e9}})))
+    assert load(path, catalog=catalog).fleets[0].pools[0].mig == "1g.10gb"
+
+
+def test_a_trace_of_arrivals_alone(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "t.csv").write_text("arrival_s\n0.5\n0.5\n2.0\n")
+    workload = {"trace": {"path": str(tmp_path / "t.csv"), "format": "csv"}}
+    data = {"name": "s", "workload": workload, "fleets": [{"name": "f", "pools": [SERVICE_POOL]}]}
+    requests = sim.run(data, quiet=True).requests.sort_values("request")
+    assert requests["finished_s"].tolist() == pytest.approx([0.506, 0.506, 2.005])
+    [told] = complaints(tmp_path, catalog, data | {"fleets": [{"name": "f", "pools": [LANGUAGE_POOL]}]})
+    assert "workload.trace: brings no tokens: requests of a language model need prompt_tokens" in told
+
+
+def test_a_trace_with_tokens_is_none_of_a_service(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.5,1,1\n")
+    workload = {"trace": {"path": str(tmp_path / "t.csv"), "format": "csv"}}
+    [told] = complaints(tmp_path, catalog, scenario(SERVICE_POOL, workload=workload))
+    assert "workload.trace: brings tokens, and a request of a service is one unit" in told
+
+
+def test_a_query_brings_several_samples() -> None:
+    pool = {"gpu": "l4", "model": "dlrm", "quantization": "int8", "batching": DYNAMIC | {"max_batch_size": 40}}
+    of_one = pool | {"steptime": {"model": "one_pass", "table_bytes": 6e9}}
+    of_forty = of_one | {"steptime": {"model": "one_pass", "table_bytes": 6e9, "samples_per_request": 40}}
+    ends = []
+    for one, count in ((of_one, 40), (of_forty, 1)):
+        burst = {"arrivals": {"process": "burst", "num_requests": count}}
+        run = sim.run(scenario(one, workload=burst, requests="csv"), quiet=True)
+        ends.append((run.requests["finished_s"].max(), run.summary["unit"][0]))
+    assert ends[0][0] == pytest.approx(ends[1][0])
+    assert [unit for _, unit in ends] == ["sample", "query"]

@@ -131,6 +131,10 @@ class OtherModel(Spec):
     """Arithmetic of one inference pass [FLOP], two per multiply-add; of an image generator: of one denoiser call."""
     traffic_elements_per_sample: Value | None = None
     """Numbers that one pass reads and writes per sample besides the weights, each layer by itself."""
+    widest_elements_per_sample: Value | None = None
+    """Numbers that the layer with the most of them reads and writes per sample: they are in memory together."""
+    table_elements: Value | None = None
+    """Numbers in embedding tables, of which a sample reads a few; absent: it has none."""
     kernels: Value | None = None
     """Kernel launches of one pass."""
     passes_per_sample: Value | None = None

@@ -112,6 +112,8 @@ def show_all(*parts: Any) -> None:
     """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line."""
     from rich.console import Console
 
+    from sim.report.words.units import counted
+
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str))
+        console.print(counted(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))

@@ -14,6 +14,7 @@ from sim.report.vega.figures import PageFigure
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, plain, question_of
+from sim.report.words.units import noun
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.at_capacity import at_capacity
@@ -102,7 +103,7 @@ def capacity_document(
 
 def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> FittedTable:
     """The rows for a terminal."""
-    latencies = latency_columns(slo)
+    latencies = {name: head for name, head in latency_columns(slo).items() if not (noun() and name.startswith("tpot"))}
     heads = [
         "fleet",
         f"capacity, {axis_label(axis.label)}",

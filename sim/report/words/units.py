@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from sim.batching import Dynamic
+from sim.batchtime import unit_of
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.entries.model import OtherModel
 from sim.scenario.experiment import Fleet, nearest
@@ -29,7 +30,7 @@ def noun_of(scenario: Any) -> str:
         service = scenario.service_of(pool)
         model = nearest(pool.model, service.model if service else None, fleet.model, scenario.model)
         found = catalog.any_model(model) if model is not None else None
-        nouns.add(found.sample_unit if isinstance(found, OtherModel) else SEVERAL)
+        nouns.add(unit_of(pool.steptime, found if isinstance(found, OtherModel) else None))
     return nouns.pop() if len(nouns) == 1 else SEVERAL
 
 

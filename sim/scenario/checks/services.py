@@ -6,11 +6,12 @@ from sim.batching import Dynamic
 from sim.batchtime import AffineBatch, OnePass, missing_work
 from sim.catalogue.catalog import Catalog
 from sim.routing import ByLength
+from sim.scenario.checks.batches import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sections.slo import Slo
-from sim.workload import Workload
+from sim.workload import TraceError, Workload
 
 
 def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
@@ -26,8 +27,7 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
             text = "serves a language model and a service behind one router: give each a fleet of its own"
             yield Complaint(("fleets", i), text)
     served = [one for pools in dynamic for one in pools]
-    if workload.trace is not None and any(served):
-        yield Complaint(("workload", "trace"), "brings tokens, and a request of a service is one unit: give arrivals")
+    yield from _trace_complaints(workload, served, ("workload", "trace"))
     if workload.lengths is not None and any(served):
         text = "a request of a service is one unit of work: remove lengths, or policy: dynamic"
         yield Complaint(("workload", "lengths"), text)
@@ -79,9 +79,23 @@ def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) ->
     dynamic = [isinstance(pool.batching, Dynamic) for pool in pools]
     if workload.trace is None and workload.lengths is None and not all(dynamic):
         yield Complaint(place, "needs arrivals and lengths, or a trace; only arrivals is given")
-    if any(dynamic) and (workload.lengths is not None or workload.trace is not None):
-        key = "trace" if workload.trace is not None else "lengths"
-        yield Complaint((*place, key), "a request of a service is one unit of work: give arrivals alone")
+    if any(dynamic) and workload.lengths is not None:
+        yield Complaint((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
+    yield from _trace_complaints(workload, dynamic, (*place, "trace"))
+
+
+def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[Complaint]:
+    """Tokens in a trace for services, or a trace without them for language models."""
+    if workload.trace is None:
+        return
+    try:
+        units = workload.of_units
+    except TraceError:
+        return  # verify tells
+    if any(dynamic) and not units:
+        yield Complaint(place, "brings tokens, and a request of a service is one unit: a CSV of arrival_s alone")
+    elif units and not all(dynamic):
+        yield Complaint(place, "brings no tokens: requests of a language model need prompt_tokens and output_tokens")
 
 
 def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
@@ -138,6 +152,9 @@ def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[C
     sizes = isinstance(pool.steptime, OnePass) and (pool.steptime.steps or pool.steptime.resolution)
     if sizes and pool.service.generator is None:
         yield Complaint((*place, "steptime"), f"{pool.service.id} makes no images: it has no steps and no resolution")
+    if isinstance(pool.steptime, OnePass) and pool.steptime.table_bytes is not None and not pool.service.table_elements:
+        yield Complaint((*place, "steptime", "table_bytes"), f"{pool.service.id} has no embedding tables")
+    yield from batch_complaints(pool, place)
     try:
         one_pass_step_time(pool, catalog)
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.batching import Dynamic, Scheduler, Slots
-from sim.batchtime import OnePass
+from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, what_fits, which_slices
@@ -185,7 +185,7 @@ def _pool_plan(
         memory=memory,
         power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,
-        unit=pool.service.sample_unit if pool.service else "unit" if isinstance(pool.batching, Dynamic) else "",
+        unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,
     )

@@ -19,6 +19,8 @@ class TraceReading:
     requests: RequestTable
     notes: tuple[str, ...] = ()
     """What a reader of the results must know about the file, a sentence each."""
+    units: bool = False
+    """Requests are units of work of a service that answers in one pass, without tokens."""
 
 
 class TraceFile(Spec, ABC):

@@ -20,6 +20,17 @@ class TraceTable:
     lines: list[int] = field(default_factory=list)
 
 
+def header(path: str) -> set[str]:
+    """Names in the first line of a file. Raises TraceError where it cannot be read."""
+    try:
+        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
+            return {name.strip() for name in next(csv.reader(file), [])}
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    except csv.Error:
+        return set()  # read_table says where
+
+
 def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: Faults) -> TraceTable:
     """The named columns of a file; other columns are an error. Raises TraceError where no rows can be told apart.
 
