@@ -154,7 +154,12 @@ def test_a_trace_with_tokens_is_none_of_a_service(tmp_path: Path, catalog: Catal
 
 
 def test_a_query_brings_several_samples() -> None:
-    pool = {"gpu": "l4", "model": "dlrm", "quantization": "int8", "batching": DYNAMIC | {"max_batch_size": 40}}
+    pool = {
+        "gpu": "l4",
+        "model": "dlrm",
+        "quantization": "int8",
+        "batching": {"policy": "dynamic", "max_batch_size": 40},
+    }
     of_one = pool | {"steptime": {"model": "one_pass", "table_bytes": 6e9}}
     of_forty = of_one | {"steptime": {"model": "one_pass", "table_bytes": 6e9, "samples_per_request": 40}}
     ends = []
