@@ -17,6 +17,8 @@ ARTICLES = {
 }
 """Id of an article -> its subject, in our words."""
 YES_NO = "yes/no"
+EXACT = 6
+"""Digits of a limit, which a file states."""
 
 
 def filled(text: str, figures: dict[str, Figure]) -> str:
@@ -81,8 +83,8 @@ def rule(holds: Rule, unit: str) -> str:
     if holds.within is not None:
         return f"within {100 * holds.within:g} %"
     if holds.between is not None:
-        return f"{plain(holds.between[0])} to {plain(holds.between[1])}"
+        return f"{plain(holds.between[0], EXACT)} to {plain(holds.between[1], EXACT)}"
     if holds.at_least is not None:
-        return "yes" if unit == YES_NO else f"at least {plain(holds.at_least)}"
+        return "yes" if unit == YES_NO else f"at least {plain(holds.at_least, EXACT)}"
     assert holds.at_most is not None  # a rule has one key
-    return "no" if unit == YES_NO else f"at most {plain(holds.at_most)}"
+    return "no" if unit == YES_NO else f"at most {plain(holds.at_most, EXACT)}"

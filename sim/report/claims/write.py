@@ -81,7 +81,8 @@ def rendered(template: str, answers: Sequence[Answer]) -> str:
         of_it = [one for one in answers if one.claim.article == article]
         if of_it:
             groups.append({"id": article, "subject": subject, "claims": [_claim(one) for one in of_it]})
-    return render(template, tally=tally(answers), count=len(answers), groups=groups)
+    index = [{"id": one.id, "verdict": one.verdict} for one in answers]
+    return render(template, tally=tally(answers), count=len(answers), index=index, groups=groups)
 
 
 def _claim(one: Answer) -> dict[str, Any]:

@@ -36,15 +36,15 @@ def claim_files(folder: Path | None = None) -> dict[str, Path]:
 
 def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
     """Those of *files* that *ids* name, all if it names none. Raises ScenarioErrors for names that are not there."""
-    wanted = [one.strip().upper() for one in ids]
+    typed = {one: one.strip().upper() for one in ids}
     wrong = [
         InputError("", 0, "", f"there is no claim {one!r}{did_you_mean(one, files)}")
-        for one in wanted
-        if one not in files
+        for one, name in typed.items()
+        if name not in files
     ]
     if wrong:
         raise ScenarioErrors(wrong)
-    return {name: files[name] for name in sorted(dict.fromkeys(wanted)) or files}
+    return {name: files[name] for name in sorted(set(typed.values())) or files}
 
 
 def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
