@@ -119,6 +119,8 @@ class Stack(Sourced):
     """Per trained parameter."""
     state_bytes: float = 12.0
     """Master weight and moments per trained parameter."""
+    eight_bit_weights: bool = False
+    """Frozen weights are held at 8 bits where matrix products are computed at 8 bits or fewer."""
     four_bit_bytes: Value | None = None
     """Per frozen parameter of QLoRA, where it is more than the 4-bit weights and their scales."""
     whole_weights: bool = False

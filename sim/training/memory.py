@@ -13,6 +13,8 @@ from sim.training.job import Job
 from sim.training.network import INPUT_BYTES, Network
 from sim.training.steptime import FOUR_BIT_BYTES, WEIGHT_BYTES, trained_params
 
+EIGHT_BIT, EIGHT_BIT_BYTES = ("fp8", "nvfp4"), 1.0
+"""Precisions in which frozen weights may be stored as they are multiplied, and bytes of one then."""
 LAYER_INPUT_BYTES = 2
 LOGIT_BYTES = 6
 """Logits at 16 bit and their softmax in fp32, whose place the gradient takes."""
@@ -26,6 +28,8 @@ class MemoryHabits:
     state_bytes: float = 12.0
     """Per trained parameter: master weight and moments."""
     keeps_scores: bool = False
+    eight_bit_weights: bool = False
+    """Frozen weights are held at 8 bits where matrix products are computed at 8 bits or fewer."""
     four_bit_bytes: float = FOUR_BIT_BYTES
     """Per frozen parameter of QLoRA."""
     whole_weights: bool = False
@@ -82,6 +86,8 @@ def memory(job: Job, habits: MemoryHabits) -> TrainingMemory:
     trained = resident * trained_params(job) / job.held_params
     wide = 2 * WEIGHT_BYTES if job.precision in ("fp32", "tf32") else WEIGHT_BYTES
     weight_bytes = habits.four_bit_bytes if job.method == "qlora" else wide
+    if job.method == "lora" and habits.eight_bit_weights and job.precision in EIGHT_BIT:
+        weight_bytes = EIGHT_BIT_BYTES
     on_host = bool(job.host_bytes_per_s)
     return TrainingMemory(
         weights_bytes=resident * weight_bytes / (data if parallel.zero == 3 and not habits.whole_weights else 1),

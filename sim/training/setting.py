@@ -78,6 +78,7 @@ def habits(data: TrainingData, stack: str) -> MemoryHabits:
         gradient_bytes=facts.gradient_bytes,
         state_bytes=facts.state_bytes,
         keeps_scores=facts.keeps_scores,
+        eight_bit_weights=facts.eight_bit_weights,
         four_bit_bytes=facts.four_bit_bytes.value if facts.four_bit_bytes else FOUR_BIT_BYTES,
         whole_weights=facts.whole_weights,
         activation_factor=facts.activation_factor.value if facts.activation_factor else 1.0,

@@ -15,6 +15,7 @@ from sim.study.validate.training.names import (
 )
 from sim.training.figures import Stack, TrainingData
 from sim.training.job import Job, Method, Parallel, Recompute
+from sim.training.memory import EIGHT_BIT, EIGHT_BIT_BYTES
 from sim.training.network import Network
 from sim.training.steptime import LORA_SHARE
 
@@ -60,7 +61,9 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     global_batch = row.count("global_batch")
     if network.id.startswith("transformer-xl"):
         sequence = row.count("seq_len") or (192 if "base" in network.id else 384)
-    parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts)
+    small = facts.eight_bit_weights and precision in EIGHT_BIT
+    held = _held_bytes(network, method, small)
+    parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, held)
     micro, count = _batches(row, network, parallel, global_batch, sequence)
     offloaded = "offload-opt" in note or "offload-master" in note
     job = Job(
@@ -100,14 +103,17 @@ def _parallel(
     global_batch: int | None,
     method: Method,
     facts: Stack,
+    held: float,
 ) -> Parallel:
+    """*held*: bytes of weights, gradients and states on one copy of the model."""
     tp, pp, dp = row.count("tp"), row.count("pp"), row.count("dp")
     note = row.text("note")
     zero = int(found[0]) if (found := re.search(r"[0-3]", row.text("zero"))) else None
     chunks, experts = re.search(r"\bVP (\d+)", note), re.search(r"\bEP (\d+)", note)
     context = int(found[1]) if (found := re.search(r"\bCP (\d+)", note)) else 1
-    if tp is None and pp is None and dp is None and facts.model_parallel:
-        tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method)
+    guessed = tp is None and pp is None and dp is None and facts.model_parallel
+    if guessed:
+        tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method, held)
     tp, pp = min(tp or 1, gpus), min(pp or 1, gpus)
     ranks = max(1, gpus // (tp * pp))
     if dp is None:
@@ -117,23 +123,30 @@ def _parallel(
     else:
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
-        fits = _held_bytes(network, method) <= LARGEST_SHARE * memory_bytes * tp * pp
+        fits = held <= LARGEST_SHARE * memory_bytes * tp * pp
         zero = 1 if tp * pp > 1 else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
     expert = min(tp * dp, int(experts[1]) if experts else USUAL_NODE) if network.expert_params else 1
-    return Parallel(
-        tp, pp, dp, context, expert, int(chunks[1]) if chunks and pp > 1 else 1, zero, facts.sequence_parallel
-    )
+    virtual = 1 if pp == 1 else int(chunks[1]) if chunks else _usual_chunks(network.layers, pp) if guessed else 1
+    return Parallel(tp, pp, dp, context, expert, virtual, zero, facts.sequence_parallel)
 
 
-def _held_bytes(network: Network, method: Method) -> float:
+def _usual_chunks(layers: int, pipeline: int) -> int:
+    """Chunks per stage where nobody says how a model is split: of two layers each, as published layouts have them."""
+    return max(1, layers // pipeline // 2)
+
+
+def _held_bytes(network: Network, method: Method, eight_bit_weights: bool) -> float:
+    """Weights, gradients and optimizer states; frozen weights may be held at 8 bits."""
     if method == "full":
         return network.params * BYTES_PER_PARAM
-    return network.params * ((2.0 if method == "lora" else 0.6) + LORA_SHARE * BYTES_PER_PARAM)
+    frozen = 0.6 if method == "qlora" else EIGHT_BIT_BYTES if eight_bit_weights else 2.0
+    return network.params * (frozen + LORA_SHARE * BYTES_PER_PARAM)
 
 
-def _usual_split(network: Network, gpus: int, per_node: int, memory_bytes: float, method: Method) -> tuple[int, int]:
+def _usual_split(
+    network: Network, gpus: int, per_node: int, memory_bytes: float, method: Method, held: float
+) -> tuple[int, int]:
     """(tensor, pipeline) ranks that hold the model, its states sharded over the rest: tensor first, within a node."""
-    held = _held_bytes(network, method)
     sharded = network.params * STATE_SHARE if method == "full" else 0.0
     for pipeline in (1, 2, 4, 8, 16, 32):
         for tensor in (1, 2, 4, 8):
