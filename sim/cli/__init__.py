@@ -27,6 +27,7 @@ from sim.cli import (  # noqa: F401 - each registers its command
 from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
 
 LONGEST_SHOWN = 100
+NO_COLOR = "--no-color"
 _FULL = "; finished points are kept: make room, and the same command goes on from them"
 ADVICE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
 
@@ -38,7 +39,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # names from any script, in any locale
     try:
         # on its own typer would print a usage error on several lines
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(_in_color(sys.argv[1:]) or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
         typer.echo(f"gpufleet: {error.format_message()} (see gpufleet --help)", err=True)
@@ -59,6 +60,13 @@ def main() -> None:
     except MemoryError:
         typer.echo("gpufleet: not enough memory; simulate less at once (shorter horizon_s, fewer --workers)", err=True)
         sys.exit(OTHER_FAILURE)
+
+
+def _in_color(words: list[str]) -> list[str]:
+    """The command's words without --no-color, which may stand anywhere, as NO_COLOR may be set (no-color.org)."""
+    if NO_COLOR in words:
+        os.environ["NO_COLOR"] = "1"
+    return [word for word in words if word != NO_COLOR]
 
 
 def _told(error: OSError) -> str:

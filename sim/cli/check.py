@@ -18,6 +18,7 @@ from sim.cli.shared.common import (
     scenario_file,
     show_all,
 )
+from sim.cli.shared.hint import next_command, shown_to_people
 
 
 @app.command()
@@ -55,7 +56,8 @@ def check(
     else:
         asked = [loaded.question] if loaded.question else []
         told = overview(plans, len(found), loaded.precision) if plans else space(loaded, catalog)
-        show_all(*asked, *told, *inputs_told(loaded))
+        hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
+        show_all(*asked, *told, *inputs_told(loaded), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

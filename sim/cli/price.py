@@ -18,6 +18,7 @@ from sim.cli.shared.common import (
     show_money_of,
     usable,
 )
+from sim.cli.shared.hint import next_command, shown_to_people
 from sim.cli.shared.naming import repriced_folder
 
 
@@ -65,5 +66,10 @@ def price(
         typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
     elif not quiet:
         show_all(
-            terminal_table(*told), *terminal_differences(*told), *bare, *futures_told(folder), f"results in {folder}"
+            terminal_table(*told),
+            *terminal_differences(*told),
+            *bare,
+            *futures_told(folder),
+            f"results in {folder}",
+            *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )

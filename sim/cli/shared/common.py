@@ -17,6 +17,7 @@ OTHER_FAILURE = 1
 app = typer.Typer(
     name="gpufleet",
     help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
+    epilog="--no-color anywhere on the line prints without colours, as the environment's NO_COLOR does.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -34,6 +34,7 @@ from sim.cli.shared.common import (
     show_money_of,
     usable,
 )
+from sim.cli.shared.hint import next_command, shown_to_people
 from sim.cli.shared.naming import default_folder
 from sim.cli.shared.workplace import Address, workplace
 from sim.study.capacity import RELATIVE
@@ -108,7 +109,14 @@ class Asked:
         if self.given["format"] == "json":
             typer.echo(as_json(document(str(self.folder))))
         elif not self.given["quiet"]:
-            show_all(*told())
+            show_all(*told(), *self._next())
+
+    def _next(self) -> list[str]:
+        """The next useful command, for somebody at a terminal."""
+        if not shown_to_people():
+            return []
+        found = next_command(self.command, self.path, self.folder, self.scenario)
+        return [found] if found else []
 
     def notes(self) -> list[str]:
         """Sentences about hosts that the bill leaves out."""

@@ -184,11 +184,11 @@ def ranking(answer: BreakevenAnswer) -> Table:
     heads = [
         "candidate",
         "units",
-        in_code("USD a month"),
-        "purchase",
-        "paid by the month",
-        in_code("USD per million output tokens"),
-        f"net present cost, {answer.horizon.months:g} months",
+        in_code("cost [USD/month]"),
+        in_code("capital cost [USD]"),
+        in_code("operating cost [USD/month]"),
+        in_code("cost [USD per million output tokens]"),
+        in_code(f"net present cost [USD], {answer.horizon.months:g} months"),
     ]
     return Table(
         f"At {place_text(answer.axis, answer.load)}",

@@ -9,6 +9,7 @@ from sim.report.capacity.page import findings, headline, render_capacity
 from sim.report.capacity.picture import page_figures, write_picture
 from sim.report.page.document import heading
 from sim.report.run.tables import write_rows
+from sim.report.run.terminal import brief_limit
 from sim.report.terminal.fitted import FittedTable
 from sim.report.vega.figures import PageFigure
 from sim.report.words.goals import latency_columns
@@ -126,7 +127,7 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
                 row["fleet"],
                 "beyond the search" if isinf(row[axis.label]) else plain(row[axis.label]),
                 _around(row[f"{axis.label}_ci95"]).strip(),
-                row["limited_by"] or "",
+                brief_limit(row["limited_by"]),
                 *(_short(_in_unit(row[name], name)) for name in latencies),
                 _short(row["output_tokens_per_s"]),
                 _short(_in_currency(row["cost_usd_per_h"])),

@@ -10,6 +10,8 @@ from sim.report.words.units import counted, noun
 
 TEMPLATES = Path(__file__).parents[1]
 """Each template lies beside the code that fills it."""
+PROGRAM = "/* the program that draws the charts */"
+"""Where it goes once the words of the page are settled: none of them are its own."""
 SCRIPT = Path(__file__).with_name("page.js")
 
 
@@ -18,7 +20,9 @@ def render(template: str, /, **values: Any) -> str:
 
     Raises jinja2.UndefinedError where the template names a value that is not given.
     """
-    return counted(_environment().get_template(template).render(**values))
+    text = counted(_environment().get_template(template).render(**values))
+    drawn = values.get("drawn")
+    return text if drawn is None else text.replace(PROGRAM, drawn.bundle)
 
 
 @cache

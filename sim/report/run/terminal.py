@@ -10,6 +10,7 @@ from sim.report.run.figures import Shown, axis_cells, axis_heads, columns_for, f
 from sim.report.run.paired import MOST_IN_TERMINAL, NOTE, blocks
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, without_symbol
+from sim.report.words.units import noun
 from sim.study.run.paired import differences
 from sim.study.run.point import FinishedCase, Point, service_points
 from sim.study.run.summary import summarize
@@ -34,13 +35,19 @@ def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, 
         before = point.fleet
         if point.ok:
             figures = [_with_interval(point, column) for column in columns]
-            rows.append([*front, standing(point), *figures, str(point.row["limited_by"] or "")])
+            rows.append([*front, standing(point), *figures, brief_limit(point.row["limited_by"])])
             styles.append(None if point.good else "dim")
         else:
             rows.append([*front, "none", *[""] * len(columns), "cannot run"])
             styles.append("red")
     words = frozenset({0, 1 + len(axes), len(heads) - 1})
     return FittedTable(heads, rows, words, 1 + len(axes), styles)
+
+
+def brief_limit(name: str | None) -> str:
+    """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
+    words = {"seats": "full batches" if noun() else "sequences", "kv": "KV memory"}
+    return words.get(name or "", name or "")
 
 
 def terminal_differences(

@@ -67,7 +67,7 @@ def _table(
         ]
         for one in chosen
     ]
-    titles = ["fleet", "GPUs", in_code("USD a month"), *map(in_code, heads(scenario)), *names.values(), "verdict"]
+    titles = ["fleet", "GPUs", in_code("cost [USD/month]"), *map(in_code, heads(scenario)), *names.values(), "verdict"]
     return Table(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
 
 
@@ -103,7 +103,7 @@ def front_table(found: Sizing, scenario: Scenario) -> Table:
         for one in members
     ]
     note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["fleet", in_code("USD a month"), *names.values(), "cost"]
+    heads = ["fleet", in_code("cost [USD/month]"), *names.values(), "cost"]
     return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 

@@ -61,12 +61,12 @@ def _axis_y(chart: StepChart) -> Spec:
 
 def _area(chart: StepChart, opacity: float, ends: list[tuple[float, float]], color: str = "") -> Spec:
     rows = [
-        {"x": month, "x2": month + 1, "y": low, "y2": high, "color": color or chart.color}
-        for month, (low, high) in enumerate(ends)
-        if high > low
+        {"x": month, "y": low, "y2": max(low, high), "color": color or chart.color}
+        for month, (low, high) in enumerate([*ends, ends[-1]])
     ]
-    mark = {"type": "rect", "clip": True, "opacity": opacity, "color": {"expr": "palette[datum.color] || datum.color"}}
-    return {"data": {"values": rows}, "mark": mark, "encoding": {"x2": {"field": "x2"}, "y2": {"field": "y2"}}}
+    mark = {"type": "area", "interpolate": "step-after", "clip": True, "opacity": opacity}
+    mark["color"] = {"expr": "palette[datum.color] || datum.color"}
+    return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "y2"}}}
 
 
 def _line(chart: StepChart, values: list[float], color: str, width: float, dash: list[float] | None = None) -> Spec:
