@@ -1,6 +1,8 @@
 """A request inside an engine."""
 
-from sim.records import Request
+from collections.abc import Iterable
+
+from sim.records import Hop, Request
 
 
 class Sequence:
@@ -25,8 +27,9 @@ class Sequence:
         """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
         self.made = 0
         self.computed = 0
-        self.high_water = 0
-        """Most tokens ever computed: what lies below is recomputed work."""
+        self.high_water = most_computed(request.left) if request.left else 0
+        """Most tokens ever computed, here or at a replica that it was taken from: what lies below is recomputed
+        work."""
         self.decoding = False
         self.base = 0
         self.finish_step = 0
@@ -41,3 +44,8 @@ class Sequence:
     def key(self) -> tuple[int, float, int]:
         """Its place by priority: lower first, then by arrival."""
         return self.request.priority, self.request.arrived_s, self.request.index
+
+
+def most_computed(visits: Iterable[Hop]) -> int:
+    """Tokens that a request had come to on the farthest of its earlier *visits*."""
+    return max((visit.progress.computed_tokens for visit in visits if visit.progress is not None), default=0)

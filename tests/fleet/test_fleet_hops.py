@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
 from sim.fleet.replica import Replica
-from sim.records import Batch, Leap, Request
+from sim.records import Batch, Leap, Progress, Request
 
 LIMITS = RankLimits(num_gpu_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1000)
 
@@ -78,4 +78,18 @@ def test_requests_that_move_are_finished_once(rows, moves) -> None:
         assert hops[-1].progress is None
     made = sum(engine.meters(1e9).output_tokens for engine in fleet.engines)
     kept = sum(r.output_tokens + sum(hop.progress.output_tokens for hop in r.left) for r in requests)
-    assert kept <= made <= kept + sum(len(r.left) for r in requests)
+    visits = sum(len(r.left) for r in requests)
+    assert kept <= made <= kept + visits
+
+
+def test_a_prompt_begun_elsewhere_is_computed_again() -> None:
+    request = Request(0, 0.0, 60, 3)
+    fleet = Two([request])
+    fleet.at(2.5 * (2**-6 + 2**-12 * 32), lambda: fleet.move(request))  # 60 tokens in two steps, the first token is there
+    while fleet.env.peek() < inf:
+        fleet.env.step()
+    first, second = (engine.meters(1e9) for engine in fleet.engines)
+    assert request.left[0].progress == Progress(60, 1)
+    assert (first.prompt_tokens, first.recomputed_tokens) == (60, 0)
+    assert (second.prompt_tokens, second.recomputed_tokens) == (0, 60)
+    assert second.prefill_s == 0 < second.recompute_s
