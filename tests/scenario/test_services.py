@@ -169,3 +169,13 @@ def test_a_query_brings_several_samples() -> None:
         ends.append((run.requests["finished_s"].max(), run.summary["unit"][0]))
     assert ends[0][0] == pytest.approx(ends[1][0])
     assert [unit for _, unit in ends] == ["sample", "query"]
+
+
+def test_the_terminal_names_the_unit(tmp_path: Path, gpufleet: Any) -> None:
+    pool = {"gpu": "l4", "model": "resnet-50", "quantization": "int8", "batching": DYNAMIC}
+    fleets = [{"name": "f", "pools": [pool], "cost": {"acquisition": "rent", "quotes": {"l4": 0.6}}}]
+    (tmp_path / "s.yaml").write_text(dump(scenario(fleets=fleets, horizon_s=1)))
+    done = gpufleet("run", "s.yaml", "--no-report", "--quiet", "--workers", "1")
+    assert "[images/s]" in done.stdout
+    assert "token" not in done.stdout
+    assert "latency" in done.stdout

@@ -245,7 +245,7 @@ def _state(point: Point) -> str:
     parts = [f"limited by {limited_by(point)}"] if limited_by(point) else []
     batch, kv = point.number("batch_mean"), point.number("kv_used_peak_fraction")
     parts += [] if batch is None else [f"mean batch {plain(batch)}"]
-    parts += [] if kv is None else [f"KV peak {percent(kv)}"]
+    parts += [] if kv is None or noun() else [f"KV peak {percent(kv)}"]
     return "; ".join(parts)
 
 

@@ -80,6 +80,8 @@ def counted(text: str) -> str:
         "good tokens": f"good {several}",
         "goodput tokens": f"goodput {several}",
         "concurrent sequences (max_num_seqs)": "full batches (max_batch_size, instances)",
+        "per token": f"per {noun()}",
+        "decoding": "serving",
         "TTFT": "latency",
         "E2E": "latency",
     }
