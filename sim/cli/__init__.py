@@ -21,6 +21,7 @@ from sim.cli import (  # noqa: F401 - each registers its command
     price,
     run,
     sensitivity,
+    serve,
     size,
     validate,
 )

@@ -1,0 +1,38 @@
+"""`gpufleet serve`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.shared.common import app, bad_input_told, fail
+
+MISSING = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
+
+
+@app.command()
+def serve(
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[SCENARIO | RUN]", help="What is shown first: a scenario, or a run.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Where it listens; anything beyond this machine needs the token in its address.")
+    ] = "127.0.0.1",
+    workspace: Annotated[
+        Path | None, typer.Option(help="The only folder that is read and written; left out: the current one.")
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
+) -> None:
+    """Open a workspace in the browser: fleets side by side, prices and limits to move, scenarios to edit and run."""
+    with bad_input_told():
+        try:
+            from sim.serve.start import CannotServe, opened
+            from sim.serve.start import serve as serve_folder
+        except ModuleNotFoundError:
+            fail(MISSING)
+        try:
+            folder, shown = opened(target, workspace)
+            serve_folder(folder, shown, host, port, not no_open, typer.echo)
+        except CannotServe as error:
+            fail(str(error))

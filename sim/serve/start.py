@@ -1,0 +1,95 @@
+"""From a folder to a server that listens, and a browser that shows it."""
+
+import os
+import socket
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import uvicorn
+
+from sim.deliver.folder import manifest_of
+from sim.scenario.reading.shipped import scenario_file
+from sim.serve.app import application
+from sim.serve.guard import Access
+from sim.serve.refused import Refused
+from sim.serve.workspace import Workspace
+
+
+class CannotServe(Exception):
+    """Nothing is served; the message says why."""
+
+
+def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict[str, str]]:
+    """The workspace for *target*, a scenario or the folder of a run, and what the page shows of it.
+
+    Without *workspace* it is the current folder, or the one that *target* lies in where that is elsewhere; a scenario
+    that came with the program is opened as a copy. Raises CannotServe.
+    """
+    folder = workspace or Path.cwd()
+    if not folder.is_dir():
+        raise CannotServe(f"--workspace {folder}: is no folder")
+    if target is None:
+        return Workspace(folder), {}
+    file = scenario_file(target)
+    if not file.exists():
+        raise CannotServe(f"{target}: there is no such scenario or run")
+    if not target.exists():
+        return Workspace(folder), {"template": file.stem}
+    is_run = file.is_dir()
+    if is_run and manifest_of(file) is None:
+        raise CannotServe(f"{target}: is no folder of a gpufleet run")
+    if workspace is None and not file.resolve().is_relative_to(folder.resolve()):
+        folder = file.resolve().parent
+    found = Workspace(folder)
+    try:
+        name = found.name_of(file.resolve())
+        found.path(name)
+    except Refused as error:
+        raise CannotServe(f"{target}: {error}") from None
+    return found, {"run" if is_run else "scenario": name}
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that waits on *host* and *port* (0: any free one). Raises CannotServe."""
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.socket(kind, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CannotServe(f"{host}, port {port}: {reason}; --port names another, 0 takes a free one") from None
+    return found
+
+
+def serve(
+    workspace: Workspace,
+    shown: dict[str, str],
+    host: str,
+    port: int,
+    opens: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Serves *workspace* until it is interrupted. *say* gets the address, on one line."""
+    waiting = listening(host, port)
+    access = Access.of(host, waiting.getsockname()[1])
+    query = shown | ({"token": access.token} if access.token else {})
+    shown_host = f"[{host}]" if ":" in host else host
+    address = f"http://{shown_host}:{access.port}/" + (
+        f"?{urlencode(query, quote_via=quote, safe='/')}" if query else ""
+    )
+    config = uvicorn.Config(
+        application(workspace, access),
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+    say(address)
+    if opens and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name != "posix"):
+        webbrowser.open(address)
+    uvicorn.Server(config).run(sockets=[waiting])

@@ -1,0 +1,139 @@
+"""The workspace folder: all that the server reads answers from and writes to. Links in it are not followed."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.deliver.folder import MANIFEST, is_finished, manifest_of
+from sim.serve.refused import Refused
+
+DEEPEST = 4
+"""Folders below the workspace that are searched."""
+MOST_ENTRIES = 20_000
+"""Files and folders that are looked at for the lists."""
+SCENARIOS = (".yaml", ".yml")
+NOT_SEARCHED = frozenset({"points", "node_modules", "__pycache__"})
+LONGEST_PATH = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What there is to open."""
+
+    scenarios: list[str]
+    runs: list[dict[str, Any]]
+    complete: bool
+    """False where the folder holds too much to look at all of it."""
+
+
+class Workspace:
+    """One folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve(strict=True)
+
+    def path(self, name: str) -> Path:
+        """The file or folder *name*, written with slashes, relative to the workspace. It need not exist.
+
+        Raises Refused for a name that leaves the workspace, is hidden, or leads through a link.
+        """
+        steps = name.split("/")
+        if not name or len(name) > LONGEST_PATH or any(_is_odd(step) for step in steps):
+            raise Refused(400, f"{name[:60]!r} is no path inside the workspace: folders and names, separated by /")
+        found = self.root
+        for step in steps:
+            found /= step
+            try:
+                mode = os.lstat(found).st_mode
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Refused(400, f"{name[:60]}: {(error.strerror or str(error)).lower()}") from None
+            if stat.S_ISLNK(mode):
+                raise Refused(403, f"{name}: is a link, or lies behind one, and links are not followed")
+        return found
+
+    def folder(self, name: str) -> Path:
+        """The folder *name*, which has no links inside. Raises Refused where there is none."""
+        found = self.path(name)
+        if not found.is_dir():
+            raise Refused(404, f"{name}: there is no such folder any more; reload the page for what there is")
+        for link in _links(found):
+            raise Refused(403, f"{name}: holds a link ({link.name}), and links are not followed")
+        return found
+
+    def file(self, name: str) -> Path:
+        """The file *name*. Raises Refused where there is none."""
+        found = self.path(name)
+        if not found.is_file():
+            raise Refused(404, f"{name}: there is no such file any more; reload the page for what there is")
+        return found
+
+    def name_of(self, path: Path) -> str:
+        """How the page calls *path*. Raises Refused where it lies elsewhere."""
+        try:
+            return path.absolute().relative_to(self.root).as_posix()
+        except ValueError:
+            raise Refused(403, f"{path.name} lies outside the workspace {self.root}") from None
+
+    def listed(self) -> Listed:
+        """Scenario files and answers, by name; newest answers first."""
+        scenarios: list[str] = []
+        runs: list[dict[str, Any]] = []
+        left = MOST_ENTRIES
+        waiting = [(self.root, 0)]
+        while waiting and left > 0:
+            folder, depth = waiting.pop(0)
+            entries = _entries(folder, left)
+            left -= len(entries)
+            if folder != self.root and any(one.name == MANIFEST for one in entries):
+                runs += self._answer(folder)
+                continue
+            scenarios += [self.name_of(Path(one)) for one in entries if _is_scenario(one)]
+            if depth < DEEPEST:
+                waiting += [(Path(one), depth + 1) for one in entries if _is_searched(one)]
+        runs.sort(key=lambda one: one["started_at"], reverse=True)
+        return Listed(sorted(scenarios), runs, left > 0)
+
+    def _answer(self, folder: Path) -> Iterator[dict[str, Any]]:
+        told = manifest_of(folder)
+        if told is None:
+            return
+        yield {
+            "path": self.name_of(folder),
+            "scenario": str(told.get("scenario", folder.name)),
+            "command": str((told.get("question") or {}).get("command", "")),
+            "started_at": str(told.get("started_at", "")),
+            "wall_s": told.get("wall_s"),
+            "finished": is_finished(folder),
+        }
+
+
+def _is_odd(step: str) -> bool:
+    """Whether a part of a path is empty, hidden, upwards, or has characters that no name needs."""
+    return not step or step.startswith(".") or "\\" in step or any(ord(one) < 32 for one in step)
+
+
+def _entries(folder: Path, most: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted((one for one, _ in zip(found, range(most), strict=False)), key=lambda one: one.name)
+    except OSError:
+        return []
+
+
+def _is_scenario(entry: os.DirEntry[str]) -> bool:
+    return not _is_odd(entry.name) and entry.name.endswith(SCENARIOS) and entry.is_file(follow_symlinks=False)
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    odd = _is_odd(entry.name) or entry.name in NOT_SEARCHED
+    return not odd and entry.is_dir(follow_symlinks=False)
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        yield from (path for name in (*folders, *files) if (path := Path(here, name)).is_symlink())

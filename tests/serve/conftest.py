@@ -1,0 +1,51 @@
+"""One small finished run, and a server on a copy of its folder."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import sim
+from sim.serve.app import application
+from sim.serve.guard import Access
+from sim.serve.workspace import Workspace
+
+HOST = "127.0.0.1:8765"
+SHORT = {
+    "horizon_s": 40,
+    "warmup_s": 5,
+    "sweep": {"workload.arrivals.rate_rps": [0.5, 2]},
+    "finance.currency": "EUR",
+    "finance.fx": {"EUR": 1.25},
+}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve") / "demo"
+    with redirect_stderr(StringIO()):
+        sim.run("4x4090-vs-2xa100", SHORT, 2, out=folder, workers=1, quiet=True)
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "outputs" / "demo")
+    return tmp_path
+
+
+@pytest.fixture
+def access() -> Access:
+    return Access.of("127.0.0.1", 8765)
+
+
+@pytest.fixture
+def client(folder: Path, access: Access) -> Iterator[TestClient]:
+    """What the page itself would send: its host, its origin, the token for changes."""
+    headers = {"origin": f"http://{HOST}", "x-csrf-token": access.change_token}
+    with TestClient(application(Workspace(folder), access), f"http://{HOST}", headers=headers) as found:
+        yield found
