@@ -147,7 +147,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     """The request table of contract and report, in arrival order."""
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
-    cohort = Cohort(result) if result else None
+    cohort = Cohort.of(result) if result else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None
     status = [

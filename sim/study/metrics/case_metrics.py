@@ -183,12 +183,12 @@ LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 
 def measure(result: CaseResult) -> CaseMetrics:
     """All figures of a case."""
-    cohort = Cohort(result)
+    cohort = Cohort.of(result)
     good = good_requests(result, cohort) & cohort.measured
     return CaseMetrics(
         _traffic(result, cohort, good),
         _latencies(cohort, result.plan.slo),
-        _service_level(cohort, result.plan.slo),
+        service_level(cohort, result.plan.slo),
         _machines(result),
         Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
         *bill(result),
@@ -241,7 +241,8 @@ def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Tra
     )
 
 
-def _service_level(cohort: Cohort, slo: Slo) -> ServiceLevel:
+def service_level(cohort: Cohort, slo: Slo) -> ServiceLevel:
+    """The share of the measured requests within each goal of *slo*."""
     shares = []
     for goal in slo.goals:
         members = cohort.members(goal.percentile.latency) if goal.percentile else cohort.measured
@@ -255,6 +256,11 @@ def percents(slo: Slo, latency: str) -> list[float]:
     return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
 
 
+def thin_tail(requests: int, percent: float) -> bool:
+    """Whether fewer than THIN_TAIL of the *requests* lie beyond the percentile."""
+    return requests * min(percent, 100 - percent) / 100 < THIN_TAIL
+
+
 def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
     thin: list[str] = []
     found: dict[str, float | None] = {}
@@ -265,7 +271,7 @@ def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
         for percent in percents(slo, name):
             column = f"{name}_p{percent:g}"
             found[column] = percentile(chosen, percent) if chosen.size else None
-            if chosen.size * min(percent, 100 - percent) / 100 < THIN_TAIL:
+            if thin_tail(chosen.size, percent):
                 thin.append(column)
     queued = cohort.queue_s[cohort.measured]
     found["queue_s_p95"] = percentile(queued, 95) if queued.size else None
@@ -288,12 +294,15 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
         found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
     found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
-    found |= _rate_intervals(cohort, good)
+    found |= rate_intervals(cohort, good)
     return {name: half for name, half in found.items() if half is not None}
 
 
-def _rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
-    """A request's tokens count where it finishes: over a span of many requests that is when they are made."""
+def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
+    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits.
+
+    A request's tokens count where it finishes: over a span of many requests that is when they are made.
+    """
     served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
     events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {
         "offered_rps": (cohort.arrived_s, ones, cohort.measured),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sim.case import CaseResult
@@ -14,22 +15,25 @@ from sim.scenario.sections.slo import Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
 Floats = NDArray[np.float64]
+COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("arrived_s", "started_s", "first_token_s", "finished_s"), float),
+    **dict.fromkeys(("prompt_tokens", "output_tokens"), np.int64),
+    "rejected": bool,
+}
+"""What is known of every request, and its type."""
 
 
 class Cohort:
     """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
 
-    def __init__(self, result: CaseResult) -> None:
-        requests = result.log.requests
-        self.arrived_s = _column(requests, "arrived_s", float)
-        self.started_s = _column(requests, "started_s", float)
-        self.first_token_s = _column(requests, "first_token_s", float)
-        self.finished_s = _column(requests, "finished_s", float)
-        self.output_tokens = _column(requests, "output_tokens", np.int64)
-        self.tokens = self.output_tokens + _column(requests, "prompt_tokens", np.int64)
-        self.rejected = _column(requests, "rejected", bool)
-        self.start_s, self.end_s = result.window_s
-        self.open_end = result.plan.horizon_s is None
+    def __init__(self, columns: Mapping[str, NDArray[Any]], window_s: tuple[float, float], open_end: bool) -> None:
+        """*columns* by name of COLUMNS; with *open_end* the window has no horizon and ends with the run."""
+        self.arrived_s, self.started_s = columns["arrived_s"], columns["started_s"]
+        self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
+        self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
+        self.tokens = self.output_tokens + columns["prompt_tokens"]
+        self.start_s, self.end_s = window_s
+        self.open_end = open_end
         self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
         self.finished = np.isfinite(self.finished_s)
         # without an answer a request has waited forever: no percentile may leave it out
@@ -39,6 +43,19 @@ class Cohort:
         self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
         self.several_tokens = self.output_tokens > 1
         self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
+
+    @classmethod
+    def of(cls, result: CaseResult) -> "Cohort":
+        """Those of a case that was just simulated."""
+        columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
+        return cls(columns, result.window_s, result.plan.horizon_s is None)
+
+    @classmethod
+    def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "Cohort":
+        """Those of a *table* as `StoredCase.requests` has it."""
+        columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "rejected"}
+        columns["rejected"] = pc.equal(table.column("status"), "rejected").to_numpy()
+        return cls(columns, window_s, open_end)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
         """Which requests finished within all of *slo*'s limits of each request."""

@@ -44,15 +44,15 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
         data = read(path).data
     except YamlError as error:
         raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
-    wrong = [one for item in sets if (one := _refusal(data, item)) is not None]
+    wrong = [one for item in sets if (one := refusal(data, item)) is not None]
     if wrong:
         raise ScenarioErrors(wrong)
     scenario = load(path, sets, catalog=catalog)
-    moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in _moved_schedules(data, scenario)]
+    moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in moved_schedules(data, scenario)]
     if moved:
         raise ScenarioErrors(moved)
     changed: dict[str, None] = {}
-    for case, stored in _finished(run, scenario):
+    for case, stored in finished_cases(run, scenario):
         now = rests_on(scenario, case, catalog)
         changed |= dict.fromkeys(
             what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
@@ -70,8 +70,8 @@ def _told(run: Path, what: str) -> InputError:
     return InputError(str(run), 0, "", f"{what} has changed since it was simulated: simulate it anew")
 
 
-def _moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Fleets whose replicas would be switched at other moments than in the run with *data*."""
+def moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """(name, reason) of the fleets whose replicas would be switched at other moments than in the run with *data*."""
     for i, fleet in enumerate(scenario.fleets):
         old = value_at(data, ("fleets", i, "site")) or data.get("site") or {}
         site = fleet.site or scenario.site
@@ -79,7 +79,7 @@ def _moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple
             yield fleet.name, "decides when the schedule switches replicas: simulate it anew"
 
 
-def _refusal(data: dict[str, Any], item: str) -> InputError | None:
+def refusal(data: dict[str, Any], item: str) -> InputError | None:
     """Why the option cannot be set without a simulation."""
     path = item.partition("=")[0].strip()
     try:
@@ -107,21 +107,23 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
     result = []
-    for case, stored in _finished(run, scenario):
+    for case, stored in finished_cases(run, scenario):
         plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
         billed = _billed(plan, stored) if stored.status == "ok" else None
-        metrics = None
-        if billed is not None:
-            metrics = _with_bill(stored.metrics, billed)
-            services = {one.name: one for one in plan.services}
-            of_services = {
-                name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()
-            }
-            metrics = replace(metrics, services=of_services)
+        metrics = None if billed is None else with_bill(stored.metrics, billed)
         save_repriced(folder, stored, billed, metrics)
         result.append(read_case(folder))
     return result
+
+
+def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
+    """*metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
+    services = {one.name: one for one in billed.plan.services}
+    of_services = {
+        name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()
+    }
+    return replace(_with_bill(metrics, billed), services=of_services)
 
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
@@ -129,7 +131,7 @@ def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     return replace(metrics, site=site, money=money, carbon=carbon)
 
 
-def _finished(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
+def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
     """The cases of *scenario* as *run* has them. Raises ScenarioErrors where one is missing."""
     finished = (run / POINTS).glob("[!.]*")
     found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
@@ -143,21 +145,32 @@ def _finished(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]
 
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
     """*stored* under the prices of *plan*, in the window that the run has measured."""
+    plan, log = measured(plan, stored)
+    refuse_other_meters(plan, log.intervals)
+    return priced(plan, log)
+
+
+def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
+    """*plan* with the window that the run has measured, and what was metered in it."""
     plan = replace(plan, warmup_s=stored.metrics.traffic.warmup_s)
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
-    if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
-        text = "cost.share changes how many servers run and what they draw: simulate it anew"
-        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, dotted(("cost", "share")), text)])
-    if plan.clock is not None and any(plan.clock.crosses_the_hour(i.start_s, i.end_s) for i in intervals):
-        text = "meters of the run were not read at the full hours: simulate it anew with starts_at"
-        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, "starts_at", text)])
     requests = _requests(stored) if plan.requests_cost else []
     pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]
     end_s = max((interval.end_s for interval in intervals), default=0.0)
     log = FleetLog(requests, intervals, [], pools, end_s)
     start_s, stop_s = plan.window_s(log.end_s)
     log.meters = _totals([i for i in intervals if i.is_within(start_s, stop_s)])
-    return priced(plan, log)
+    return plan, log
+
+
+def refuse_other_meters(plan: CasePlan, intervals: Sequence[Interval]) -> None:
+    """Raises ScenarioErrors where the *intervals* of a run are not those that *plan* would meter."""
+    if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
+        text = "cost.share changes how many servers run and what they draw: simulate it anew"
+        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, dotted(("cost", "share")), text)])
+    if plan.clock is not None and any(plan.clock.crosses_the_hour(i.start_s, i.end_s) for i in intervals):
+        text = "meters of the run were not read at the full hours: simulate it anew with starts_at"
+        raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, "starts_at", text)])
 
 
 def _peak_w(plan: CasePlan, interval: Interval) -> float:

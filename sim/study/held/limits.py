@@ -1,0 +1,61 @@
+"""Finished cases under another service level: the requests stay as they were served, the limits are others."""
+
+from dataclasses import replace
+
+from sim.scenario.sections.slo import LATENCIES, Slo
+from sim.study.metrics.batches import percentile_half_width, share_half_width
+from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, rate_intervals, service_level, thin_tail
+from sim.study.metrics.cohort import Cohort, percentile
+
+OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")
+"""Figures of the requests within the limits, whose intervals follow the limits."""
+
+
+def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
+    """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
+    good = cohort.good(slo) & cohort.measured
+    traffic, requests = metrics.traffic, metrics.traffic.requests
+    intervals = metrics.samples.batch_ci95
+    return replace(
+        metrics,
+        traffic=replace(
+            traffic,
+            goodput_rps=float(good.sum()) / (cohort.end_s - cohort.start_s) if cohort.end_s > cohort.start_s else 0.0,
+            slo_attainment=float(good.sum()) / requests if requests else None,
+        ),
+        latencies=_with_named(slo, metrics.latencies, cohort),
+        level=service_level(cohort, slo),
+        samples=replace(
+            metrics.samples,
+            good_output_tokens=int(cohort.output_tokens[good].sum()),
+            batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
+        ),
+    )
+
+
+def _with_named(slo: Slo, latencies: Latencies, cohort: Cohort) -> Latencies:
+    """With the percentiles that *slo* names."""
+    found = dict(latencies.by_column)
+    thin = []
+    for name in LATENCIES:
+        chosen = getattr(cohort, name)[cohort.members(name)]
+        for percent in percents(slo, name):
+            column = f"{name}_p{percent:g}"
+            if column not in found:
+                found[column] = percentile(chosen, percent) if chosen.size else None
+            thin += [column] if thin_tail(chosen.size, percent) else []
+    return Latencies(thin, found)
+
+
+def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, float]:
+    """Half-widths of 95 % intervals that the run alone gives."""
+    good = cohort.good(slo) & cohort.measured
+    rates = rate_intervals(cohort, good)
+    found = {name: rates.get(name) for name in OF_GOOD}
+    found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
+    for one in slo.percentiles:
+        if one.column not in before:
+            values = getattr(cohort, one.latency)[cohort.members(one.latency)]
+            found[one.column] = percentile_half_width(values, one.percent)
+    kept = {name: half for name, half in before.items() if name not in OF_GOOD}
+    return kept | {name: half for name, half in found.items() if half is not None}
