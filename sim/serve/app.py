@@ -9,8 +9,12 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from sim.catalogue.catalog import load_catalog
 from sim.deliver.folder import FolderBusy
+from sim.serve.answers import AnswerRoutes
+from sim.serve.exports import ExportRoutes
 from sim.serve.guard import HEALTH, Access, Guard
+from sim.serve.held import HeldRuns
 from sim.serve.refused import WRONG_INPUT, Refused, refused
 from sim.serve.workspace import Workspace
 
@@ -22,6 +26,7 @@ class App:
 
     def __init__(self, workspace: Workspace, access: Access) -> None:
         self.workspace, self.access = workspace, access
+        self.runs = HeldRuns(workspace, load_catalog())
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -29,6 +34,8 @@ class App:
             Route(HEALTH, healthy),
             Route("/", self.page),
             Route("/api/workspace", self.listing),
+            *AnswerRoutes(self.runs).routes(),
+            *ExportRoutes(self.workspace).routes(),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
 

@@ -53,12 +53,16 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
 
 def listening(host: str, port: int) -> socket.socket:
     """A socket that waits on *host* and *port* (0: any free one). Raises CannotServe."""
+    found = None
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.socket(kind, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen()  # who reads the address may connect at once
     except OSError as error:
+        if found is not None:
+            found.close()
         reason = (error.strerror or str(error)).lower()
         raise CannotServe(f"{host}, port {port}: {reason}; --port names another, 0 takes a free one") from None
     return found

@@ -2,20 +2,24 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import redirect_stderr
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-import sim
+from sim.catalogue.catalog import load_catalog
+from sim.deliver.run import run_scenario
+from sim.scenario.reading.given import options
+from sim.scenario.reading.load import load
+from sim.scenario.reading.shipped import scenario_file
 from sim.serve.app import application
 from sim.serve.guard import Access
 from sim.serve.workspace import Workspace
+from sim.study.cases.cores import Cores
 
 HOST = "127.0.0.1:8765"
 SHORT = {
+    "replications": 2,
     "horizon_s": 40,
     "warmup_s": 5,
     "sweep": {"workload.arrivals.rate_rps": [0.5, 2]},
@@ -27,8 +31,10 @@ SHORT = {
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("serve") / "demo"
-    with redirect_stderr(StringIO()):
-        sim.run("4x4090-vs-2xa100", SHORT, 2, out=folder, workers=1, quiet=True)
+    catalog = load_catalog()
+    scenario = load(scenario_file(Path("4x4090-vs-2xa100")), options(SHORT), catalog=catalog)
+    with Cores(1) as cores:
+        run_scenario(scenario, catalog, folder, cores, report=False, quiet=True, command=["test"])
     return folder
 
 

@@ -49,7 +49,7 @@ def test_beyond_this_machine_all_but_the_health_needs_a_token(tmp_path: Path) ->
     for address in ("/", "/?token=wrong", "/api/workspace", "/static/page.css"):
         assert client.get(address).status_code == 401
     assert client.get("/", headers={"host": "made-to-point-here.example:8765"}).status_code == 403
-    moved = client.get("/", params={"run": "outputs/demo", "token": access.token})
+    moved = client.get(f"/?run=outputs/demo&token={access.token}")
     assert (moved.status_code, moved.headers["location"]) == (303, "/?run=outputs/demo")
     assert "HttpOnly" in moved.headers["set-cookie"]
     assert "SameSite=strict" in moved.headers["set-cookie"]

@@ -93,10 +93,11 @@ class Answers:
             _refuse(next(iter(levels)), "is swept: the run has a point for each of its values")
         data = scenario.slo.model_dump(exclude_unset=True)
         for path, value in levels.items():
-            name = path.removeprefix(f"{SLO}.")
+            name, _, percentile = path.removeprefix(f"{SLO}.").partition(".")
             if name not in Slo.model_fields:
                 _refuse(path, f"is no limit: {', '.join(Slo.model_fields)} are")
-            data[name] = value
+            held = data.get(name)
+            data[name] = {**(held if isinstance(held, dict) else {}), percentile: value} if percentile else value
         try:
             slo = Slo.model_validate(data)
         except ValidationError as error:

@@ -1,0 +1,93 @@
+"""The addresses under which a finished run answers."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
+
+from sim.report.run.verdict import verdict
+from sim.report.words.money import showing
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.serve.held import HeldRuns
+from sim.serve.refused import Refused
+from sim.serve.shapes import answer_data, capacity_data, gap_data
+from sim.study.held.answer import Answer
+from sim.study.run.sweep import sweep_of
+from sim.yamlio import YamlError, parse
+
+MOST_VALUES = 60
+"""Overrides in one address."""
+
+
+class AnswerRoutes:
+    """What is asked of runs."""
+
+    def __init__(self, runs: HeldRuns) -> None:
+        self.runs = runs
+
+    def routes(self) -> list[BaseRoute]:
+        """By address."""
+        return [
+            Route("/api/answer", self.answer),
+            Route("/api/verdict", self.verdict),
+            Route("/api/capacity", self.capacity),
+            Route("/api/gap", self.gap),
+        ]
+
+    def answer(self, request: Request) -> JSONResponse:
+        """Everything that the page shows of a run."""
+        return self._answered(request, lambda found: answer_data(found, self.runs.catalog))
+
+    def verdict(self, request: Request) -> JSONResponse:
+        """The sentence alone, and what qualifies it."""
+        return self._answered(request, _verdict)
+
+    def capacity(self, request: Request) -> JSONResponse:
+        """How far every fleet goes."""
+        return self._answered(request, _capacity)
+
+    def gap(self, request: Request) -> JSONResponse:
+        """What the cost of every point consists of."""
+        return self._answered(request, lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))})
+
+    def _answered(self, request: Request, shape: Any) -> JSONResponse:
+        found = self.runs.answer(asked_for(request, "run"), values_of(request))
+        with showing(found.scenario):
+            return JSONResponse(shape(found))
+
+
+def _verdict(found: Answer) -> dict[str, Any]:
+    told = verdict(found.points, found.axes, found.slo)
+    return {"headline": told.headline, "findings": list(told.findings)}
+
+
+def _capacity(found: Answer) -> dict[str, Any]:
+    sweep = sweep_of(found.points, found.axes)
+    lines = sweep.lines if sweep.numeric else ()
+    return {"capacity": [capacity_data(line, sweep, found.scenario.slo) for line in lines]}
+
+
+def asked_for(request: Request, name: str) -> str:
+    """The value of *name* in the address. Raises Refused without one."""
+    given = request.query_params.getlist(name)
+    if len(given) != 1 or not given[0]:
+        raise Refused(400, f"the address needs {name}=..., once")
+    return given[0]
+
+
+def values_of(request: Request) -> dict[str, Any]:
+    """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
+    given = request.query_params.getlist("set")
+    if len(given) > MOST_VALUES:
+        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+    found: dict[str, Any] = {}
+    for item in given:
+        path, equals, text = item.partition("=")
+        if not equals or not path.strip():
+            raise ScenarioErrors([InputError(f"set={item[:60]}", 0, "", "path=value is needed")])
+        try:
+            found[path.strip()] = parse(text)
+        except YamlError as error:
+            raise ScenarioErrors([InputError(f"--set {path}", 0, "", error.message)]) from None
+    return found

@@ -1,0 +1,54 @@
+"""Finished runs that are kept in memory while somebody looks at them."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.deliver.folder import MANIFEST, is_finished
+from sim.serve.refused import Refused
+from sim.serve.workspace import Workspace
+from sim.study.held.answer import Answer, Answers
+
+MOST_HELD = 4
+"""Runs at once; the one that nobody has looked at for longest goes."""
+MOST_WAITING = 16
+"""Requests that may wait for their answer; further ones are asked to come again."""
+
+
+class HeldRuns:
+    """Those of one workspace."""
+
+    def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
+        self.workspace, self.catalog = workspace, catalog
+        self._held: OrderedDict[tuple[Path, int], Answers] = OrderedDict()
+        self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
+
+    def answer(self, run: str, values: Mapping[str, Any]) -> Answer:
+        """What the finished run in the folder *run* answers under *values*.
+
+        Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
+        """
+        if not self._waiting.acquire(blocking=False):
+            raise Refused(503, "too many requests at once; ask again in a second")
+        try:
+            with self._one_at_a_time:
+                return self._answers(run).under(values)
+        finally:
+            self._waiting.release()
+
+    def _answers(self, run: str) -> Answers:
+        folder = self.workspace.path(run)
+        if not is_finished(folder):
+            text = "has not finished yet" if folder.is_dir() else "is gone; reload the page for what there is"
+            raise Refused(404, f"{run}: {text}")
+        key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
+        if key not in self._held:
+            self.workspace.folder(run)
+            self._held[key] = Answers(folder, self.catalog)
+        self._held.move_to_end(key)
+        while len(self._held) > MOST_HELD:
+            self._held.popitem(last=False)
+        return self._held[key]

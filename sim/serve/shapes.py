@@ -1,0 +1,232 @@
+"""Answers as the page gets them: plain data, money in the currency that is shown."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
+from sim.report.run.figures import columns_for, figure, interval, standing
+from sim.report.run.verdict import verdict
+from sim.report.words.goals import percentiles_shown
+from sim.report.words.money import cash, in_code, money_mark, shown
+from sim.report.words.text import LIMITS, axis_label, places, question_of, short
+from sim.scenario.sections.slo import Slo
+from sim.serve.knobs import Knob, knobs
+from sim.study.held.answer import Answer
+from sim.study.run.point import Point
+from sim.study.run.sweep import Line, Sweep, sweep_of
+from sim.units import SECONDS_PER_HOUR
+
+COST = "usd_per_million_output_tokens"
+USD = "USD"
+READINGS = (
+    ("gpu_busy_fraction", "utilisation (busy time)", "share"),
+    ("slo_attainment", "requests within the SLO", "share"),
+    ("ttft_s_p95", "TTFT p95 [s]", "s"),
+    ("tpot_s_p95", "TPOT p95 [s]", "s"),
+    ("cost_usd_per_h", "cost [USD/h]", USD),
+    (COST, "USD per million output tokens", USD),
+)
+"""Column of summary.csv, what the page calls it, unit."""
+
+
+def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
+    """Verdict, charts, table, gap and what can be moved."""
+    scenario, points = answer.scenario, answer.points
+    told, sweep = verdict(points, answer.axes, answer.slo), sweep_of(points, answer.axes)
+    panels = panels_of(points, answer.axes, answer.slo)
+    paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}
+    return {
+        "name": scenario.name,
+        "question": question_of(scenario),
+        "symbol": money_mark(0).removesuffix("0"),
+        "verdict": {"headline": told.headline, "findings": list(told.findings)},
+        "fleets": [
+            {"name": name, "color": color, "glyph": GLYPHS[marker]}
+            for name, (color, marker) in style(sweep.fleets).items()
+        ],
+        "charts": [
+            chart_data(panel) | {"limit": way} for panel, way in zip(panels, _ways(answer, panels), strict=True)
+        ],
+        "table": table_data(answer),
+        "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
+        "gap": gap_data(sweep),
+        "readings": [reading_data(line, sweep) for line in sweep.lines] if sweep.numeric and not sweep.single else [],
+        "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
+    }
+
+
+def chart_data(panel: Panel) -> dict[str, Any]:
+    """A chart as data; None stands for what is not finite."""
+    return {
+        "title": panel.title,
+        "subtitle": panel.subtitle,
+        "xLabel": panel.x_label,
+        "money": "money" in panel.y_format.__name__,
+        "share": panel.y_share,
+        "anchored": panel.x_anchored,
+        "ticks": list(panel.x_ticks),
+        "tickNames": list(panel.x_names),
+        "xLimit": panel.x_limit and {"at": panel.x_limit.at, "text": panel.x_limit.text},
+        "yLimit": panel.y_limit and {"at": panel.y_limit.at, "text": panel.y_limit.text},
+        "curves": [
+            {
+                "name": curve.name,
+                "fleet": curve.fleet or curve.name,
+                "color": curve.color,
+                "marker": curve.marker,
+                "dashed": curve.dash != "-",
+                "x": [_plain(value) for value in curve.x],
+                "y": [_plain(value) for value in curve.y],
+                "half": [_plain(value) for value in curve.half],
+                "good": list(curve.good),
+                "steady": list(curve.steady),
+                "keys": list(curve.keys),
+                "tags": list(curve.tags),
+            }
+            for curve in panel.curves
+        ],
+    }
+
+
+def _ways(answer: Answer, panels: Sequence[Panel]) -> list[dict[str, Any] | None]:
+    """For every panel what its limit line sets when it is dragged; None where it has none.
+
+    Panels of one kind stand in the order of the percentiles that are shown.
+    """
+    level = answer.scenario.slo
+    names = ["ttft_s", "tpot_s", *(["e2e_s"] if level.e2e_s is not None else [])]
+    each = [(name, part) for name in names for part, limit in percentiles_shown(level, name).items()]
+    left: dict[str, list[tuple[str, str]]] = {"cost_vs_latency": [*each], "latency_vs_load": [*each]}
+    found: list[dict[str, Any] | None] = []
+    for panel in panels:
+        waiting = left.get(panel.kind) or []
+        name, part = waiting.pop(0) if waiting else ("", "")
+        has_line = panel.x_limit is not None or panel.y_limit is not None
+        if panel.kind == "attainment_vs_load" and has_line:
+            found.append({"path": "slo.attainment", "percentile": "", "scale": 1.0})
+        elif name and has_line:
+            stated = getattr(level, name)
+            found.append(
+                {
+                    "path": f"slo.{name}",
+                    "percentile": part if isinstance(stated, dict) else "",
+                    "scale": LATENCIES[name][1],
+                }
+            )
+        else:
+            found.append(None)
+    return found
+
+
+def table_data(answer: Answer) -> dict[str, Any]:
+    """The key figures of every point, as text."""
+    columns = columns_for(answer.points, answer.slo, brief=True)
+    heads = [
+        "fleet",
+        *map(axis_label, answer.axes),
+        "meets SLO",
+        *(in_code(one.brief) for one in columns),
+        "limited by",
+    ]
+    rows = []
+    for point in answer.points:
+        front = [point.fleet, *(short(point.axes.get(axis)) for axis in answer.axes)]
+        if point.ok:
+            cells = [f"{figure(point, one)} {interval(point, one)}".strip() for one in columns]
+            limit = str(point.row["limited_by"] or "")
+            rows.append([*front, standing(point), *cells, LIMITS.get(limit, limit)])
+        else:
+            rows.append([*front, "cannot run", *[""] * len(columns), str(point.row["reason"])])
+    return {"heads": heads, "rows": rows}
+
+
+def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+    """How far a fleet goes: the highest load within the SLO below the first one beyond it, both simulated.
+
+    `about` is where attainment crosses the target on the straight line between the two.
+    """
+    good = [point.good for point in line.points]
+    reach = good.index(False) if False in good else len(good)
+    met = line.points[reach - 1] if reach else None
+    missed = line.points[reach] if reach < len(good) else None
+    about = None
+    if met is not None and missed is not None and slo.per_request and not slo.percentiles:
+        low, high = met.number("slo_attainment"), missed.number("slo_attainment")
+        if low is not None and high is not None and low >= slo.attainment > high:
+            share = (low - slo.attainment) / (low - high)
+            about = sweep.x(met) + share * (sweep.x(missed) - sweep.x(met))
+    return {
+        "fleet": line.fleet,
+        "setting": places(line.setting),
+        "met": None if met is None else sweep.x(met),
+        "missed": None if missed is None else sweep.x(missed),
+        "about": about,
+        "axis": axis_label(sweep.axis),
+    }
+
+
+def reading_data(line: Line, sweep: Sweep) -> dict[str, Any]:
+    """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure."""
+    return {
+        "fleet": line.fleet,
+        "setting": places(line.setting),
+        "axis": axis_label(sweep.axis),
+        "x": [sweep.x(point) for point in line.points],
+        "good": [point.good for point in line.points],
+        "figures": [
+            {
+                "label": in_code(label),
+                "share": unit == "share",
+                "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],
+            }
+            for name, label, unit in READINGS
+            if any(point.number(name) is not None for point in line.points)
+        ],
+    }
+
+
+def _in_unit(value: float | None, unit: str) -> float | None:
+    return shown(value) if unit == USD and value is not None else value
+
+
+def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
+    """What a million output tokens cost in every point, and the components that it consists of, which sum to it."""
+    return [
+        {
+            "fleet": line.fleet,
+            "setting": places(line.setting),
+            "at": short(sweep.value(point)),
+            "good": point.good,
+            "total": shown(total),
+            "perHour": shown(point.number("cost_usd_per_h") or 0.0),
+            "tokensPerHour": (point.number("output_tokens_per_s") or 0.0) * SECONDS_PER_HOUR,
+            "parts": {name: shown(usd) for name, usd in _parts(point).items()},
+            "text": cash(total),
+        }
+        for line in sweep.lines
+        for point in line.points
+        if (total := point.number(COST)) is not None and isfinite(total)
+    ]
+
+
+def _parts(point: Point) -> dict[str, float]:
+    """Component -> its part of a million output tokens' cost [USD]: sums over replications, as the total is."""
+    cases = [case.metrics for case in point.cases]
+    millions = sum(one.traffic.output_tokens for one in cases) / 1e6
+    found: dict[str, float] = {}
+    for one in cases:
+        for name, usd_per_h in (one.money.component_usd_per_h if one.money else {}).items():
+            found[name] = found.get(name, 0.0) + usd_per_h * one.machines.window_h / millions
+    return found
+
+
+def knob_data(knob: Knob) -> dict[str, Any]:
+    """As the page takes it."""
+    return asdict(knob)
+
+
+def _plain(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None

@@ -1,0 +1,138 @@
+/** A finished run: verdict, charts, what can be moved, and why one fleet costs more than another. */
+
+import { Chart } from "./chart.js";
+import { ask, element, keepInAddress, latest, plain, queryOf } from "./dom.js";
+import { Knobs } from "./knobs.js";
+import { Readings } from "./readings.js";
+import { Why } from "./why.js";
+
+/** @typedef {import("./dom.js").Shown} Shown */
+
+export class AnswerView {
+  /** @param {Shown} shown */
+  constructor(shown) {
+    this.shown = shown;
+    this.verdict = element("p", { class: "verdict", "aria-live": "polite" });
+    this.question = element("p", { class: "question" });
+    this.problem = element("p", { class: "problem", role: "alert", hidden: true });
+    this.findings = element("ul");
+    this.capacity = element("ul", { class: "capacity" });
+    this.charts = element("div", { class: "charts" });
+    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures of every point" });
+    this.legend = element("p", { class: "legend" });
+    /** @type {Chart[]} */
+    this.drawn = [];
+    this.picked = "";
+    this.knobs = new Knobs((path, value) => this.set(path, value));
+    this.readings = new Readings();
+    this.why = new Why();
+    this.refresh = latest(async () => this.load());
+    const reset = element("button", { type: "button" }, "Reset all");
+    reset.addEventListener("click", () => {
+      this.shown.set = {};
+      this.moved();
+    });
+    this.changes = element("p", { class: "changes" });
+    this.exports = element("p", { class: "exports" });
+    const side = element("aside", {}, element("h2", {}, "What if"), this.changes, reset, this.knobs.box);
+    const more = element("details", {}, element("summary", {}, "What qualifies the verdict"), this.findings);
+    const main = element("div", { class: "answer" },
+      this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.charts, this.readings.box, this.why.box,
+      element("h2", {}, "Figures"), this.table, element("h2", {}, "Take it with you"), this.exports);
+    this.box = element("section", { class: "with-side", "aria-label": "Answer" }, main, side);
+  }
+
+  /** @param {string} path @param {string | null} value  null takes the override away */
+  set(path, value) {
+    if (value === null) delete this.shown.set[path];
+    else this.shown.set[path] = value;
+    this.moved();
+  }
+
+  moved() {
+    keepInAddress(this.shown);
+    this.refresh(null);
+  }
+
+  async load() {
+    let data;
+    try {
+      data = await ask(`/api/answer?${queryOf({ run: this.shown.run, set: this.shown.set })}`);
+    } catch (error) {
+      this.problem.textContent = error instanceof Error ? error.message : String(error);
+      this.problem.hidden = false;
+      return;
+    }
+    this.problem.hidden = true;
+    document.title = `${data.name} · gpufleet`;
+    this.question.textContent = data.question;
+    this.verdict.textContent = data.verdict.headline;
+    this.findings.replaceChildren(...data.verdict.findings.map((/** @type {string} */ text) => element("li", {}, text)));
+    this.capacity.replaceChildren(...data.capacity.map(capacityLine));
+    this.knobs.update(data.knobs, this.shown.set);
+    this.drawCharts(data);
+    this.readings.update(data.readings, data.fleets);
+    this.why.update(data.gap);
+    this.table.replaceChildren(tableOf(data.table));
+    this.tellChanges();
+  }
+
+  /** @param {any} data */
+  drawCharts(data) {
+    while (this.drawn.length < data.charts.length) {
+      const chart = new Chart((way, value) => this.set(way.percentile ? `${way.path}.${way.percentile}` : way.path, String(value)), (fleet) => this.pick(fleet));
+      this.drawn.push(chart);
+      this.charts.append(chart.box);
+    }
+    for (const extra of this.drawn.splice(data.charts.length)) extra.box.remove();
+    this.drawn.forEach((chart, i) => chart.update({ ...data.charts[i], symbol: data.charts[i].money ? data.symbol : "" }));
+    const buttons = data.fleets.map((/** @type {{name: string, glyph: string, color: string}} */ fleet) => {
+      const glyph = element("span", { "aria-hidden": "true" }, `${fleet.glyph} `);
+      glyph.style.color = fleet.color;
+      const button = element("button", { type: "button", "aria-pressed": String(this.picked === fleet.name) }, glyph, fleet.name);
+      button.addEventListener("click", () => this.pick(fleet.name));
+      return button;
+    });
+    this.legend.replaceChildren(...buttons, " Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys.");
+  }
+
+  /** @param {string} fleet  Shows it alone, or all again. */
+  pick(fleet) {
+    this.picked = this.picked === fleet ? "" : fleet;
+    for (const chart of this.drawn) {
+      chart.picked = this.picked;
+      chart.draw();
+    }
+    for (const button of this.legend.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(this.picked !== "" && button.textContent?.endsWith(this.picked)));
+    }
+  }
+
+  tellChanges() {
+    const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
+    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : "Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.";
+  }
+
+  async listExports() {
+    const run = encodeURIComponent(this.shown.run || "");
+    const found = await ask(`/api/exports?run=${run}`).catch(() => ({ exports: [] }));
+    const links = found.exports.flatMap((/** @type {{format: string, name: string}} */ one) => [element("a", { href: `/export?run=${run}&format=${one.format}`, download: "" }, one.name), " · "]);
+    this.exports.replaceChildren(...links, "as the run was stored, at its own prices and limits");
+  }
+}
+
+/** @param {any} one @returns {HTMLElement} */
+function capacityLine(one) {
+  const name = one.setting ? `${one.fleet}, ${one.setting}` : one.fleet;
+  if (one.met === null) return element("li", {}, `${name}: misses the SLO from ${plain(one.missed)} on (${one.axis}; simulated)`);
+  if (one.missed === null) return element("li", {}, `${name}: meets the SLO up to ${plain(one.met)}, the highest simulated ${one.axis}`);
+  const about = one.about === null ? "" : `; about ${plain(one.about)} (interpolated)`;
+  return element("li", {}, `${name}: capacity between ${plain(one.met)} and ${plain(one.missed)} ${one.axis} (simulated)${about}`);
+}
+
+/** @param {{heads: string[], rows: string[][]}} data @returns {HTMLElement} */
+export function tableOf(data) {
+  const head = element("tr", {}, ...data.heads.map((text) => element("th", { scope: "col" }, text)));
+  const rows = data.rows.map((row) => element("tr", {}, ...row.map((text, i) => element(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+}

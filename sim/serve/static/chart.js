@@ -1,0 +1,245 @@
+/** A chart as SVG: curves with intervals, hollow marks where the SLO is missed, and a limit that can be dragged. */
+
+import { drawn, element, percent, plain } from "./dom.js";
+import { rangeOf, roundMarks, scale } from "./scale.js";
+
+/**
+ * @typedef {object} Curve
+ * @property {string} name @property {string} fleet @property {string} color @property {string} marker
+ * @property {boolean} dashed @property {(number | null)[]} x @property {(number | null)[]} y
+ * @property {(number | null)[]} half @property {boolean[]} good @property {boolean[]} steady
+ * @property {string[]} keys @property {string[]} tags
+ */
+/**
+ * @typedef {object} ChartData
+ * @property {string} title @property {string} subtitle @property {string} xLabel
+ * @property {string} symbol  of the currency, empty where y is no money
+ * @property {boolean} share @property {boolean} anchored
+ * @property {number[]} ticks @property {string[]} tickNames
+ * @property {{at: number, text: string} | null} xLimit @property {{at: number, text: string} | null} yLimit
+ * @property {Curve[]} curves @property {{path: string, percentile: string, scale: number} | null} limit
+ */
+
+const MARKS = {
+  o: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+  s: "M-4 -4h8v8h-8z",
+  "^": "M0 -5l5 9h-10z",
+  D: "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+  v: "M0 5l5 -9h-10z",
+  P: "M-1.7 -5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3z",
+  X: "M-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z",
+};
+const HEIGHT = 250;
+const ROOM = { left: 52, right: 14, top: 10, bottom: 40 };
+
+export class Chart {
+  /**
+   * @param {(way: {path: string, percentile: string}, value: number) => void} onLimit  told of a dragged limit, in base units
+   * @param {(fleet: string) => void} onPick  told which fleet was clicked
+   */
+  constructor(onLimit, onPick) {
+    this.onLimit = onLimit;
+    this.onPick = onPick;
+    this.picked = "";
+    /** @type {(() => void) | null} what ends the drag under way */
+    this.dragging = null;
+    /** @type {{y: number, left: number, right: number}[]} where names of curves stand already */
+    this.names = [];
+    this.heading = element("h3");
+    this.subtitle = element("p", { class: "sub" });
+    this.plot = element("div", { class: "plot" });
+    this.tip = element("div", { class: "tip", role: "status", hidden: true });
+    this.box = element("figure", { class: "chart" }, this.heading, this.subtitle, this.plot, this.tip);
+    new ResizeObserver(() => this.data && this.draw()).observe(this.plot);
+  }
+
+  /** @param {ChartData} data */
+  update(data) {
+    this.data = data;
+    this.draw();
+  }
+
+  /** @param {number} value @returns {string} */
+  told(value) {
+    if (this.data?.share) return percent(value);
+    return `${this.data?.symbol || ""}${plain(value)}`;
+  }
+
+  draw() {
+    const data = /** @type {ChartData} */ (this.data);
+    const width = Math.max(260, this.plot.clientWidth);
+    this.heading.textContent = data.title;
+    this.subtitle.textContent = data.subtitle;
+    if (!this.dragging) this.range = this.ranges(data);
+    const [[left, right], [low, high]] = /** @type {[number, number][]} */ (this.range);
+    this.x = scale(left, right, ROOM.left, width - ROOM.right);
+    this.y = scale(low, high, HEIGHT - ROOM.bottom, ROOM.top);
+    const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": `${data.title}, ${data.subtitle}` });
+    svg.append(...this.axes(data, width));
+    this.names = [];
+    for (const curve of data.curves) svg.append(this.curve(curve, width));
+    for (const line of this.limits(data, width)) svg.append(line);
+    const focused = this.plot.contains(document.activeElement) && document.activeElement?.getAttribute("data-key");
+    this.plot.replaceChildren(svg);
+    if (focused) /** @type {SVGElement | null} */ (this.plot.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+  }
+
+  /** @param {ChartData} data @returns {[number, number][]} of x and y: overloaded points do not stretch the chart */
+  ranges(data) {
+    const [xs, ys] = /** @type {[number[], number[]]} */ ([[], []]);
+    for (const curve of data.curves) {
+      curve.x.forEach((x, i) => {
+        const y = curve.y[i];
+        if (x === null || y === null || curve.steady[i] === false) return;
+        xs.push(x);
+        ys.push(y, y + (curve.half[i] || 0));
+      });
+    }
+    const dragged = data.limit !== null;
+    if (data.xLimit) xs.push(data.xLimit.at * (dragged ? 1.1 : 1));
+    if (data.yLimit && !data.share) ys.push(data.yLimit.at * (dragged ? 1.1 : 1));
+    return [rangeOf([...xs, ...data.ticks], { anchored: data.anchored, share: false }), rangeOf(ys, { anchored: true, share: data.share })];
+  }
+
+  /** @param {ChartData} data @param {number} width @returns {SVGElement[]} grid, marks and their numbers */
+  axes(data, width) {
+    const bottom = HEIGHT - ROOM.bottom;
+    const [x, y] = [this.x, this.y];
+    if (!x || !y) return [];
+    const found = [];
+    for (const mark of roundMarks(y.low, y.high, 5)) {
+      const at = y.at(mark);
+      found.push(drawn("line", { class: "grid", x1: ROOM.left, x2: width - ROOM.right, y1: at, y2: at }));
+      found.push(drawn("text", { class: "mark", x: ROOM.left - 6, y: at + 4, "text-anchor": "end" }, this.told(mark)));
+    }
+    const marks = data.ticks.length ? data.ticks : roundMarks(x.low, x.high, width < 420 ? 4 : 7);
+    let free = -Infinity;
+    marks.forEach((mark, i) => {
+      const [at, text] = [x.at(mark), data.tickNames[i] ?? plain(mark)];
+      found.push(drawn("line", { class: "tick", x1: at, x2: at, y1: bottom, y2: bottom + 4 }));
+      if (at - text.length * 3.5 < free) return;
+      free = at + text.length * 3.5 + 6;
+      found.push(drawn("text", { class: "mark", x: at, y: bottom + 16, "text-anchor": "middle" }, text));
+    });
+    found.push(drawn("line", { class: "axis", x1: ROOM.left, x2: width - ROOM.right, y1: bottom, y2: bottom }));
+    found.push(drawn("text", { class: "mark", x: (ROOM.left + width - ROOM.right) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, width < 420 ? data.xLabel.split(";")[0] : data.xLabel));
+    return found;
+  }
+
+  /** @param {Curve} curve @param {number} width @returns {SVGElement} */
+  curve(curve, width) {
+    const { x, y } = this;
+    const group = drawn("g", { class: this.picked && this.picked !== curve.fleet ? "curve aside" : "curve" });
+    if (!x || !y) return group;
+    group.style.color = curve.color;
+    const inside = curve.x.map((value, i) => {
+      const other = curve.y[i];
+      if (value === null || other === null) return null;
+      return { x: x.at(Math.min(value, x.high)), y: y.at(Math.min(other, y.high)), off: value > x.high || other > y.high, i };
+    });
+    const known = inside.filter((one) => one !== null);
+    const upper = known.map((one) => `${one.x},${y.at(Math.min(y.high, (curve.y[one.i] || 0) + (curve.half[one.i] || 0)))}`);
+    const lower = known.map((one) => `${one.x},${y.at(Math.min(y.high, Math.max(y.low, (curve.y[one.i] || 0) - (curve.half[one.i] || 0))))}`);
+    if (curve.half.some(Boolean)) group.append(drawn("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") }));
+    group.append(drawn("polyline", { class: curve.dashed ? "line dashed" : "line", points: known.map((one) => `${one.x},${one.y}`).join(" ") }));
+    if (!curve.keys.length) return group;
+    for (const one of known) {
+      group.append(this.point(curve, one));
+      if (curve.tags[one.i]) group.append(drawn("text", { class: "tag", x: one.x + 7, y: one.y - 6 }, curve.tags[one.i]));
+    }
+    const last = known.at(-1);
+    if (last) group.append(this.nameAt(last, curve.name, width));
+    return group;
+  }
+
+  /** @param {{x: number, y: number}} end @param {string} name @param {number} width @returns {SVGElement} beside the last point */
+  nameAt(end, name, width) {
+    const ends = end.x > width * 0.6;
+    const left = ends ? end.x - 8 - name.length * 7 : end.x + 10;
+    const free = (/** @type {number} */ y) => this.names.every((one) => Math.abs(one.y - y) > 13 || one.left > left + name.length * 7 || left > one.right);
+    const y = [end.y - 10, end.y + 18, end.y - 24, end.y + 32].find((one) => one > ROOM.top + 8 && one < HEIGHT - ROOM.bottom && free(one)) ?? end.y - 10;
+    this.names.push({ y, left, right: left + name.length * 7 });
+    return drawn("text", { class: "name", x: end.x + (ends ? -8 : 10), y, "text-anchor": ends ? "end" : "start" }, name);
+  }
+
+  /** @param {Curve} curve @param {{x: number, y: number, off: boolean, i: number}} one @returns {SVGElement} */
+  point(curve, one) {
+    const { i } = one;
+    const value = this.told(/** @type {number} */ (curve.y[i]));
+    const half = curve.half[i] ? ` ± ${this.told(/** @type {number} */ (curve.half[i]))}` : "";
+    const where = curve.tags[i] ? `${curve.tags[i]}, ${plain(/** @type {number} */ (curve.x[i]))}` : plain(/** @type {number} */ (curve.x[i]));
+    const text = `${curve.name} at ${where}: ${value}${half}${one.off ? " (off the chart)" : ""}; ${curve.good[i] ? "meets the SLO" : "misses the SLO"}; simulated`;
+    const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": `${curve.keys[i]}` });
+    made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
+    if (one.off) made.append(drawn("text", { class: "name", x: 8, y: 4 }, `▲ ${value}`));
+    const show = () => this.tell(text, one.x, one.y);
+    made.addEventListener("pointerenter", show);
+    made.addEventListener("focus", show);
+    made.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    made.addEventListener("blur", () => (this.tip.hidden = true));
+    made.addEventListener("click", () => this.onPick(curve.fleet));
+    made.addEventListener("keydown", (event) => /** @type {KeyboardEvent} */ (event).key === "Enter" && this.onPick(curve.fleet));
+    return made;
+  }
+
+  /** @param {string} text @param {number} x @param {number} y  Shows what is known of a point, beside it. */
+  tell(text, x, y) {
+    this.tip.textContent = text;
+    this.tip.hidden = false;
+    const left = Math.min(x + 12, this.plot.clientWidth - this.tip.offsetWidth - 4);
+    this.tip.style.left = `${Math.max(0, left)}px`;
+    this.tip.style.top = `${this.plot.offsetTop + y + 14}px`;
+  }
+
+  /** @param {ChartData} data @param {number} width @returns {SVGElement[]} the forbidden side and the line */
+  limits(data, width) {
+    const limit = data.xLimit || data.yLimit;
+    const { x, y } = this;
+    if (!limit || !x || !y) return [];
+    const [right, bottom] = [width - ROOM.right, HEIGHT - ROOM.bottom];
+    const upright = Boolean(data.xLimit);
+    const at = upright ? Math.min(right, x.at(limit.at)) : Math.max(ROOM.top, y.at(limit.at));
+    const over = !data.share;
+    const side = upright
+      ? { x: at, y: ROOM.top, width: Math.max(0, right - at), height: bottom - ROOM.top }
+      : { x: ROOM.left, y: over ? ROOM.top : at, width: right - ROOM.left, height: Math.max(0, over ? at - ROOM.top : bottom - at) };
+    const ends = upright ? { x1: at, x2: at, y1: ROOM.top, y2: bottom } : { x1: ROOM.left, x2: right, y1: at, y2: at };
+    const label = upright
+      ? drawn("text", { class: "limit-name", x: at + (at > width * 0.7 ? -5 : 5), y: bottom - 7, "text-anchor": at > width * 0.7 ? "end" : "start" }, limit.text)
+      : drawn("text", { class: "limit-name", x: ROOM.left + 5, y: at - 5 < ROOM.top + 8 ? at + 13 : at - 5 }, limit.text);
+    const line = drawn("g", { class: data.limit ? `limit drag ${upright ? "across" : "updown"}` : "limit" }, drawn("line", { class: "reach", ...ends }), drawn("line", ends), label);
+    if (data.limit) this.dragged(line, limit.at, upright, data);
+    return [drawn("rect", { class: "forbidden", ...side }), line];
+  }
+
+  /** @param {SVGElement} line @param {number} now @param {boolean} upright @param {ChartData} data  Lets pointer and keyboard move it. */
+  dragged(line, now, upright, data) {
+    const way = /** @type {{path: string, percentile: string, scale: number}} */ (data.limit);
+    const axis = /** @type {import("./scale.js").Scale} */ (upright ? this.x : this.y);
+    const most = data.share ? 1 : axis.high * 0.999;
+    const kept = (/** @type {number} */ value) => Math.min(most, Math.max(axis.high / 1000, value));
+    const move = (/** @type {number} */ value) => this.onLimit(way, Number((kept(value) / way.scale).toPrecision(3)));
+    const words = { role: "slider", tabindex: 0, "data-key": "limit", "aria-label": `${data.title}: limit`, "aria-valuenow": now, "aria-valuetext": (data.xLimit || data.yLimit)?.text, "aria-valuemin": 0, "aria-valuemax": most };
+    for (const [name, value] of Object.entries(words)) line.setAttribute(name, String(value));
+    line.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      const frame = this.plot.getBoundingClientRect();
+      const follow = (/** @type {PointerEvent} */ at) => move(axis.from(upright ? at.clientX - frame.left : at.clientY - frame.top));
+      this.dragging = () => {
+        window.removeEventListener("pointermove", follow);
+        this.dragging = null;
+        this.draw();
+      };
+      window.addEventListener("pointermove", follow);
+      window.addEventListener("pointerup", () => this.dragging?.(), { once: true });
+    });
+    line.addEventListener("keydown", (event) => {
+      const { key } = /** @type {KeyboardEvent} */ (event);
+      const steps = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 5, PageDown: -5 };
+      const step = steps[/** @type {keyof steps} */ (key)];
+      if (!step) return;
+      event.preventDefault();
+      move(now + (step * (axis.high - axis.low)) / 50);
+    });
+  }
+}

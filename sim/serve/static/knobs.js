@@ -1,0 +1,62 @@
+/** What can be moved: a slider and a number field for each limit, price and term. */
+
+import { element, plain } from "./dom.js";
+
+/** @typedef {{path: string, label: string, unit: string, value: number | null, least: number, most: number}} Knob */
+
+const STEPS = 200;
+
+export class Knobs {
+  /** @param {(path: string, value: string | null) => void} onMove  null: back to what the scenario says */
+  constructor(onMove) {
+    this.onMove = onMove;
+    this.box = element("form", { class: "knobs", "aria-label": "Limits, prices and terms" });
+    this.box.addEventListener("submit", (event) => event.preventDefault());
+    /** @type {Map<string, {row: HTMLElement, slider: HTMLInputElement, field: HTMLInputElement, base: number | null}>} */
+    this.rows = new Map();
+  }
+
+  /** @param {Knob[]} knobs @param {Record<string, string>} set  overrides of the address */
+  update(knobs, set) {
+    const paths = knobs.map((one) => one.path);
+    if (paths.join() !== [...this.rows.keys()].join()) {
+      this.rows.clear();
+      this.box.replaceChildren();
+      for (const group of [["Service level", "slo."], ["Prices and terms", ""]]) {
+        const members = knobs.filter((one) => (group[1] ? one.path.startsWith(group[1]) : !one.path.startsWith("slo.")));
+        if (members.length) this.box.append(element("fieldset", {}, element("legend", {}, group[0]), ...members.map((one) => this.row(one))));
+      }
+    }
+    for (const knob of knobs) {
+      const held = this.rows.get(knob.path);
+      if (!held) continue;
+      const moved = knob.path in set;
+      held.row.classList.toggle("moved", moved);
+      if (document.activeElement !== held.field) held.field.value = knob.value === null ? "" : String(Number(knob.value.toPrecision(6)));
+      if (document.activeElement !== held.slider) held.slider.value = String(knob.value ?? held.slider.min);
+      held.slider.setAttribute("aria-valuetext", knob.value === null ? "none" : `${plain(knob.value)} ${knob.unit}`);
+    }
+  }
+
+  /** @param {Knob} knob @returns {HTMLElement} */
+  row(knob) {
+    const id = `knob-${this.rows.size}`;
+    const step = (knob.most - knob.least) / STEPS;
+    const slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: knob.least, max: knob.most, step: "any", "aria-label": knob.label }));
+    const field = /** @type {HTMLInputElement} */ (element("input", { type: "text", inputmode: "decimal", id, autocomplete: "off", size: 7 }));
+    const back = element("button", { type: "button", class: "back", title: "back to what the scenario says", "aria-label": `${knob.label}: back to what the scenario says` }, "↺");
+    const row = element("div", { class: "knob" }, element("label", { for: id }, knob.label, " ", element("span", { class: "unit" }, knob.unit)), field, back, slider);
+    slider.addEventListener("input", () => this.onMove(knob.path, String(Number(Number(slider.value).toPrecision(step < 0.01 ? 3 : 4)))));
+    slider.addEventListener("keydown", (event) => {
+      const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      slider.value = String(Number(slider.value) + way * step);
+      slider.dispatchEvent(new Event("input"));
+    });
+    field.addEventListener("change", () => this.onMove(knob.path, field.value.trim() || null));
+    back.addEventListener("click", () => this.onMove(knob.path, null));
+    this.rows.set(knob.path, { row, slider, field, base: knob.value });
+    return row;
+  }
+}

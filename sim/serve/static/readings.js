@@ -1,0 +1,83 @@
+/** Every fleet at one load, also between the simulated ones: how busy it is, how fast, and what a token costs. */
+
+import { element, percent, plain } from "./dom.js";
+
+/**
+ * @typedef {object} Reading
+ * @property {string} fleet @property {string} setting @property {string} axis
+ * @property {number[]} x @property {boolean[]} good
+ * @property {{label: string, share: boolean, y: (number | null)[]}[]} figures
+ */
+
+export class Readings {
+  constructor() {
+    /** @type {Reading[]} */
+    this.lines = [];
+    this.slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: 0, max: 1000, step: 1, value: 500, id: "load" }));
+    this.told = element("output", { for: "load" });
+    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures at this load" });
+    this.label = element("label", { for: "load" });
+    this.box = element("div", { hidden: true }, element("h2", {}, "At one load"), this.label, " ", this.slider, " ", this.told, this.table);
+    this.slider.addEventListener("input", () => this.draw());
+  }
+
+  /** @param {Reading[]} lines @param {unknown} _fleets */
+  update(lines, _fleets) {
+    this.lines = lines;
+    this.box.hidden = !lines.length;
+    if (lines.length) this.draw();
+  }
+
+  /** @returns {number} the load that the slider stands for; equal steps are equal factors where the loads allow it */
+  at() {
+    const every = this.lines.flatMap((line) => line.x);
+    const [low, high] = [Math.min(...every), Math.max(...every)];
+    const share = Number(this.slider.value) / 1000;
+    const at = low > 0 ? low * (high / low) ** share : low + share * (high - low);
+    const near = every.find((one) => Math.abs(one - at) <= (high - low) / 400 || Math.abs(one / at - 1) < 0.01);
+    return near ?? at;
+  }
+
+  draw() {
+    const at = this.at();
+    this.label.textContent = this.lines[0].axis;
+    this.told.textContent = plain(at);
+    this.slider.setAttribute("aria-valuetext", plain(at));
+    const labels = this.lines[0].figures.map((one) => one.label);
+    const head = element("tr", {}, ...["fleet", "basis", "SLO", ...labels].map((text) => element("th", { scope: "col" }, text)));
+    const rows = this.lines.map((line) => {
+      const place = placeOf(line.x, at);
+      const cells = labels.map((label) => {
+        const figure = line.figures.find((one) => one.label === label);
+        const value = figure && place && between(figure.y, place);
+        return element("td", {}, value === null || value === undefined ? "" : figure?.share ? percent(value) : plain(value));
+      });
+      const met = place ? [...new Set([line.good[place.low], line.good[place.high]])] : [];
+      const slo = met.length > 1 ? "between" : met.length ? (met[0] ? "meets" : "misses") : "";
+      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, basis(line.x, place)), element("td", {}, slo), ...cells);
+    });
+    this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
+  }
+}
+
+/** @typedef {{low: number, high: number, share: number}} Place  Indices of the neighbours, and how far it is to the upper one. */
+
+/** @param {number[]} x @param {number} at @returns {Place | null} null beyond what was simulated */
+function placeOf(x, at) {
+  const exact = x.indexOf(at);
+  if (exact >= 0) return { low: exact, high: exact, share: 0 };
+  const high = x.findIndex((one) => one > at);
+  return high < 1 ? null : { low: high - 1, high, share: (at - x[high - 1]) / (x[high] - x[high - 1]) };
+}
+
+/** @param {(number | null)[]} y @param {Place} place @returns {number | null} */
+function between(y, place) {
+  const [low, high] = [y[place.low], y[place.high]];
+  return low === null || high === null ? null : low + place.share * (high - low);
+}
+
+/** @param {number[]} x @param {Place | null} place @returns {string} */
+function basis(x, place) {
+  if (!place) return "not simulated";
+  return place.low === place.high ? "simulated" : `interpolated, ${plain(x[place.low])} to ${plain(x[place.high])}`;
+}

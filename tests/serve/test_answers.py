@@ -1,0 +1,120 @@
+"""What a run answers, under other prices and limits."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from sim.serve.held import MOST_WAITING, HeldRuns
+
+RUN = "outputs/demo"
+
+
+def asked(client: TestClient, *sets: str, of: str = "answer", run: str = RUN) -> Any:
+    return client.get(f"/api/{of}", params=[("run", run), *(("set", one) for one in sets)])
+
+
+def test_the_verdict_is_what_price_says(
+    client: TestClient, folder: Path, gpufleet: Callable[..., CompletedProcess[str]]
+) -> None:
+    sets = ["site.electricity_usd_per_kwh=0.9", "fleets.1.cost.quotes={a100-80gb-pcie: 40000}"]
+    options = [word for one in sets for word in ("--set", one)]
+    said = gpufleet("price", folder / RUN, *options, "--no-report", "--format", "json", cwd=folder)
+    document = json.loads(said.stdout)
+    found = asked(client, *sets).json()
+    assert found["verdict"] == document["verdict"]
+    assert found["verdict"] != asked(client).json()["verdict"]
+    assert asked(client, *sets, of="verdict").json() == document["verdict"]
+    costs = [row["usd_per_million_output_tokens"] for row in document["points"]]
+    assert [one["total"] for one in found["gap"]] == pytest.approx([usd / 1.25 for usd in costs], rel=1e-12)
+
+
+def test_the_parts_of_every_cost_sum_to_it(client: TestClient) -> None:
+    gap = asked(client, "site.pue=1.1", of="gap").json()["gap"]
+    assert len(gap) == 4
+    for one in gap:
+        assert sum(one["parts"].values()) == pytest.approx(one["total"], rel=1e-9)
+
+
+def test_a_stricter_limit_lowers_attainment_and_capacity(client: TestClient) -> None:
+    def reach(*sets: str) -> list[float | None]:
+        return [one["met"] for one in asked(client, *sets, of="capacity").json()["capacity"]]
+
+    loose, strict = reach("slo.ttft_s=100", "slo.tpot_s=10"), reach("slo.ttft_s=0.001")
+    assert loose[1] == 2
+    assert strict == [None, None]
+
+
+def test_each_chart_says_what_its_line_sets(client: TestClient) -> None:
+    ways = [chart["limit"] and chart["limit"]["path"] for chart in asked(client).json()["charts"]]
+    assert ways == ["slo.ttft_s", "slo.tpot_s", None, "slo.ttft_s", "slo.tpot_s", "slo.attainment"]
+    only_percentile = asked(client, "slo={ttft_s: {p90: 2}}").json()["errors"]
+    assert "is no limit" in only_percentile[0]["message"]
+    named = asked(client, "slo.ttft_s={p90: 2.0}").json()["charts"][0]["limit"]
+    assert named == {"path": "slo.ttft_s", "percentile": "p90", "scale": 1.0}
+
+
+def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:
+    knobs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["knobs"]}
+    assert knobs["finance.life_years"] == 7
+    assert knobs["site.electricity_usd_per_kwh"] == 0.12
+    assert knobs["fleets.0.cost.quotes.rtx-4090"] == 1900
+    for path, value in knobs.items():
+        if value is not None:
+            assert asked(client, f"{path}={value}", of="verdict").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sets", "text"),
+    [
+        (["horizon_s=9"], "no matter of money"),
+        (["site.puu=1.2"], "did you mean"),
+        (["site.pue={"], "YAML"),
+        (["site.pue"], "path=value is needed"),
+        (["slo.ttft_s=nan"], "seconds above 0"),
+        (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "no matter of money"),
+    ],
+)
+def test_bad_values_are_told(client: TestClient, sets: list[str], text: str) -> None:
+    answer = asked(client, *sets)
+    assert answer.status_code == 422
+    assert text in json.dumps(answer.json())
+
+
+def test_a_run_that_vanished_is_said_to_be_gone(client: TestClient, folder: Path) -> None:
+    assert asked(client).status_code == 200
+    shutil.rmtree(folder / RUN)
+    answer = asked(client)
+    assert (answer.status_code, "is gone" in answer.text) == (404, True)
+    assert asked(client, run="../outside").status_code == 400
+    assert client.get("/api/answer").status_code == 400
+
+
+def test_a_crowd_is_asked_to_come_again(folder: Path, client: TestClient) -> None:
+    runs: HeldRuns = client.app.app.routes[3].endpoint.__self__.runs  # type: ignore[attr-defined]
+    for _ in range(MOST_WAITING):
+        runs._waiting.acquire()
+    answer = asked(client)
+    assert (answer.status_code, "ask again" in answer.text) == (503, True)
+    for _ in range(MOST_WAITING):
+        runs._waiting.release()
+    assert asked(client).status_code == 200
+
+
+def test_exports_are_downloads(client: TestClient, folder: Path) -> None:
+    listed = [one["format"] for one in client.get("/api/exports", params={"run": RUN}).json()["exports"]]
+    assert listed == ["xlsx", "csv", "focus", "yaml"]  # the run made no pictures
+    for form in ("xlsx", "csv"):
+        answer = client.get("/export", params={"run": RUN, "format": form})
+        assert answer.status_code == 200
+        assert answer.headers["content-disposition"] == f"attachment; filename*=utf-8''demo.{form}"
+        assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert client.get("/export", params={"run": RUN, "format": "png"}).status_code == 404
+    assert client.get("/export", params={"run": RUN, "format": "../x"}).status_code == 400
+    (folder / RUN / "linked.csv").symlink_to("/etc/hostname")
+    assert client.get("/export", params={"run": RUN, "format": "csv"}).status_code == 403

@@ -1,0 +1,123 @@
+"""The page in a real Chromium: what is moved, and what it then says. Left out where there is no browser."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from sim.serve.app import application
+from sim.serve.guard import Access
+from sim.serve.start import listening
+from sim.serve.workspace import Workspace
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: the pages are not tried in a browser"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    shutil.copytree(finished, folder / "demo")
+    shutil.copytree(finished, folder / "<b>nasty & odd</b>")
+    (folder / "<i>mine.yaml").write_text("name: mine\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(workspace: Path) -> Iterator[str]:
+    waiting = listening("127.0.0.1", 0)
+    access = Access.of("127.0.0.1", waiting.getsockname()[1])
+    server = uvicorn.Server(uvicorn.Config(application(Workspace(workspace), access), log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [waiting]})
+    thread.start()
+    yield f"http://127.0.0.1:{access.port}"
+    server.should_exit = True
+    thread.join()
+    waiting.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as tools:
+        found = tools.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page whose console stays silent, and that asks nobody but its server."""
+    found = browser.new_page(viewport={"width": 1280, "height": 1400})
+    told: list[str] = []
+    found.on("console", lambda message: told.append(message.text))
+    found.on("pageerror", lambda error: told.append(str(error)))
+    found.on("request", lambda one: None if one.url.startswith((address, "data:")) else told.append(one.url))
+    yield found
+    found.close()
+    assert told == []
+
+
+def eventually(condition: Any, what: str) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(what)
+
+
+def test_what_is_moved_changes_the_verdict_and_the_address(page: Any, address: str, workspace: Path) -> None:
+    client = TestClient(application(Workspace(workspace), Access.of("127.0.0.1", 8765)), "http://127.0.0.1:8765")
+
+    def verdict() -> str:
+        return str(page.locator(".verdict").inner_text())
+
+    def served() -> str:
+        query = page.url.partition("?")[2]
+        return str(client.get(f"/api/verdict?{query}").json()["headline"])
+
+    page.goto(f"{address}/?run=demo")
+    page.wait_for_selector("svg .limit")
+    before = verdict()
+    assert before == served()
+    page.get_by_label("electricity", exact=True).last.fill("1.5")
+    eventually(lambda: verdict() != before, "the slider changes the verdict")
+    assert "site.electricity_usd_per_kwh" in page.url
+    eventually(lambda: verdict() == served(), "the verdict is the server's")
+
+    moved = verdict()
+    line = page.locator("svg .limit.across .reach").first.bounding_box()
+    page.mouse.move(line["x"] + line["width"] / 2, line["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(line["x"] - 400, line["y"] + 40, steps=4)
+    page.mouse.up()
+    eventually(lambda: verdict() != moved, "the limit changes the verdict")
+    eventually(lambda: verdict() == served(), "the verdict is the server's")
+    assert "slo.ttft_s" in page.url
+    assert page.locator(".total td").nth(2).inner_text() != ""
+
+    page.reload()
+    page.wait_for_selector("svg .limit")
+    assert verdict() == served()
+    page.get_by_role("button", name="Reset all").click()
+    eventually(lambda: verdict() == before, "all is as it was")
+
+
+def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any, address: str) -> None:
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(address)
+    page.get_by_role("link", name="<b>nasty & odd</b>").click()
+    page.wait_for_selector("svg .point")
+    assert page.locator("b").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
