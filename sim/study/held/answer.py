@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-
 from sim.catalogue.catalog import Catalog
-from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.sections.other_limits import with_limits
 from sim.scenario.sweep import as_data, axes, points
 from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
@@ -91,21 +89,8 @@ class Answers:
         swept = {place_of(self._data, axis)[0] for point in points(self._data.get("sweep")) for axis in point}
         if SLO in swept:
             _refuse(next(iter(levels)), "is swept: the run has a point for each of its values")
-        data = scenario.slo.model_dump(exclude_unset=True)
-        for path, value in levels.items():
-            name, _, percentile = path.removeprefix(f"{SLO}.").partition(".")
-            if name not in Slo.model_fields:
-                _refuse(path, f"is no limit: {', '.join(Slo.model_fields)} are")
-            held = data.get(name)
-            data[name] = {**(held if isinstance(held, dict) else {}), percentile: value} if percentile else value
-        try:
-            slo = Slo.model_validate(data)
-        except ValidationError as error:
-            told = complaints(error, Slo, data)
-            raise ScenarioErrors(
-                InputError(f"--set {dotted((SLO, *one.place))}", 0, "", one.message) for one in told
-            ) from None
-        return scenario.model_copy(update={"slo": slo})
+        asked = {path.removeprefix(f"{SLO}."): value for path, value in levels.items()}
+        return scenario.model_copy(update={"slo": with_limits(scenario.slo, asked)})
 
 
 def _refuse(path: str, text: str) -> NoReturn:

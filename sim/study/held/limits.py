@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from sim.scenario.sections.slo import LATENCIES, Slo
-from sim.study.metrics.batches import percentile_half_width, share_half_width
-from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, rate_intervals, service_level, thin_tail
+from sim.study.metrics.batches import percentile_half_width, rate_intervals, share_half_width
+from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, service_level, thin_tail
 from sim.study.metrics.cohort import Cohort, percentile
 
 OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")

@@ -8,11 +8,13 @@ tell whether batches still depend on each other); a percentile has the batches' 
 (A. F. Seila, "A batching approach to quantile estimation in regenerative simulations", Management Science 28(5), 1982).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.study.metrics.cohort import Cohort, Floats
 from sim.study.metrics.statistics import half_width, wilson
 
 BATCHES = (10, 5)
@@ -24,8 +26,6 @@ SPANS = (30, 20, 10)
 LEAST_IN_SPAN = 20
 INDEPENDENT = 1.645
 """Von Neumann's ratio is normal for independent batches; above this they are correlated (one-sided, 5 %)."""
-
-Floats = NDArray[np.float64]
 
 
 def mean_half_width(series: Floats) -> float | None:
@@ -81,3 +81,24 @@ def independent(values: Floats) -> bool:
         return True
     ratio = 1 - float((np.diff(values) ** 2).sum()) / (2 * spread)
     return bool(ratio * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
+
+
+def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
+    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits.
+
+    A request's tokens count where it finishes: over a span of many requests that is when they are made.
+    """
+    served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
+    events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {
+        "offered_rps": (cohort.arrived_s, ones, cohort.measured),
+        "requests_per_s": (cohort.finished_s, ones, served),
+        "goodput_rps": (cohort.arrived_s, ones, good),
+        "output_tokens_per_s": (cohort.finished_s, cohort.output_tokens, served),
+        "total_tokens_per_s": (cohort.finished_s, cohort.tokens, served),
+        "good_output_tokens_per_s": (cohort.arrived_s, cohort.output_tokens, good),
+    }
+    window = (cohort.start_s, cohort.end_s)
+    return {
+        name: rate_half_width(dates[members], amounts[members].astype(float), *window)
+        for name, (dates, amounts, members) in events.items()
+    }

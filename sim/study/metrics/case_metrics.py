@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sim.case import CaseResult, of_service
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
-from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_half_width, share_half_width
-from sim.study.metrics.cohort import Cohort, Floats, percentile
+from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
+from sim.study.metrics.cohort import Cohort, percentile
 from sim.study.metrics.limits import limited_by, step_share
 from sim.study.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
@@ -296,27 +296,6 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
     found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
     found |= rate_intervals(cohort, good)
     return {name: half for name, half in found.items() if half is not None}
-
-
-def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
-    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits.
-
-    A request's tokens count where it finishes: over a span of many requests that is when they are made.
-    """
-    served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
-    events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {
-        "offered_rps": (cohort.arrived_s, ones, cohort.measured),
-        "requests_per_s": (cohort.finished_s, ones, served),
-        "goodput_rps": (cohort.arrived_s, ones, good),
-        "output_tokens_per_s": (cohort.finished_s, cohort.output_tokens, served),
-        "total_tokens_per_s": (cohort.finished_s, cohort.tokens, served),
-        "good_output_tokens_per_s": (cohort.arrived_s, cohort.output_tokens, good),
-    }
-    window = (cohort.start_s, cohort.end_s)
-    return {
-        name: rate_half_width(dates[members], amounts[members].astype(float), *window)
-        for name, (dates, amounts, members) in events.items()
-    }
 
 
 def _machines(result: CaseResult) -> Machines:

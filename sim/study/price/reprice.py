@@ -120,9 +120,7 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     """*metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
     services = {one.name: one for one in billed.plan.services}
-    of_services = {
-        name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()
-    }
+    of_services = {name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()}
     return replace(_with_bill(metrics, billed), services=of_services)
 
 
