@@ -72,12 +72,12 @@ def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> No
 @pytest.mark.parametrize(
     ("sets", "text"),
     [
-        (["horizon_s=9"], "no matter of money"),
+        (["horizon_s=9"], "is no cost input"),
         (["site.puu=1.2"], "did you mean"),
         (["site.pue={"], "YAML"),
         (["site.pue"], "path=value is needed"),
         (["slo.ttft_s=nan"], "seconds above 0"),
-        (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "no matter of money"),
+        (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "is no cost input"),
     ],
 )
 def test_bad_values_are_told(client: TestClient, sets: list[str], text: str) -> None:
