@@ -175,7 +175,7 @@ def test_the_terminal_names_the_unit(tmp_path: Path, gpufleet: Any) -> None:
     pool = {"gpu": "l4", "model": "resnet-50", "quantization": "int8", "batching": DYNAMIC}
     fleets = [{"name": "f", "pools": [pool], "cost": {"acquisition": "rent", "quotes": {"l4": 0.6}}}]
     (tmp_path / "s.yaml").write_text(dump(scenario(fleets=fleets, horizon_s=1)))
-    done = gpufleet("run", "s.yaml", "--no-report", "--quiet", "--workers", "1")
+    done = gpufleet("run", "s.yaml", "--no-report", "--workers", "1")
     assert "[images/s]" in done.stdout
     assert "token" not in done.stdout
     assert "latency" in done.stdout
