@@ -85,7 +85,8 @@ def test_requests_that_move_are_finished_once(rows, moves) -> None:
 def test_a_prompt_begun_elsewhere_is_computed_again() -> None:
     request = Request(0, 0.0, 60, 3)
     fleet = Two([request])
-    fleet.at(2.5 * (2**-6 + 2**-12 * 32), lambda: fleet.move(request))  # 60 tokens in two steps, the first token is there
+    # two steps compute the prompt and make the first token
+    fleet.at(2.5 * (2**-6 + 2**-12 * 32), lambda: fleet.move(request))
     while fleet.env.peek() < inf:
         fleet.env.step()
     first, second = (engine.meters(1e9) for engine in fleet.engines)
