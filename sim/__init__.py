@@ -40,6 +40,8 @@ __all__ = [
     "FolderBusy",
     "FolderRefused",
     "Infeasible",
+    "JobCheck",
+    "JobRun",
     "Leap",
     "PlanResult",
     "Request",

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible
-from sim.api.job import JobCheck
 from sim.api.prepared import Given, Prepared, Values, as_read
 from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
 from sim.report.page.notebook import notebook_html
 from sim.report.words.money import showing
+from sim.report.work.kinds import kind_of
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.resolving.case import resolve
@@ -36,7 +36,10 @@ class CheckResult:
         self.plans: list[dict[str, Any]] = [{"axes": axes, **plan} for axes, plan in self._plans]
         unable = dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in self.plans if plan["infeasible"])
         self.verdict = f"{self.cases} case{'s' * (self.cases != 1)} to simulate."
-        self.verdict += " Every fleet can run." if not unable else " Cannot run: " + "; ".join(unable) + "."
+        if unable:
+            self.verdict += f" Cannot run: {'; '.join(unable)}."
+        else:
+            self.verdict += " Every fleet can run." if scenario.fleets else " No fleets: sim.size chooses them."
         notes = [note for plan in self.plans for note in plan["notes"]]
         self.findings: tuple[str, ...] = tuple(dict.fromkeys(notes))
         if self.plans and all(plan["infeasible"] for plan in self.plans):
@@ -63,7 +66,7 @@ class CheckResult:
             return notebook_html(self.scenario.name, self.verdict, self.findings, tables)
 
     def __repr__(self) -> str:
-        return f"<sim.CheckResult {self.scenario.name}: {self.verdict}>"
+        return f"<sim.{type(self).__name__} {self.scenario.name}: {self.verdict}>"
 
 
 def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]]:
@@ -87,13 +90,44 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
     ]
 
 
+class JobCheck(CheckResult):
+    """A scenario with a job or jobs and every id resolved. In a notebook it shows what would come out.
+
+    `scenario` is the checked scenario, `cases` the number of fleets times points, `plans` everything that each fleet
+    rests on at each point, as in resolved.yaml.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        read: Any = prepared.scenario
+        self.scenario = read
+        kind = kind_of(read)
+        rows = kind.rows(read, prepared.catalog)
+        self._tables, self.cases = kind.tables(rows), len(rows)
+        self.plans = kind.described(rows, prepared.catalog)
+        told = kind.verdict(rows)
+        self.verdict, self.findings = told.headline, told.findings
+        if not any(row.ok for row in rows):
+            raise Infeasible(told.findings, self)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per fleet and point: what stands in `plans`, sources aside; columns of parts have dotted names."""
+        plain = [{key: plan[key] for key in plan if key not in ("values", "sources", "charges")} for plan in self.plans]
+        return pd.json_normalize(plain)
+
+    def _repr_html_(self) -> str:
+        with showing(self.scenario):
+            return notebook_html(self.scenario.name, self.verdict, self.findings, self._tables)
+
+
 def check(
     scenario: Given, set: Values | None = None, replications: int | None = None, *, seed: int | None = None
-) -> CheckResult | JobCheck:
+) -> CheckResult:
     """Resolve and validate a scenario, as `gpufleet check` does: nothing is simulated, nothing is written.
 
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's.
+    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. A scenario with
+    `job` or `jobs` gives a JobCheck.
 
     Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run.
 

@@ -1,7 +1,7 @@
 """Everything that `import sim` offers."""
 
 from sim.api.catalog import catalog
-from sim.api.check import CheckResult, check
+from sim.api.check import CheckResult, JobCheck, check
 from sim.api.errors import (
     BenchdataError,
     CatalogError,
@@ -19,7 +19,7 @@ from sim.api.questions.plan import PlanResult, plan
 from sim.api.questions.sensitivity import SensitivityResult, sensitivity
 from sim.api.questions.size import SizeResult, size
 from sim.api.register import register
-from sim.api.run import Run, run
+from sim.api.run import JobRun, Run, run
 from sim.api.simulate import simulate
 from sim.records import Batch, Leap, Request
 from sim.scenario.schema import Scenario
@@ -34,6 +34,8 @@ __all__ = [
     "FolderBusy",
     "FolderRefused",
     "Infeasible",
+    "JobCheck",
+    "JobRun",
     "Leap",
     "PlanResult",
     "Request",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.deliver.folder import manifest_of
 from sim.report.page.notebook import notebook_html
@@ -55,6 +56,12 @@ class Result:
         self._frames: dict[str, pd.DataFrame] = {}
         self._question = _question_in(prepared.out)
 
+    def _refuse_unable(self, reasons: Mapping[str, str]) -> None:
+        """Raises Infeasible where no fleet can run: *reasons* has, for each, why it cannot, or an empty text."""
+        if all(reasons.values()):
+            texts = dict.fromkeys(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items())
+            raise Infeasible(map(str, self._prepared.errors(texts)), self)
+
     @property
     def folder(self) -> Path:
         """Where the files of the answer lie."""
@@ -83,10 +90,12 @@ class Result:
     def plot(self, name: str | None = None) -> Any:
         """A matplotlib figure: the charts called *name* (one of `plots`), or the whole picture.
 
-        Raises ValueError for a name that is not among `plots`.
+        Raises ValueError for a name that is not among `plots`, and where there are none.
         """
         if name and name not in self.plots:
             raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
+        if not self.plots:
+            raise ValueError(f"there is nothing to plot: {self.verdict}")
         with showing(self.scenario):
             return self._draw(name or "")
 

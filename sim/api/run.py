@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible, in_python
-from sim.api.job import JobRun, job_run
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
 from sim.deliver.folder import owned
 from sim.deliver.run import futures_told, price_run, run_scenario
+from sim.deliver.work import run_work
 from sim.report.charts.curves import curves
 from sim.report.charts.panels import Panel, panels_of
 from sim.report.page.document import run_document
@@ -21,8 +21,9 @@ from sim.report.run.terminal import brief_table
 from sim.report.words.exactness import precision_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.report.work.kinds import kind_of
 from sim.scenario.checks.hostless import hostless_notes
-from sim.scenario.job.load import has_job
+from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
@@ -114,6 +115,33 @@ class Run(Result):
         return Run(again, cases)
 
 
+class JobRun(Run):
+    """A finished job, or queue of jobs, of a scenario with `job` or `jobs` (docs/training.md, docs/jobs.md). It has one
+    row per fleet and point, and neither requests nor other prices.
+    """
+
+    def __init__(self, prepared: Prepared, rows: Any) -> None:
+        scenario: Any = prepared.scenario
+        kind = kind_of(scenario)
+        with showing(scenario):
+            document, tables = kind.document(scenario, rows, str(prepared.out)), kind.tables(rows)
+            charts = [panel.kind for panel in kind.panels(rows)]
+        Result.__init__(self, prepared, document, tables, charts, partial(kind.figure, scenario, rows))
+        if not any(row.ok for row in rows):
+            reasons = dict.fromkeys(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows)
+            raise Infeasible(map(str, prepared.errors(reasons)), self)
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job of a queue; without rows for a single training job."""
+        return self._frame("jobs.csv")
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """Without rows: a job answers no requests."""
+        return pd.DataFrame()
+
+
 def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, name: str) -> Any:
     return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline)
 
@@ -128,13 +156,13 @@ def run(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
-) -> Run | JobRun:
+) -> Run:
     """Simulate a scenario: every fleet at every point of its sweep, as `gpufleet run` does.
 
     *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
     Relative paths inside a dict start at the current directory. *set* replaces values by dotted path. *seed* and
     *replications* take the place of the scenario's; *workers* is the number of processes (None: one per CPU core).
-    A scenario with a `job` gives a JobRun (docs/training.md).
+    A scenario with `job` or `jobs` gives a JobRun.
 
     Nothing is written unless *out* names a folder; then it holds the files of docs/outputs.md, the same run goes on
     from what is finished there, and *force* replaces the answer to another question. *quiet* hides the progress.
@@ -150,6 +178,29 @@ def run(
     ('cost_vs_latency', 'latency_distribution')
     """
     if has_job(as_read(scenario)):
-        return job_run(scenario, set, replications, out, seed, force)
+        return _job_run(scenario, set, replications, out, seed, force)
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
     return Run(prepared, prepared.delivered(run_scenario, workers, quiet, force, report=out is not None))
+
+
+def _job_run(
+    scenario: Given,
+    values: Values | None,
+    replications: int | None,
+    out: str | Path | None,
+    seed: int | None,
+    force: bool,
+) -> JobRun:
+    """The answer of `sim.run` to a scenario with a `job`."""
+    prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job)
+    read: Any = prepared.scenario
+    with in_python(), owned(prepared.out):
+        rows = run_work(
+            scenario=read,
+            catalog=prepared.catalog,
+            out=prepared.out,
+            report=out is not None,
+            command=["python", "sim.run"],
+            force=force,
+        )
+    return JobRun(prepared, rows)

@@ -32,3 +32,4 @@ def breakeven(asked: Asked) -> None:
             f"results in {asked.folder}",
         ],
     )
+    asked.refuse_unable({one.fleet: one.reason for one in answer.capacities})

@@ -26,5 +26,4 @@ def capacity(asked: Asked) -> None:
             f"results in {asked.folder}",
         ],
     )
-    if all(one.reason for one in found):
-        asked.refuse(*(f"fleets.{one.fleet}: {one.reason}" for one in found))
+    asked.refuse_unable({one.fleet: one.reason for one in found})

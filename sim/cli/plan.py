@@ -33,3 +33,4 @@ def plan(asked: Asked) -> None:
             f"results in {asked.folder}",
         ],
     )
+    asked.refuse_unable({one.fleet: one.capacity.reason for one in found if not one.api})

@@ -28,3 +28,4 @@ def sensitivity(asked: Asked) -> None:
             f"results in {asked.folder}",
         ],
     )
+    asked.refuse_unable(dict.fromkeys(answer.found.base, "") | dict(answer.found.unable))

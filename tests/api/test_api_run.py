@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import matplotlib.figure
 import numpy as np
@@ -166,6 +166,33 @@ def test_no_fleet_that_runs_is_an_exception_with_the_table(scenario: dict[str, A
     assert told.value.result.summary.status.eq("infeasible").all()
     with pytest.raises(sim.Infeasible, match=r"^tiny: "):
         sim.check(scenario)
+    scenario["sweep"], scenario["fleets"][0]["cost"] = None, {"acquisition": "rent", "quotes": {"l4": 0.5}}
+    scenario["finance"] = {"method": "straight_line", "life_years": 4}
+    scenario["plan"] = {"years": 1, "starts": "2027-01", "discount_rate": 0.1, "demand": {"growth_per_year": 0}}
+    for ask in (sim.capacity, sim.sensitivity, sim.breakeven, sim.plan):
+        with pytest.raises(sim.Infeasible, match=r"^fleets\.tiny: needs") as told:
+            ask(scenario, workers=1, quiet=True)
+        assert told.value.result.plots == ()
+        with pytest.raises(ValueError, match="there is nothing to plot"):
+            told.value.result.plot()
+
+
+def test_a_job_is_a_run_without_requests() -> None:
+    run = sim.run("training-4090-vs-a100", {"sweep": None})
+    assert isinstance(run, sim.JobRun)
+    assert len(run.summary) == 3
+    assert run.requests.empty
+    assert run.paired.empty
+    assert run.jobs.empty
+    with pytest.raises(sim.ScenarioErrors, match="a job is no service"):
+        run.price({"site.electricity_usd_per_kwh": 0.3})
+    assert isinstance(sim.check("training-4090-vs-a100"), sim.JobCheck)
+    assert (get_type_hints(sim.run)["return"], get_type_hints(sim.check)["return"]) == (sim.Run, sim.CheckResult)
+
+
+def test_a_scenario_for_size_may_have_no_fleets_to_check() -> None:
+    found = sim.check("size-documents-8b", {"fleets": None})
+    assert found.verdict == "0 cases to simulate. No fleets: sim.size chooses them."
 
 
 def test_a_folder_of_another_question_is_refused(scenario: dict[str, Any], tmp_path: Path) -> None:

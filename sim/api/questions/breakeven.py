@@ -35,6 +35,7 @@ class BreakevenResult(Result):
         notes = [*left_out(found), *capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
         draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
         super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
+        self._refuse_unable({one.fleet: one.reason for one in found.capacities})
 
     @property
     def utilisation(self) -> pd.DataFrame:
@@ -70,8 +71,8 @@ def breakeven(
     number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
     another question *force* replaces; *quiet* hides the progress.
 
-    Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
-    memory runs out.
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
+    for *out*, and WorkerLost where memory runs out.
 
     >>> import sim
     >>> short = {"horizon_s": 20, "warmup_s": 0}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from sim.api.errors import Infeasible
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.capacity import deliver_capacity
@@ -37,9 +36,7 @@ class CapacityResult(Result):
         draw = partial(_drawn, found, rows, axis, scenario.slo, question_of(scenario), headline)
         able = [one for one in found if not one.reason]
         super().__init__(prepared, document | {"notes": notes}, [table], ["capacity"] if able else [], draw)
-        if not able:
-            reasons = prepared.errors(dict.fromkeys(f"fleets.{one.fleet}: {one.reason}" for one in found))
-            raise Infeasible(map(str, reasons), self)
+        self._refuse_unable({one.fleet: one.reason for one in found})
 
     @property
     def search(self) -> pd.DataFrame:

@@ -34,7 +34,9 @@ class PlanResult(Result):
         notes = prepared.remarks
         label, asked = LoadAxis.of(scenario).label, question_of(scenario)
         draw = partial(_drawn, found, scenario.plan, label, asked, document["verdict"]["headline"])
-        super().__init__(prepared, document | {"notes": notes}, [table], ["plan"], draw)
+        charts = ["plan"] if any(one.rows for one in found) else []
+        super().__init__(prepared, document | {"notes": notes}, [table], charts, draw)
+        self._refuse_unable({one.fleet: one.capacity.reason for one in found if not one.api})
 
     @property
     def months(self) -> pd.DataFrame:
@@ -67,8 +69,8 @@ def plan(
     another question *force* replaces; *quiet* hides the progress. Each capacity is found to within the fraction
     *relative*.
 
-    Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
-    memory runs out.
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
+    for *out*, and WorkerLost where memory runs out.
 
     >>> import sim
     >>> years = {"plan": {"years": 2, "starts": "2027-01", "demand": {"growth_per_year": 0.5}}}

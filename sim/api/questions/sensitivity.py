@@ -32,6 +32,7 @@ class SensitivityResult(Result):
         notes = [*document["notes"], *prepared.remarks]
         draw = partial(_drawn, found, question_of(scenario), document["verdict"]["headline"])
         super().__init__(prepared, document | {"notes": notes}, shown, [kind for kind in drawn if drawn[kind]], draw)
+        self._refuse_unable(dict.fromkeys(found.found.base, "") | dict(found.found.unable))
 
     @property
     def gap(self) -> pd.DataFrame:
@@ -62,8 +63,8 @@ def sensitivity(
     number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
     another question *force* replaces; *quiet* hides the progress.
 
-    Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
-    memory runs out.
+    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
+    for *out*, and WorkerLost where memory runs out.
 
     >>> import sim
     >>> asked = {"sensitivity": {"metric": "ttft_s_p95", "inputs": {"workload.arrivals.rate_rps": [0.25, 1]}}}

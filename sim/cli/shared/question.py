@@ -80,6 +80,11 @@ class Asked:
         if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
             fail("\n".join(dict.fromkeys(told)))
 
+    def refuse_unable(self, reasons: Mapping[str, str]) -> None:
+        """Ends the command where no fleet can run: *reasons* has, for each fleet, why it cannot, or an empty text."""
+        if all(reasons.values()):
+            self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
+
     def say_what_is_ignored(self, **instead: Any) -> None:
         """On stderr; where a section is taken to be another than the scenario's, *instead* has it."""
         scenario = self.scenario.model_copy(update=instead) if instead else self.scenario

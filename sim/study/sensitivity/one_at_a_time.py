@@ -6,7 +6,7 @@ quantities is simulated, with the same random numbers at both ends.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
@@ -95,8 +95,13 @@ class Swings:
     metric: str
     base: Values
     swings: tuple[Swing, ...]
-    reasons: tuple[str, ...] = ()
-    """Fleets that are left out, and why."""
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Fleet that cannot run -> why."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for each fleet that is left out."""
+        return tuple(f"{name} is left out: {reason}." for name, reason in self.unable.items())
 
 
 def why_no_sensitivity(scenario: Scenario) -> list[str]:
@@ -139,7 +144,7 @@ def swings(
         asked.metric,
         at(None),
         tuple(Swing(one, values(one, one.low), values(one, one.high)) for one in found),
-        tuple(f"{name} is left out: {cases[0][1].reason}." for name, cases in base.items() if name not in running),
+        {name: cases[0][1].reason for name, cases in base.items() if name not in running},
     )
 
 

@@ -250,10 +250,10 @@ def test_without_a_cost_there_is_no_question(tmp_path: Path) -> None:
     assert (done.code, "fleets.1.cost: is missing" in done.err) == (2, True)
 
 
-def test_fleets_that_cannot_run_are_left_out(tmp_path: Path) -> None:
+def test_no_fleet_that_runs_ends_with_the_reasons(tmp_path: Path) -> None:
     small = SCENARIO.replace("tensor_parallel_size: 2, ", "")
     done = run(tmp_path, small.replace("model: llama3.1-8b", "model: llama3.1-70b"))
-    assert done.code == 0, done.err
+    assert (done.code, "fleets.one: needs" in done.err) == (2, True)
     assert "No fleet can run." in done.out
     assert "one is left out: needs" in done.out
     assert not (tmp_path / "out/tornado.png").exists()
