@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pages import text_of
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
 from sim.cli import app
@@ -238,3 +239,19 @@ def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkey
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "3 cases simulated\n9 cases simulated, cheapest so far $1,460 a month\n"
+
+
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_has_a_bar_where_it_can_draw_one(
+    widgets: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    notebook = Console(force_jupyter=True)
+    monkeypatch.setattr(progress, "EVERY_S", -1.0)
+    monkeypatch.setattr(progress, "Console", lambda stderr: notebook)
+    monkeypatch.setattr(progress, "find_spec", lambda name: name if widgets and name == "ipywidgets" else None)
+    monkeypatch.setattr(progress.Bar, "start", lambda bar: bar.disable or drawn.append(1))
+    monkeypatch.setattr(progress.Bar, "stop", lambda bar: None)
+    with progress.Progress(quiet=False) as told:
+        told(1, 2, 0)
+    assert (len(drawn), capsys.readouterr().err.startswith("1 of 2 cases")) == (int(widgets), not widgets)

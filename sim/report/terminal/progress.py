@@ -1,7 +1,8 @@
-"""How far a command has come, on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""How far a command has come, on stderr: a bar on a terminal and in a notebook, a line now and then elsewhere."""
 
 import sys
 import time
+from importlib.util import find_spec
 from math import isfinite
 from types import TracebackType
 from typing import Self
@@ -30,9 +31,11 @@ class _Live:
     def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
         self._quiet = quiet
         console = Console(stderr=True)
-        self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        # rich draws in a notebook with ipywidgets
+        live = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+        self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not live)
         self._task = self._bar.add_task(doing, total=None)
-        self._lines = not quiet and not console.is_terminal
+        self._lines = not quiet and not live
         self._started_s = self._told_s = time.monotonic()
 
     def __enter__(self) -> Self:
