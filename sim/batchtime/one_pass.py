@@ -49,7 +49,7 @@ class OnePassStepTime:
         return None
 
     def work(self, items: int) -> Work:
-        """The work of a batch of so many requests."""
+        """The work of a batch of this number of requests."""
         samples = items * self.spec.samples_per_request
         return work_of(self.model, self.device.precision, samples, self.spec.resolution, self.spec.steps)
 

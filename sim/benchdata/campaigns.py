@@ -77,9 +77,9 @@ class CampaignFact(Sourced):
     gpus_squared: bool = False
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
     isl: Positive | None = None
-    """Mean prompt where the rows do not tell; `note` says why."""
+    """Mean prompt where the rows do not give it; `note` says why."""
     osl: Positive | None = None
-    """Mean answer where the rows do not tell."""
+    """Mean answer where the rows do not give it."""
     tpot_is_itl: bool | None = None
     """The tpot columns hold times between tokens: every token counts, not every request."""
     steady: bool | None = None
@@ -94,7 +94,7 @@ class CampaignFact(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a row was measured, as far as the table and the facts tell; None is unknown."""
+    """How a row was measured, as far as the table and the facts say; None is unknown."""
 
     num_requests: int | None = None
     requests_per_client: float | None = None

@@ -255,7 +255,7 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def _numbers(text: str) -> set[str]:
-    """Words with a digit, which tell products apart."""
+    """Words with a digit, which distinguish products."""
     words = re.split(r"[^a-z0-9.]+", text.lower())
     return {word for word in words if len(word) >= LEAST_PART and any(map(str.isdecimal, word))}
 

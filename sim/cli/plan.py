@@ -7,7 +7,7 @@ from sim.cli.shared.question import Asked, asks
 def plan(asked: Asked) -> None:
     """Plan several years month by month: what to buy, replace or rent when, and the cash.
 
-    The scenario's section `plan` tells demand, orders and terms.
+    The scenario's section `plan` gives demand, orders and terms.
     """
     from sim.deliver.plan import deliver_plan
     from sim.report.plan.answer import plan_document

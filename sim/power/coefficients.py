@@ -70,7 +70,7 @@ class PowerCoefficients(Spec):
     def speed(self, gpu: Gpu, cap_w: float) -> Value:
         """Rate of work of *gpu* under a power cap over that at its own limit.
 
-        Raises ValueError where no measurement tells it.
+        Raises ValueError where no measurement determines it.
         """
         if gpu.id not in self.caps:
             known = ", ".join(sorted(self.caps))

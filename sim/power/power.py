@@ -1,6 +1,6 @@
 """Power of GPUs and servers, linear in what a replica's meters count.
 
-A step that takes so many operations and bytes a second draws, with energies per operation and per byte,
+A step draws, from its operations and bytes a second and with energies per operation and per byte,
 
     z = (per_flop * FLOP/s + per_byte * (1 + growth * log2(tokens)) * byte/s) / (power limit)
     load = z / sqrt(1 + z^2)                     power = idle + load * (power limit - idle)
@@ -68,7 +68,7 @@ class LoadLaw:
         )
 
     def __call__(self, compute_share: float, memory_share: float, tokens: int) -> float:
-        """Load of a step of so many *tokens*.
+        """Load of a step of *tokens* new tokens.
 
         Its shares of time are those at the dense peak, in whatever arithmetic, and of reading memory.
         """

@@ -77,7 +77,7 @@ _BASES: dict[str, tuple[type[Registered], frozenset[str]]] = {}
 
 
 class Registry:
-    """Opens a union of specs, told apart by a key, to registered policies of *kind*; stands in its Annotated."""
+    """Opens a union of specs, distinguished by a key, to registered policies of *kind*; stands in its Annotated."""
 
     def __init__(self, kind: str, base: type[Registered], builtin: Any) -> None:
         self.kind, self.tag = kind, KINDS[kind][0]

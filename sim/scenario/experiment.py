@@ -29,7 +29,7 @@ LONGEST_NAME = 200
 
 
 def _readable(name: str) -> str:
-    """Names tell things apart in tables and pictures: no two that look alike."""
+    """Names distinguish things in tables and pictures: no two may look alike."""
     if "\n" in name or "\t" in name or "\r" in name:
         raise ValueError("a name stands on one line, without tabs")
     if name != name.strip():

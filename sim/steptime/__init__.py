@@ -1,4 +1,4 @@
-"""How long one engine step takes: the specs that a scenario may name, told apart by `model`."""
+"""How long one engine step takes: the specs that a scenario may name, distinguished by `model`."""
 
 from typing import Annotated
 

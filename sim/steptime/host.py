@@ -47,7 +47,7 @@ class Host:
         return not self.streams_some or self.use.stream_from_tokens is not None
 
     def streams(self, tokens: int) -> bool:
-        """Whether a step of so many *tokens* brings weights to the GPU; if not, the CPU multiplies."""
+        """Whether a step of *tokens* new tokens brings weights to the GPU; if not, the CPU multiplies."""
         first = self.use.stream_from_tokens
         return self.streams_some and (first is None or tokens >= first.value)
 

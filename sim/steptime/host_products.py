@@ -28,7 +28,7 @@ class HostProduct:
     """With the link's time in place of the memory's; copied weights meet no arithmetic there."""
 
     def times(self, tokens: int) -> tuple[Times, float]:
-        """(what the GPU does, what it waits for host and link [s]) in a step of so many *tokens*."""
+        """(what the GPU does, what it waits for host and link [s]) in a step of *tokens* new tokens."""
         if not self.host.streams(tokens):
             cpu = self.on_cpu.times(tokens)
             return Times(), cpu.compute_s + cpu.memory_s

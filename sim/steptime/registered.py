@@ -34,7 +34,7 @@ class GivenStepTime:
         return found
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause; all of it is compute where the model does not tell."""
+        """The first step's seconds by cause; all of it counts as compute where the model does not say."""
         if hasattr(self._model, "breakdown"):
             told: dict[str, float] = self._model.breakdown(batch)
             return told

@@ -20,7 +20,7 @@ from sim.study.capacity.search import why_no_capacity
 
 
 class BreakevenResult(Result):
-    """Which way to pay is the cheapest. `table` has one row per candidate; `utilisation`, `months` and `tipping` tell
+    """Which way to pay is the cheapest. `table` has one row per candidate; `utilisation`, `months` and `tipping` show
     from what load, from which month on, and up to which prices.
     """
 

@@ -49,7 +49,7 @@ class Mig(Sourced):
         return compute <= self.compute_slices and self._placed(largest_first, frozenset())
 
     def cards(self, wanted: Mapping[str, int]) -> int:
-        """Cards that so many slices of each profile take: the largest first, each on the first card with room.
+        """Number of cards that these slices of each profile take: the largest first, each on the first card with room.
 
         >>> some = MigProfile(compute_slices=1, memory_slices=1, starts=range(7), copy_engines=1)
         >>> origin = {"source": "mig_guide", "kind": "quoted"}

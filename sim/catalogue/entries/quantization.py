@@ -36,7 +36,7 @@ class Quantization(Spec):
     whole_groups_per_rank: bool = False
     """Tensor parallelism may not cut through a group."""
     pad_odd_groups_to: Count | None = None
-    """Checkpoints whose intermediate size is an odd number of groups come padded to a multiple of so many groups."""
+    """Checkpoints whose intermediate size is an odd number of groups come padded to a multiple of as many groups."""
     input_row_bytes: float = 0.0
     """Extra bytes per input row of a matrix (GPTQ's g_idx)."""
     compute: ComputeType = "fp16"

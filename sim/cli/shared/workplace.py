@@ -24,7 +24,7 @@ Address = Annotated[
 
 @contextmanager
 def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any, file: Path) -> Iterator[Any]:
-    """The cluster at the address *cluster*, else so many *workers* here; which alone write to the folder *out*.
+    """The cluster at the address *cluster*, else *workers* processes here; which alone write to the folder *out*.
 
     A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """

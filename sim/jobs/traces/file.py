@@ -76,7 +76,7 @@ class JobTraceFile(Spec, ABC):
 
 @lru_cache(maxsize=2)
 def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceReading:
-    """Points of a sweep replay the same file; its time and size tell whether it still is the same."""
+    """Points of a sweep replay the same file; its time and size show whether it is unchanged."""
     return trace.read()
 
 

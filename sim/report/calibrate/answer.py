@@ -43,7 +43,7 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
 
 
 def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
-    """For the terminal: factors, errors before and after, and what the runs cannot tell."""
+    """For the terminal: factors, errors before and after, and what the runs cannot determine."""
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):

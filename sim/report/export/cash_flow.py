@@ -155,7 +155,7 @@ def _write(
 ) -> None:
     """The cells to change, the totals beside *ours*, then the months.
 
-    A total is the sum of present values, or with a *horizon* the net present cost after so many months.
+    A total is the sum of present values, or with a *horizon* the net present cost after that number of months.
     """
     sheet, row = book.sheet(SHEET, SHEET, notes)
     sheet.write_string(row, 0, "discount rate per year", book.formats["bold"])

@@ -73,7 +73,7 @@ WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_
 
 
 def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
-    """*columns*; of a service those that tell something: it has one latency and no KV cache."""
+    """*columns*; of a service those that apply: it has one latency and no KV cache."""
     if not noun():
         return list(columns)
     latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
@@ -121,7 +121,7 @@ def _percentile(usual: Shown, part: str) -> Shown:
 
 
 def _beside_target(column: Shown, slo: Slo) -> Shown:
-    """With as many digits as tell what is attained from what is asked for."""
+    """With enough digits to distinguish what is attained from the target."""
     if column.name == "slo_attainment":
         return replace(column, show=lambda share: share_beside(share, slo.attainment))
     limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)

@@ -18,7 +18,7 @@ OVER, CANNOT = "overloaded", "cannot run"
 
 @dataclass(frozen=True, slots=True)
 class SensitivityAnswer:
-    """Everything that is told."""
+    """All sentences of the answer."""
 
     found: Swings
     explained: Explained

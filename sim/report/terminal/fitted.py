@@ -31,7 +31,7 @@ class FittedTable:
     worded: frozenset[int] = frozenset({0})
     """Columns of words, which stand left and may take several lines; all others stand right."""
     repeated: int = 1
-    """The first so many columns say what a row is about."""
+    """Number of leading columns that name the row."""
     styles: Sequence[str | None] = ()
     """Of each row; none: plain."""
     title: str = ""

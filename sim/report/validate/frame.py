@@ -62,7 +62,7 @@ def draw_panel(axes: Any, points: Points, marks: Marks) -> None:
 
 
 def draw_key(figure: Any, marks: Marks, columns: int) -> None:
-    """The names of *marks* along the lower edge, in at most so many *columns*."""
+    """The names of *marks* along the lower edge, in at most *columns* columns."""
     from matplotlib.lines import Line2D
 
     handles = [

@@ -1,4 +1,4 @@
-"""The service level in words, and figures beside it with as many digits as tell the two apart."""
+"""The service level in words, and figures beside it with enough digits to distinguish the two."""
 
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -19,7 +19,7 @@ def exactly(share: float) -> str:
 
 
 def share_beside(share: float, target: float) -> str:
-    """A share with as many digits as tell it from its *target*.
+    """A share with enough digits to distinguish it from its *target*.
 
     >>> [share_beside(share, 0.95).replace(chr(160), " ") for share in (0.9496, 0.97, 0.95)]
     ['94.96 %', '97 %', '95 %']
@@ -37,7 +37,7 @@ def share_beside(share: float, target: float) -> str:
 
 
 def seconds_beside(value: float, limit: float) -> str:
-    """A latency with as many digits as tell it from its *limit*.
+    """A latency with enough digits to distinguish it from its *limit*.
 
     >>> seconds_beside(2.0004, 2.0), seconds_beside(1.5, 2.0)
     ('2.0004 s', '1.50 s')

@@ -155,7 +155,7 @@ def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
         try:
             built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
         except (ValueError, ArithmeticError):
-            continue  # told elsewhere
+            continue  # reported elsewhere
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
             told = f"about {requests:.2g} requests in one case"

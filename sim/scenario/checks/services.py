@@ -91,7 +91,7 @@ def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place)
     try:
         units = workload.of_units
     except TraceError:
-        return  # verify tells
+        return  # verify reports it
     if any(dynamic) and not units:
         yield Complaint(place, "brings tokens, and a request of a service is one unit: a CSV of arrival_s alone")
     elif units and not all(dynamic):

@@ -117,7 +117,7 @@ def gpus_of(parallel: ParallelSpec, pool: JobPool) -> int:
 
 
 def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
-    """*spec* on *pool*. Sizes that do not divide are told by `job_complaints` first.
+    """*spec* on *pool*. Sizes that do not divide are reported by `job_complaints` first.
 
     Without a `micro_batch` it gets the fastest that fits. Raises UnknownId, NotTrainable.
     """

@@ -102,7 +102,7 @@ def _options_win_over_sweep(layers: Layers) -> None:
 
 
 def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[Complaint | InputError]:
-    """What is wrong at the points of the sweep, told at the values that cause it."""
+    """What is wrong at the points of the sweep, reported at the values that cause it."""
     found = points(data.get("sweep"))
     if len(found) == 1 and not found[0]:
         return list(dict.fromkeys(_complaints(data, kind, catalog)))

@@ -22,7 +22,7 @@ LONGEST_YEARS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A training job on so many GPUs."""
+    """A training job on a given number of GPUs."""
 
     spec: TrainingJob
     bound: BoundJob

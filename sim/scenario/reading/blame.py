@@ -1,4 +1,4 @@
-"""Which axis of a sweep is to blame for a mistake at one of its points, and where that is told."""
+"""Which axis of a sweep is to blame for a mistake at one of its points, and where that is reported."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def suspects_of(one: Complaint, values: dict[str, Place], standing: bool) -> lis
 
 
 def told_at_sweep(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
-    """*one*, told at the value of the sweep that causes it, or at the axis if it *always* does."""
+    """*one*, reported at the value of the sweep that causes it, or at the axis if it *always* does."""
     if isinstance(sweep, list):
         place: Place = ("sweep", index, axis)
     elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):

@@ -305,7 +305,7 @@ def _lacks_what_is_broken(place: Place, at: dict[str, Any], broken: Collection[P
 
 
 def _beside_the_sweep(data: dict[str, Any]) -> Iterator[Complaint]:
-    """Sections that do not fit the sweep; one that is wrong in itself is told by the schema."""
+    """Sections that do not fit the sweep; one that is wrong in itself is reported by the schema."""
     for name, section in SECTIONS.items():
         if section.check_sweep is not None and data.get(name) is not None:
             try:

@@ -1,4 +1,4 @@
-"""Distributions in a scenario's raw data: taken out as it is read, each mistake told at its line.
+"""Distributions in a scenario's raw data: taken out as it is read, each mistake reported at its line.
 
 In their place stands the central value, which is all that the rest of the program sees; `futures.inputs` remembers
 them.
@@ -33,10 +33,10 @@ class Taken:
     inputs: dict[Place, Uncertain] = field(default_factory=dict)
     found: list[Complaint] = field(default_factory=list)
     broken: list[Place] = field(default_factory=list)
-    """Where a distribution stood that cannot be read; what is told of the number in its place says nothing."""
+    """Where a distribution stood that cannot be read; mistakes of the number in its place mean nothing."""
 
     def told(self, one: Complaint) -> bool:
-        """Whether the mistake in the distribution at *one*'s place has been told already."""
+        """Whether the mistake in the distribution at *one*'s place has been reported already."""
         return any(one.place[: len(place)] == place for place in self.broken)
 
 

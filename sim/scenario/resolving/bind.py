@@ -166,7 +166,8 @@ def _with_defaults(
 ) -> Scheduler:
     """*batching* with the engine's own limits on *gpu* where it leaves them open.
 
-    `model_copy` does not validate: whether the token budget holds all seats is checked where the message can say so.
+    `model_copy` does not validate: whether the token budget covers max_num_seqs is checked where a
+    message can say so.
     """
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
     for name in OPEN_LIMITS:

@@ -30,7 +30,7 @@ def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
 def host_of(
     engine: Engine, weights: HostWeights, server: Server | None, link: Link | None, replicas: int
 ) -> Host | None:
-    """The host that keeps *weights* and works for so many *replicas*; None where the engine keeps none there."""
+    """The host that keeps *weights* and serves *replicas* replicas; None where the engine keeps none there."""
     if engine.offload is None:
         return None
     return Host(

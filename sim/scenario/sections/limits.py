@@ -5,7 +5,7 @@ from sim.spec import Count, Spec
 
 
 class Limits(Spec):
-    """What is larger is refused before anything runs, so that a mistyped exponent is told at once. With more memory or
+    """What is larger is refused before anything runs, so that a mistyped exponent is found at once. With more memory or
     more patience any of these may be raised.
     """
 

@@ -37,7 +37,7 @@ Metric = Literal[
     "usd_per_million_tokens",
     "usd_per_million_good_tokens",
 ]
-"""Columns of summary.csv that replications tell apart."""
+"""Columns of summary.csv that differ between replications."""
 
 
 MOST_OF_CAPACITY = 30

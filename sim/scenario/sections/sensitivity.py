@@ -14,7 +14,7 @@ from sim.spec import Spec
 
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
 Contradictions = Callable[[str, Place, float], Iterator[Complaint]]
-"""Of (path, place to tell it at, value): what is wrong with the scenario at that value and not without."""
+"""Of (path, place to report it at, value): what is wrong with the scenario at that value and not without."""
 NO_INPUTS = ("sweep", "seed")
 """Keys that say nothing of what is simulated and billed; no section does."""
 

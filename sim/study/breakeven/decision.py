@@ -19,7 +19,7 @@ LOADS_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class BreakevenAnswer:
-    """Everything that is told."""
+    """All of the answer."""
 
     axis: str
     load: float

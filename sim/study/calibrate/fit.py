@@ -87,7 +87,7 @@ class Fit:
     @property
     def noise(self) -> float:
         """Spread of the residuals against the expected noise, at least 1: of most runs, so that one spoilt run cannot
-        hide what the others tell. Each fitted factor explains one of them.
+        hide what the others show. Each fitted factor explains one of them.
         """
         runs = len(self._residual)
         usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))

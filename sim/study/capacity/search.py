@@ -170,7 +170,7 @@ def capacities(
     """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
     The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
-    chance has a part in. *progress* is told of the searches, one per fleet and replication.
+    chance has a part in. *progress* counts the searches, one per fleet and replication.
     """
     axis = LoadAxis.of(scenario)
     random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}

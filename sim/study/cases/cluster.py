@@ -139,7 +139,7 @@ class Cluster:
 
 
 def _connected(address: str) -> Client:
-    for name in ("distributed", "distributed.client"):  # what they log of a lost connection is told as a ClusterError
+    for name in ("distributed", "distributed.client"):  # a lost connection is reported as a ClusterError
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)

@@ -105,7 +105,7 @@ class WorkerLost(Exception):
 
 
 Progress = Callable[[int, int, int], None]
-"""Told (finished cases, all cases, of the finished ones those found on disk)."""
+"""Called with (finished cases, all cases, of the finished ones those found on disk)."""
 
 
 class Workplace(Protocol):
@@ -143,7 +143,7 @@ def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
 
 
 def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
-    """Simulates the `missing` ones, and tells of all."""
+    """Simulates the `missing` ones; *progress* counts all."""
     left, total = missing(jobs), len({job.folder for job in jobs})
     found = total - len(left)
     progress(found, total, found)

@@ -28,7 +28,7 @@ FILE_KEYS = ("path", "calibration", "model")
 def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     """Names everything that *case* rests on: another value, file, catalogue or program gives another name.
 
-    Where a file lies is no matter, so a folder that was moved keeps its finished cases.
+    Where a file lies makes no difference, so a folder that was moved keeps its finished cases.
     """
     at = at_point(scenario, case.overrides)
     data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}

@@ -85,7 +85,7 @@ class MeterReading:
 
 
 def _of_pool(row: Interval) -> Interval:
-    """*row* without what tells the replicas of a pool apart."""
+    """*row* without what distinguishes the replicas of a pool."""
     return Interval(**{f.name: getattr(row, f.name) for f in fields(Interval)} | _ALIKE)
 
 

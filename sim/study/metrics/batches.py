@@ -4,7 +4,7 @@ Sources: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (ba
 effects in the analysis of simulation output", Operations Research 30(3), 1982 (few long batches are enough, and safer
 than many short ones: on the main scenario 30 of 20 requests covered 54 %, 5 of 50 cover 90 %);
 G. S. Fishman, "Grouping observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio, to
-tell whether batches still depend on each other); a percentile has the batches' percentiles for its observations
+show whether batches still depend on each other); a percentile has the batches' percentiles for its observations
 (A. F. Seila, "A batching approach to quantile estimation in regenerative simulations", Management Science 28(5), 1982).
 """
 
@@ -20,7 +20,7 @@ from sim.study.metrics.statistics import half_width, wilson
 BATCHES = (10, 5)
 LEAST_IN_BATCH = 50
 LEAST_IN_TAIL = 10
-"""Of each batch, beyond the percentile: from fewer, its bias is larger than what batches tell of the spread."""
+"""Of each batch, beyond the percentile: from fewer, its bias is larger than the spread that batches show."""
 SPANS = (30, 20, 10)
 """For rates, which depend less on what was before."""
 LEAST_IN_SPAN = 20

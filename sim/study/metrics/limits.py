@@ -16,7 +16,7 @@ LABELS = {"seats_blocked_s": "seats", "kv_blocked_s": "kv", "budget_blocked_s": 
 
 
 def limited_by(result: CaseResult) -> str:
-    """The largest shortage (seats, kv, token budget), else the largest part of a step; `load` where replicas idle."""
+    """The largest shortage (sequences, KV, budget), else the largest part of a step; `load` where replicas idle."""
     totals = result.log.meters
     busy_s = sum(meters.busy_s for meters in totals)
     start_s, end_s = result.window_s

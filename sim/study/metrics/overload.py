@@ -19,7 +19,7 @@ PARTS = 20
 CERTAINTY, CERTAINTY_OF_HALF = 0.99, 0.95
 """That the growth of a single run is none of chance."""
 LEAST_GROWTH, GROWTH_SHARE = 10, 0.02
-"""Growth by fewer requests, or by less than this share of those that arrive, is no matter of concern."""
+"""Growth by fewer requests, or by less than this share of those that arrive, is not overload."""
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class Growth:
 
     requests: int
     certain: bool
-    """It grows without end, as far as one run can tell."""
+    """It grows without end, as far as one run can show."""
     waiting: int = 0
     """By how many of them the queue for a seat grew."""
 

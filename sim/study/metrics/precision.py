@@ -37,7 +37,7 @@ class Held:
 
 
 def key_of(case: Case | StoredCase) -> Key:
-    """What tells cases of one scenario apart."""
+    """What distinguishes cases of one scenario."""
     return case.fleet, repr(case.axes), case.replication
 
 

@@ -80,7 +80,7 @@ def unlimited(held: Sequence[HeldUnits]) -> str:
 
 def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[HeldUnits]) -> int:
     """Units of *capacity* that are needed beside those that stand, so that all together carry the *peak* and the
-    reserve: so many of the largest units among them.
+    reserve: this number of the largest units among them.
     """
     if not standing:
         return units_needed(peak, capacity, reserve_units)

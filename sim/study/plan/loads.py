@@ -61,7 +61,7 @@ def quantities(
 ) -> Quantities:
     """Means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
 
-    *rate_per_load* is requests per second per unit of load, None where the simulation tells (a closed loop).
+    *rate_per_load* is requests per second per unit of load, None where the simulation determines it (a closed loop).
     """
     loads = sorted({load for load, _ in simulated})
     windows, served = [idle_window(plan)], [0.0]

@@ -85,7 +85,7 @@ def refusal(data: dict[str, Any], item: str) -> InputError | None:
     try:
         place = place_of(data, path)
     except LookupError:
-        return None  # load tells it better
+        return None  # load reports it better
     axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
     if not _is_money(place):
         text = f"is no cost input: only {', '.join(MONEY)} and a fleet's cost can change without a simulation"

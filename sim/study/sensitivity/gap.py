@@ -96,7 +96,7 @@ def explain(
 ) -> Explained:
     """The gap at the scenario's own load and, where requests are drawn, at full load.
 
-    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* is told of them.
+    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* counts them.
     """
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
@@ -178,7 +178,7 @@ def _seats(pool: PoolPlan) -> int:
 
 
 def _at_load(plan: CasePlan, clients: int) -> CasePlan:
-    """*plan* under so many clients who never pause; 0: as it is. What comes after the horizon is not billed."""
+    """*plan* under *clients* clients without think time; 0: as it is. What comes after the horizon is not billed."""
     if not clients:
         return plan if plan.horizon_s is None else replace(plan, drain_limit_s=0.0)
     horizon_s = FULL_HORIZON_S

@@ -30,7 +30,7 @@ MONEY = ("site", "finance", "operations", "api", "cost")
 """Sections, of the scenario or of a fleet, that change no quantity."""
 USD = "usd_per_million_output_tokens"
 LENGTHS = {"mean": "mean", "value": "", "scale": "scale of"}
-"""Key of a length distribution -> how it is told."""
+"""Key of a length distribution -> its name in words."""
 Cases = Sequence[tuple[Case, StoredCase]]
 
 

@@ -33,7 +33,7 @@ GRID_MARGIN = 0.9
 """The least time per request is taken times this: between two steps of the grid a step may be a little cheaper."""
 GRID_RATIO = 1.4
 MOST_STEP_TOKENS = 16384
-"""Beyond so many tokens in a step the time per token hardly falls."""
+"""Tokens in a step beyond which the time per token hardly falls."""
 FAR_TOKENS = 1_000_000
 """Context at which the slope of attention is taken."""
 
@@ -78,7 +78,7 @@ class OfferedLoad:
 
 def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
     """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
-    # what arrives in the span may be finished so much later and still be in time
+    # what arrives in the span may be finished this much later and still be in time
     late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
     counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
     return goal.share * counted * span_s / (span_s + min(late_s, span_s))

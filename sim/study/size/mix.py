@@ -179,7 +179,7 @@ def split_by_length(
     kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float, most: int
 ) -> list[Mix]:
     """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
-    pools at most so many of those that the bounds allow, with the most room in the fullest pool.
+    pools at most this number of those that the bounds allow, with the most room in the fullest pool.
 
     The balanced split fills pools evenly, but a long prompt holds up the short ones beside it, which the bounds do not
     see; and where a few may be late, it is the long ones that a small pool may have for itself.

@@ -22,7 +22,7 @@ class Runner:
         workplace: Workplace,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """*progress* is told how many cases have been simulated."""
+        """*progress* is called with the number of simulated cases."""
         self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
         self._progress = progress
         self.simulated = 0

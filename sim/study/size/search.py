@@ -33,7 +33,7 @@ TOGETHER_BEYOND = 16
 """Fleets that are tried at a time once the cheapest is known: what is tried then would be tried anyway."""
 
 Told = Callable[[int, float], None]
-"""Told (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
+"""Called with (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

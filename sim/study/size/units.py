@@ -53,7 +53,7 @@ class Unit:
         return Fleet.model_validate(data)
 
     def counted(self, replicas: int, spare: int = 0) -> str:
-        """The name of so many replicas."""
+        """The name of a number of replicas."""
         count = f"{replicas}+{spare}" if spare else str(replicas)
         return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 

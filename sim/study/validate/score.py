@@ -63,7 +63,7 @@ class PredictedRow:
         return None if not measured or predicted is None or not isfinite(predicted) else predicted / measured - 1
 
     def quantities(self) -> dict[str, str]:
-        """Scored quantity -> the column that shows it. TTFT is told apart by what it measures."""
+        """Scored quantity -> the column that shows it. TTFT is split by what it measures."""
         found = {}
         for quantity, metrics in QUANTITIES.items():
             metric = next((metric for metric in metrics if metric in self.row.measured), None)

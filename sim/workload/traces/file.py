@@ -74,7 +74,7 @@ class TraceFile(Spec, ABC):
 
 @lru_cache(maxsize=2)
 def _read_once(trace: TraceFile, modified_ns: int, size: int) -> TraceReading:
-    """The points of a sweep replay the same file; its time and size tell whether it still is the same."""
+    """The points of a sweep replay the same file; its time and size show whether it is unchanged."""
     reading = trace.read()
     for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):
         column.setflags(write=False)

@@ -32,7 +32,7 @@ def header(path: str) -> set[str]:
 
 
 def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: Faults) -> TraceTable:
-    """The named columns of a file; other columns are an error. Raises TraceError where no rows can be told apart.
+    """The named columns of a file; other columns are an error. Raises TraceError where no rows can be separated.
 
     A row with too few or too many fields goes to *faults* and is left out; blank lines are passed over.
     """
