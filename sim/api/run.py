@@ -28,7 +28,7 @@ from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
-from sim.study.price.reprice import load_repriced
+from sim.study.price.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
 from sim.study.run.summary import summarize
 from sim.study.run.sweep import Sweep, sweep_of
 
@@ -117,7 +117,7 @@ class Run(Result):
 
 class JobRun(Run):
     """A finished job, or queue of jobs, of a scenario with `job` or `jobs` (docs/training.md, docs/jobs.md). It has one
-    row per fleet and point, and neither requests nor other prices.
+    row per fleet and point, and no requests.
     """
 
     def __init__(self, prepared: Prepared, rows: Any) -> None:
@@ -140,6 +140,14 @@ class JobRun(Run):
     def requests(self) -> pd.DataFrame:
         """Without rows: a job answers no requests."""
         return pd.DataFrame()
+
+    def price(self, set: Values | None = None, *, out: str | Path | None = None, force: bool = False) -> "JobRun":
+        """The same job or queue at other prices; arguments and errors are those of `Run.price`."""
+        own = self._prepared.folder
+        with in_python(own.path if own.temporary else None):
+            folder = self._answered()
+            load_repriced_work(folder, options(set or {}), self._prepared.catalog)
+        return _job_run(folder / SCENARIO_FILE, set, None, out, None, force)
 
 
 def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, name: str) -> Any:

@@ -1,7 +1,7 @@
 """`gpufleet price`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,11 +41,15 @@ def price(
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
         from sim.deliver.folder import is_finished, owned
-        from sim.study.price.reprice import load_repriced
+        from sim.scenario.job.load import has_job
+        from sim.study.price.reprice import SCENARIO_FILE, load_repriced
 
         catalog = load_catalog()
         if not is_finished(run):
             fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
+        if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
+            _price_work(run, sets, catalog, out, not no_report, force, quiet, format)
+            return
         loaded = load_repriced(run, sets or (), catalog)
         show_money_of(loaded)
         folder = usable(out or repriced_folder(run, loaded, sets))
@@ -73,3 +77,33 @@ def price(
             f"results in {folder}",
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
+
+
+def _price_work(
+    run: Path,
+    sets: list[str] | None,
+    catalog: Any,
+    out: Path | None,
+    report: bool,
+    force: bool,
+    quiet: bool,
+    format: str,
+) -> None:
+    """A job, or a queue of jobs, in place of a service: its answer takes a moment, so it is computed anew."""
+    from sim.deliver.folder import owned
+    from sim.deliver.work import run_work
+    from sim.report.page.document import as_json
+    from sim.report.work.kinds import kind_of
+    from sim.study.price.reprice import load_repriced_work
+
+    loaded = load_repriced_work(run, sets or (), catalog)
+    show_money_of(loaded)
+    folder = usable(out or repriced_folder(run, loaded, sets))
+    with owned(folder):
+        rows = run_work(loaded, catalog, folder, report, command_line(), force)
+    kind = kind_of(loaded)
+    told = kind.verdict(rows)
+    if format == "json":
+        typer.echo(as_json(kind.document(loaded, rows, str(folder))))
+    elif not quiet:
+        show_all(*kind.tables(rows), told.headline, *told.findings, f"results in {folder}")

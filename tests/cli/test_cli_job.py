@@ -31,6 +31,18 @@ def test_run_leaves_the_files_of_a_run(gpufleet, tmp_path: Path) -> None:
     assert gpufleet("run", tmp_path / "out" / "scenario.yaml", "--out", tmp_path / "out", "--no-report").returncode == 0
 
 
+def test_price_bills_a_job_at_other_prices_only(gpufleet, tmp_path: Path) -> None:
+    run = sim.run("training-4090-vs-a100", {"sweep": None}, out=tmp_path / "run", quiet=True)
+    dear = run.price({"site.electricity_usd_per_kwh": 0.36})
+    assert (dear.summary.cost_usd > run.summary.cost_usd).all()
+    assert (dear.summary.makespan_h == run.summary.makespan_h).all()
+    done = gpufleet("price", tmp_path / "run", "--set", "site.pue=2", "--no-report", "--out", tmp_path / "priced")
+    assert done.returncode == 0
+    refused = gpufleet("price", tmp_path / "run", "--set", "job.tokens=1e9")
+    assert refused.returncode == 2
+    assert len(refused.stderr.splitlines()) == 1
+
+
 def test_check_says_memory_by_part(gpufleet) -> None:
     done = gpufleet("check", "training-gpt3-175b", *SHORT)
     assert done.returncode == 0

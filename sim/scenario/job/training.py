@@ -139,5 +139,6 @@ def _infeasible(one: BoundJob, time: Makespan, stops: Interruptions, catalog: Ca
         return f"takes {years:.3g} years without any failure: give it more GPUs, or less to train on"
     if time.total_s == inf:
         hours = stops.mtbf_s / SECONDS_PER_HOUR
-        return f"a failure every {hours:.3g} h undoes more than is done between two saves: give job.checkpoint"
+        often = "save at the interval optimal" if stops.save_s else "give checkpoint"
+        return f"a failure every {hours:.3g} h undoes more than is done between two saves: {often}"
     return ""

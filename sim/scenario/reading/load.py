@@ -33,7 +33,7 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
-OF_JOBS = "a job is no service that answers requests: gpufleet run and gpufleet check take it, this command does not"
+OF_JOBS = "a job is no service that answers requests: run, check and price take it, this command does not"
 UNNAMED = "scenario"
 """A scenario that comes from Python without a name."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)

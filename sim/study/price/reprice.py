@@ -9,6 +9,7 @@ from typing import Any
 from sim.case import CaseResult, of_service, priced
 from sim.catalogue.catalog import Catalog
 from sim.records import FleetLog, Interval, Meters, Request
+from sim.scenario.job.load import AnyScenario, load_job
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
@@ -37,16 +38,7 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
 
     Raises ScenarioErrors where there is no finished run, or where a value is no cost input.
     """
-    path = run / SCENARIO_FILE
-    if not path.is_file():
-        raise ScenarioErrors([InputError(str(run), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
-    try:
-        data = read(path).data
-    except YamlError as error:
-        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
-    wrong = [one for item in sets if (one := refusal(data, item)) is not None]
-    if wrong:
-        raise ScenarioErrors(wrong)
+    path, data = _kept(run, sets)
     scenario = load(path, sets, catalog=catalog)
     moved = [InputError(f"fleet {name}", 0, "site.timezone", text) for name, text in moved_schedules(data, scenario)]
     if moved:
@@ -60,6 +52,27 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
     if changed:
         raise ScenarioErrors(_told(run, what) for what in changed)
     return scenario
+
+
+def load_repriced_work(run: Path, sets: Sequence[str], catalog: Catalog) -> AnyScenario:
+    """The scenario with a job or jobs of the finished run in *run*, with the values *sets*. Raises ScenarioErrors."""
+    path, _ = _kept(run, sets)
+    return load_job(path, sets, catalog=catalog)
+
+
+def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
+    """The file of the scenario that was run, and its data. Raises ScenarioErrors if one of *sets* is no cost input."""
+    path = run / SCENARIO_FILE
+    if not path.is_file():
+        raise ScenarioErrors([InputError(str(run), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
+    try:
+        data = read(path).data
+    except YamlError as error:
+        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
+    wrong = [one for item in sets if (one := refusal(data, item)) is not None]
+    if wrong:
+        raise ScenarioErrors(wrong)
+    return path, data
 
 
 def _told(run: Path, what: str) -> InputError:

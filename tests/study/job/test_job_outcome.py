@@ -92,4 +92,4 @@ def test_a_job_that_does_not_fit_says_what_would(catalog: Catalog) -> None:
 
 def test_failures_without_checkpoints_undo_everything(catalog: Catalog) -> None:
     sets = ["job.checkpoint=null", "job.failures.gpu.mtbf_h=1000"]
-    assert "give job.checkpoint" in rows(catalog, "training-gpt3-175b", *sets)[0].cells["reason"]
+    assert "give checkpoint" in rows(catalog, "training-gpt3-175b", *sets)[0].cells["reason"]
