@@ -18,6 +18,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
+from sim.study.size.tried import gpus_of
+from sim.study.size.units import Prospects, units
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"
@@ -201,3 +203,23 @@ def test_slices_that_the_driver_would_refuse(
     with pytest.raises(ScenarioErrors) as told:
         load(path, catalog=catalog)
     assert any(complaint in line for line in str(told.value).splitlines()), str(told.value)
+
+
+def test_size_tries_slices_and_counts_whole_gpus(catalog: Catalog) -> None:
+    choice = {
+        "gpus": [A100],
+        "mig": ["none", "1g.10gb"],
+        "tensor_parallel_sizes": [1, 2],
+        "batching": [DYNAMIC],
+        "costs": {"rented": {"acquisition": "rent", "quotes": {A100: 2}}},
+    }
+    read = Scenario.model_validate(
+        scenario(whole=[WHOLE]) | {"size": choice, "slo": {"e2e_s": 0.1}, "model": "resnet-50"}
+    )
+    assert read.size is not None
+    found = {one.name: one for one in units(read, read.size, catalog)}
+    assert set(found) == {"whole", f"1x {A100}, rented", f"2x {A100}, rented", f"1g.10gb of {A100}, rented"}
+    slices = found[f"1g.10gb of {A100}, rented"]
+    prospects = Prospects(read, catalog)
+    assert [prospects.usd_per_h(slices, replicas, 0) for replicas in (7, 8)] == pytest.approx([2, 4])
+    assert gpus_of(slices.fleet(8), read, catalog) == 2

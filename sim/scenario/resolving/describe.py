@@ -8,7 +8,8 @@ from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.bill.charge import UnitPrice
 from sim.memory import MemoryFit
-from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan
+from sim.records import ONLY_SERVICE
+from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan
 from sim.units import GB
 
 UNITS = {
@@ -56,6 +57,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
             "drain_limit": plan.drain_limit_s,
         },
         "slo": plan.slo.model_dump(exclude_none=True),
+        **({"services": [_service(one) for one in plan.services]} if plan.services else {}),
         "routing": plan.routing.model_dump(),
         "infeasible": plan.infeasible,
         "pools": [_pool(pool) for pool in plan.pools],
@@ -79,6 +81,11 @@ def sources_of(values: Iterable[Mapping[str, Any]], catalog: Catalog) -> dict[st
     """The sources that *values* cite, by key."""
     cited = dict.fromkeys(str(value["source"]) for value in values)
     return {key: _source(key, catalog) for key in cited if key in catalog.sources()}
+
+
+def _service(service: ServicePlan) -> dict[str, Any]:
+    slo = service.slo.model_dump(exclude_none=True)
+    return {"name": service.name, "workload": service.workload.describe(), "slo": slo}
 
 
 def _warmup(plan: CasePlan) -> float | str:
@@ -105,6 +112,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
     ranks = pool.pipeline_parallel_size * pool.data_parallel_size
     return {
         "name": pool.name,
+        **({"service": pool.service} if pool.service != ONLY_SERVICE else {}),
         "gpu": pool.gpu,
         "server": pool.server,
         "replicas": pool.replicas,
