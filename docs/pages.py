@@ -14,7 +14,9 @@ from mkdocs.structure.files import File, Files
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.check.catalogue import COLUMNS, listing
-from sim.scenario.reading.template import schema_text
+from sim.scenario.job.schema import JobScenario
+from sim.scenario.queue.schema import QueueScenario
+from sim.scenario.reading.template import documented, schema_text
 from sim.study.job import columns as job_columns
 from sim.study.metrics import columns
 from sim.study.queue import columns as queue_columns
@@ -108,6 +110,9 @@ def _scenario() -> str:
         "",
     ]
     parts = {"The file": schema, **dict(sorted(schema["$defs"].items()))}
+    for title, kind in {"A file with a job": JobScenario, "A file with jobs": QueueScenario}.items():
+        found = documented(kind)
+        parts |= {title: found} | {name: part for name, part in sorted(found["$defs"].items()) if name not in parts}
     for name, part in parts.items():
         if "properties" in part:
             lines += ["", f"## {name}", "", _inline(part.get("description", "")) if part is not schema else "", ""]

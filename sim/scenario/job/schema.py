@@ -14,7 +14,7 @@ from sim.training.job import Precision
 from sim.yamlio import MOST_CHARACTERS
 
 
-class Part(Spec):
+class FailingPart(Spec):
     """A component that fails, exponentially distributed."""
 
     mtbf_h: Positive
@@ -23,11 +23,11 @@ class Part(Spec):
     """Until the job has as many GPUs as before [h]; 0: a spare takes over."""
 
 
-class Failures(Spec):
+class JobFailures(Spec):
     """What stops the whole job when one of its parts fails; rates add up."""
 
-    gpu: Part | None = None
-    node: Part | None = None
+    gpu: FailingPart | None = None
+    node: FailingPart | None = None
     """A server with all in it."""
 
 
@@ -81,11 +81,11 @@ class TrainingJob(Setup):
     """Left out: all weights are trained."""
     checkpoint: Checkpoint | None = None
     """Left out: nothing is saved before the end."""
-    failures: Failures | None = None
+    failures: JobFailures | None = None
     """Left out: nothing fails."""
 
 
-class Network(Spec):
+class NodeNetwork(Spec):
     """The network between servers."""
 
     link: str
@@ -107,7 +107,7 @@ class JobPool(Setup):
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power, eight in a server."""
     link: str | None = None
     """Id in data/links. Left out: the server's, else the GPU's own."""
-    network: Network | None = None
+    network: NodeNetwork | None = None
     """Needed where the GPUs fill more than one server."""
     power: Power | None = None
     """How power is counted; left out: by what the GPUs do."""

@@ -6,7 +6,7 @@ from math import ceil, inf
 from sim.catalogue.catalog import Catalog
 from sim.power import LoadLaw
 from sim.scenario.job.bind import BoundJob, advice, bound
-from sim.scenario.job.schema import Failures, JobPool, TrainingJob
+from sim.scenario.job.schema import JobFailures, JobPool, TrainingJob
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.interruptions import Interruptions, Makespan, makespan, optimal_interval_s
 from sim.training.setting import peak_flops
@@ -90,7 +90,7 @@ def _samples(spec: TrainingJob, sequence: float) -> float:
 
 def _interruptions(spec: TrainingJob, one: BoundJob) -> Interruptions:
     """How often something stops the job, how long a save and a restart take."""
-    job, failures, saves = one.job, spec.failures or Failures(), spec.checkpoint
+    job, failures, saves = one.job, spec.failures or JobFailures(), spec.checkpoint
     counted = [(failures.gpu, job.parallel.gpus), (failures.node, job.nodes)]
     rates = [(count / part.mtbf_h, part.repair_h) for part, count in counted if part is not None]
     rate_per_h = sum(rate for rate, _ in rates)

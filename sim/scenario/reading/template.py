@@ -105,21 +105,27 @@ def template(name: str) -> str:
 
 def schema_text() -> str:
     """JSON schema of scenario files; what a base may supply is not required."""
-    schema: dict[str, Any] = Scenario.model_json_schema()
-    specs = {spec.__name__: spec for spec in _below(Spec)}
-    for name, part in [("Scenario", schema), *schema["$defs"].items()]:
-        for field, text in (_documentation(specs[name]) if name in specs else {}).items():
-            if field in part.get("properties", {}):
-                part["properties"][field].setdefault("description", text)
-        for field, value in part.get("properties", {}).items():
-            if field == "rate_rps" or (name in specs and specs[name].__module__.startswith(PRICES)):
-                part["properties"][field] = _drawable(value)
+    schema = documented(Scenario)
     schema["required"] = []
     schema["properties"]["base"] = {
         "type": "string",
         "description": "Another scenario that this one changes: mappings merge, lists replace, null takes a key away.",
     }
     return json.dumps(schema, indent=1) + "\n"
+
+
+def documented(kind: type[Spec]) -> dict[str, Any]:
+    """JSON schema of a *kind* of scenario, with the string under each field as its description."""
+    schema: dict[str, Any] = kind.model_json_schema()
+    specs = {spec.__name__: spec for spec in _below(Spec)}
+    for name, part in [(kind.__name__, schema), *schema["$defs"].items()]:
+        for field, text in (_documentation(specs[name]) if name in specs else {}).items():
+            if field in part.get("properties", {}):
+                part["properties"][field].setdefault("description", text)
+        for field, value in part.get("properties", {}).items():
+            if field == "rate_rps" or (name in specs and specs[name].__module__.startswith(PRICES)):
+                part["properties"][field] = _drawable(value)
+    return schema
 
 
 def _drawable(part: Any) -> Any:
