@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.entries.mig import MigProfile
 from sim.catalogue.entries.price import Offer
 from sim.catalogue.value import Sourced, Value
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
@@ -129,9 +130,14 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
     if isinstance(value, Value):
         yield Entry(path, _with_unit(value, unit_of(name)), [_origin(value)])
     elif isinstance(value, Sourced):
-        own = [key for key in type(value).model_fields if key not in Sourced.model_fields]
-        shown = ", ".join(f"{key} {_short(getattr(value, key))}" for key in own)
+        fields = {key: getattr(value, key) for key in type(value).model_fields if key not in Sourced.model_fields}
+        shown = ", ".join(f"{key} {_short(one)}" for key, one in fields.items() if not isinstance(one, dict))
         yield Entry(path, shown, [_origin(value)])
+        for key, one in fields.items():
+            yield from _entry(f"{path}.{key}", key, one) if isinstance(one, dict) else ()
+    elif isinstance(value, MigProfile):
+        yield Entry(path, _slice(value))
+        yield from _entry(f"{path}.memory_bytes", "memory_bytes", value.memory_bytes)
     elif isinstance(value, Offer):
         terms = "; ".join(part for part in (value.what, value.terms, value.provider, value.region) if part)
         yield Entry(path, _with_unit(value.price, f"{value.currency}/{value.unit}"), [terms, _origin(value.price)])
@@ -146,6 +152,12 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
     elif value not in (None, "", ()):
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         yield Entry(path, f"{shown} {unit_of(name)}".strip())
+
+
+def _slice(profile: MigProfile) -> str:
+    sms = f", {profile.sms} SMs" if profile.sms is not None else ""
+    parts = (f"{profile.compute_slices} compute", f"{profile.memory_slices} memory slices{sms}")
+    return f"{profile.instances} on a GPU: {' and '.join(parts)}, {profile.copy_engines} copy engines"
 
 
 def _with_unit(value: Value, unit: str) -> str:

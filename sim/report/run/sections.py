@@ -72,7 +72,8 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     there = "" if sweep.single else f" at {place(sweep.axis, at)}"
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.good] for line in lines]
-    goal = "Meets the SLO" if slo.goals else "Keeps up"
+    asked = slo.goals or any(line_point.services for line in lines for line_point in line.points)
+    goal = "Meets the SLO" if asked else "Keeps up"
     rows = [
         ("GPUs, servers", [_counts(point) for point in here]),
         ("Capital", _column(here, "capex_usd", cash)),

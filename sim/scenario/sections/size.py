@@ -145,6 +145,8 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
     if size.mixed is not None and workload.trace is None and not (workload.stationary and workload.mean_rate_rps()):
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
         yield Complaint(("size", "mixed"), text)
+    if size.mixed is not None and any(name != WHOLE for name in size.mig):
+        yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
     yield from _strange_profiles(size, catalog)

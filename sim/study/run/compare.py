@@ -63,7 +63,7 @@ class Comparison:
 def comparisons_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Comparison]:
     """One comparison per setting of the axes beside the main one."""
     sweep = sweep_of(points, axes)
-    has_slo = bool(Slo.model_validate(slo).goals)
+    has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)
     members = {
         setting: tuple(point for line in sweep.lines if line.setting == setting for point in line.points)
         for setting in sweep.settings
