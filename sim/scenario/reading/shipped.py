@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from sim.scenario.reading.errors import did_you_mean
-
 
 def scenario_file(path: Path) -> Path:
     """*path*, or the scenario of that name that came with the program."""
@@ -24,6 +22,8 @@ def shipped_folder() -> Path:
 
 def meant(path: Path) -> str:
     """`; did you mean ...?` for a *path* where no file is: one beside it, or a shipped scenario; else nothing."""
+    from sim.scenario.reading.errors import did_you_mean  # brings pydantic, which --help does without
+
     beside = [found.name for found in path.parent.glob("*.yaml")]
     shipped = [found.stem for folder in _folders() for found in folder.glob("*.yaml")]
     return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped, listed=0)
