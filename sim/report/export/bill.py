@@ -26,7 +26,12 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
     sheet, top = book.sheet(SHEET, SHEET, [money, note])
     tokens = TOKENS in frame
     rate = f"{book.currency} per million output tokens"
-    heads = [*labels, *(name.replace("_", " ") for name in parts), "total", *([TOKENS, rate] if tokens else [])]
+    heads = [
+        *labels,
+        *(name.replace("_", " ").replace("gpu", "GPU") for name in parts),
+        "total",
+        *([TOKENS, rate] if tokens else []),
+    ]
     book.heads(sheet, top, heads)
     formats = [*(book.formats["number"] for _ in labels), *(book.formats["money"] for _ in parts)]
     first, total = len(labels), len(labels) + len(parts)

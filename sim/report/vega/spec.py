@@ -84,7 +84,9 @@ def _axis_x(panel: Panel, scale: Scale) -> Spec:
 
 def _axis_y(panel: Panel, scale: Scale) -> Spec:
     axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
-    return _channel("y", _domain(scale), scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
+    low, high = _domain(scale)
+    low -= EDGE * panel.y_share  # a marker at 0 is whole, too
+    return _channel("y", [low, high], scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
 
 
 def _channel(name: str, domain: list[float], scale: Scale, axis: Spec) -> Spec:
