@@ -114,9 +114,8 @@
   async function draw(holder) {
     const spec = JSON.parse(holder.textContent || "{}");
     const box = /** @type {HTMLElement} */ (holder.parentElement?.querySelector(".plot"));
-    const whole = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", ...spec };
     const options = { mode: "vega-lite", renderer: "svg", actions: false, tooltip: false, defaultStyle: false, hover: false };
-    const { view } = await window.vegaEmbed(box, whole, options);
+    const { view } = await window.vegaEmbed(box, spec, options);
     /** @type {any[]} */
     const layers = spec.layer || [];
     const rows = layers.flatMap((layer) => layer.data?.values || []).filter((row) => row.key);
