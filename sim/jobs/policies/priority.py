@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.jobs.job import Job
+from sim.jobs.job import Job, Work
 from sim.jobs.policies.protocol import Decision, View
 from sim.spec import Spec
 
@@ -24,18 +24,28 @@ class Priority(Spec):
     def decide(self, view: View) -> Decision:
         """Starts jobs from the front as long as they fit, or as others can make room."""
         found, free = Decision(), view.free
-        # those that have just begun lose least, as a rule
-        victims = sorted(view.running, key=lambda work: (-work.job.priority, -work.running_since_s))
         for work in view.waiting:
-            room, taken = free, 0
-            lower = [one for one in victims if one.job.priority > work.job.priority] if self.preempt else []
-            while room < work.job.gpus and taken < len(lower):
-                room += lower[taken].job.gpus
-                taken += 1
-            if room < work.job.gpus:
-                break
-            found.preempt += lower[:taken]
-            victims = [one for one in victims if one not in lower[:taken]]
+            if work.job.gpus > free:
+                taken = self._victims(work, free, view, found)
+                if not taken:
+                    break
+                found.preempt += taken
+                free += sum(one.job.gpus for one in taken)
             found.start.append(work)
-            free = room - work.job.gpus
+            free -= work.job.gpus
         return found
+
+    def _victims(self, work: Work, free: int, view: View, found: Decision) -> list[Work]:
+        """Running jobs that make room for *work*, as few as do; none where they cannot."""
+        lower = [one for one in view.running if one.job.priority > work.job.priority] if self.preempt else []
+        if found.preempt:
+            lower = [one for one in lower if one not in found.preempt]
+        if free + sum(one.job.gpus for one in lower) < work.job.gpus:
+            return []
+        # the least urgent first; of those the latest started, which lose least as a rule
+        lower.sort(key=lambda one: (-one.job.priority, -one.running_since_s))
+        count = 0
+        while free < work.job.gpus:
+            free += lower[count].job.gpus
+            count += 1
+        return lower[:count]

@@ -57,17 +57,13 @@ class JobTraceFile(Spec, ABC):
 
     def jobs(self) -> tuple[Job, ...]:
         """The jobs to replay. Raises JobTraceError."""
+        whole = self.reading().jobs[: self.limit]
         every_s = self.checkpoint_h * SECONDS_PER_HOUR if self.checkpoint_h else inf
-        return tuple(
-            replace(
-                job,
-                arrived_s=job.arrived_s / self.rate_scale,
-                checkpoint_s=every_s,
-                restart_s=self.restart_h * SECONDS_PER_HOUR,
-                load=self.load,
-            )
-            for job in self.reading().jobs[: self.limit]
-        )
+        usual = Job("", 0.0, 1, 1.0)
+        changed = {"checkpoint_s": every_s, "restart_s": self.restart_h * SECONDS_PER_HOUR, "load": self.load}
+        if self.rate_scale == 1 and all(getattr(usual, name) == value for name, value in changed.items()):
+            return whole
+        return tuple(replace(job, arrived_s=job.arrived_s / self.rate_scale, **changed) for job in whole)
 
     @abstractmethod
     def read(self) -> JobTraceReading:
