@@ -1,82 +1,10 @@
-"""What five articles say about hardware, against what the makers say; and that everything they name is here."""
+"""Everything that five articles name is here, and no sparse rate passes for a dense one; figures: docs/claims.md."""
 
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.value import Value
 
 CATALOG = load_catalog()
-
-
-def value(found: Value | None) -> float:
-    assert found is not None
-    return found.value
-
-
-def test_shader_rates_are_not_tensor_rates() -> None:
-    card = CATALOG.gpu("rtx-4090")
-    assert value(card.fp32_flops) == pytest.approx(82.58e12, rel=0.001)
-    assert card.fp16_flops.value == pytest.approx(165.2e12)
-    assert CATALOG.gpu("a100-80gb-sxm").fp16_flops.value == 312e12
-    assert CATALOG.gpu("h100-80gb-sxm").fp16_flops.value > 3.5 * 248.3e12
-
-
-def test_a100_nvlink_is_600_and_h100_nvlink_900_gigabytes_per_second_both_ways() -> None:
-    assert value(CATALOG.gpu("a100-80gb-sxm").nvlink_total_bytes_per_s) == 600e9
-    assert value(CATALOG.gpu("h100-80gb-sxm").nvlink_total_bytes_per_s) == 900e9
-    assert 2 * CATALOG.link("nvlink4-nvswitch").theoretical_bytes_per_s.value == 900e9
-    assert 2 * CATALOG.link("pcie4-x16").theoretical_bytes_per_s.value == pytest.approx(64e9, rel=0.02)
-
-
-def test_ada_cards_have_no_nvlink_and_the_a6000_has() -> None:
-    assert CATALOG.gpu("rtx-4090").nvlink_total_bytes_per_s is None
-    assert CATALOG.gpu("rtx-6000-ada").nvlink_total_bytes_per_s is None
-    assert value(CATALOG.gpu("rtx-a6000").nvlink_total_bytes_per_s) == 112.5e9
-
-
-def test_the_workstation_table() -> None:
-    ada, a6000, card = (CATALOG.gpu(name) for name in ("rtx-6000-ada", "rtx-a6000", "rtx-4090"))
-    assert value(card.cuda_cores) == 16384
-    assert value(card.fp16_sparse_flops) == pytest.approx(330e12, rel=0.01)
-    assert (value(card.tdp_w), value(a6000.tdp_w), value(ada.tdp_w)) == (450, 300, 300)
-    assert value(a6000.fp32_flops) == pytest.approx(38.7e12, rel=0.001)
-    assert value(a6000.fp16_sparse_flops) == pytest.approx(312e12, rel=0.01)
-    assert value(ada.fp8_sparse_flops) == 1457e12
-    for name, usd in (("rtx-4090", 1599), ("rtx-a6000", 4650), ("rtx-6000-ada", 6800)):
-        prices = CATALOG.prices(name)
-        assert prices is not None
-        assert usd in [offer.price.value for offer in prices.offers.values() if offer.currency == "USD"]
-
-
-def test_the_inference_card_table() -> None:
-    l40s, a10, a40, a6000, a100 = (CATALOG.gpu(name) for name in ("l40s", "a10", "a40", "rtx-a6000", "a100-80gb-sxm"))
-    assert [card.memory_bytes_per_s.value for card in (l40s, a10, a40, a6000)] == [864e9, 600e9, 696e9, 768e9]
-    assert a100.memory_bytes_per_s.value == 2039e9
-    assert (value(l40s.tdp_w), value(a10.tdp_w), value(a40.tdp_w)) == (350, 150, 300)
-    assert l40s.fp16_flops.value == pytest.approx(362e12, rel=0.001)
-    assert value(l40s.fp16_sparse_flops) == 733e12
-    assert value(l40s.fp8_sparse_flops) == 1466e12
-    assert (a40.fp16_flops.value, a6000.fp16_flops.value) == (149.7e12, 154.8e12)
-    assert [value(card.cuda_cores) for card in (l40s, a10, a40, a6000, a100)] == [18176, 9216, 10752, 10752, 6912]
-    assert "Ampere" in a100.architecture
-
-
-def test_the_training_card_table() -> None:
-    h100 = CATALOG.gpu("h100-80gb-sxm")
-    assert value(h100.cuda_cores) == 16896
-    assert h100.fp16_flops.value == pytest.approx(989.5e12, rel=0.001)
-    assert value(h100.fp16_sparse_flops) == 1979e12
-    assert value(h100.fp8_sparse_flops) == 3958e12
-    assert h100.memory_bytes_per_s.value == 3.35e12
-    assert value(h100.tdp_w) == 700
-
-
-def test_the_amd_card_and_blackwell() -> None:
-    amd = CATALOG.gpu("mi300x")
-    assert amd.memory_nominal_gib.value == 192
-    assert amd.memory_bytes_per_s.value == 5.3e12
-    assert CATALOG.gpu("b200").fp16_flops.value == 2.25e15
-    assert CATALOG.gpu("gb200").fp16_flops.value == 2.5e15
 
 
 @pytest.mark.parametrize("sparse", [733e12, 1466e12, 1979e12, 3958e12, 624e12, 1513e12, 3026e12])

@@ -95,6 +95,7 @@ def _claim(one: Answer) -> dict[str, Any]:
         "reason": reason(one),
         "notes": notes(one),
         "scenario": one.scenario,
+        "digest": one.digest,
         "rows": [row for judged in one.parts for row in _lines(judged)],
     }
 

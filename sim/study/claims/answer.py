@@ -1,5 +1,6 @@
 """One claim checked: every figure found, every part judged, the reason in words."""
 
+import hashlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ class Answer:
     id: str
     scenario: str
     """Name of the file, without its ending."""
+    digest: str
+    """Of the file's content."""
     question: str
     """The comment that opens the file."""
     claim: Claim
@@ -53,12 +56,18 @@ def answer(id: str, path: Path, catalog: Catalog) -> Answer:
     return Answer(
         id,
         path.stem,
+        digest_of(path),
         question,
         claim,
         figures,
         verdict(parts),
         parts,
     )
+
+
+def digest_of(path: Path) -> str:
+    """Of the file's content: whether a page was written from this file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def effort(path: Path, catalog: Catalog) -> float:
