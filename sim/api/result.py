@@ -14,6 +14,7 @@ from sim.report.page.page import picture
 from sim.report.run.frames import read_table
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import showing
+from sim.report.words.units import counted
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 
@@ -49,7 +50,9 @@ class Result:
         self.scenario: Scenario = prepared.scenario
         """As it was simulated: checked, with the values of `set`."""
         self.verdict: str = document["verdict"]["headline"]
-        self.findings: tuple[str, ...] = (*document["verdict"]["findings"], *document.get("notes", ()))
+        with showing(self.scenario):
+            notes = map(counted, document.get("notes", ()))
+            self.findings: tuple[str, ...] = (*document["verdict"]["findings"], *notes)
         self.plots: tuple[str, ...] = tuple(dict.fromkeys(charts))
         """What `plot` can draw by itself."""
         self._prepared, self._tables, self._draw = prepared, tables, draw
@@ -101,7 +104,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         picture = self.plot() if self.plots else None
-        return notebook_html(self.scenario.name, self.verdict, self.findings, self._tables, picture)
+        with showing(self.scenario):
+            return notebook_html(self.scenario.name, self.verdict, self.findings, self._tables, picture)
 
     def __repr__(self) -> str:
         return f"<sim.{type(self).__name__} {self.scenario.name}: {self.verdict}>"

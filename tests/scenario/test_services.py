@@ -103,11 +103,15 @@ def test_computed_services_are_billed_by_the_thousand() -> None:
     cost = {"acquisition": "rent", "quotes": {"l4": 0.6}}
     fleet = {"name": "f", "pools": [pool], "cost": cost}
     load_ = {"arrivals": {"process": "constant", "rate_rps": 0.2}}
-    [row] = sim.run(scenario(workload=load_, fleets=[fleet], horizon_s=100)).summary.to_dict("records")
+    run = sim.run(scenario(workload=load_, fleets=[fleet], horizon_s=100), workers=1, quiet=True)
+    [row] = run.summary.to_dict("records")
     assert row["unit"] == "image"
     images_per_h = 3600 * row["output_tokens_per_s"]
     assert row["usd_per_thousand_units"] == pytest.approx(1000 * row["cost_usd_per_h"] / images_per_h)
     assert 0 < row["gpu_busy_fraction"] < 1
+    assert "per million images" in run.verdict
+    assert "per million images" in run._repr_html_()
+    assert "token" not in str(run) + run._repr_html_()
 
 
 @pytest.mark.parametrize(

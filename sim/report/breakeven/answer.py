@@ -13,6 +13,7 @@ from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import cash, in_code
 from sim.report.words.text import percent, plain, question_of
 from sim.report.words.text import place as place_text
+from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.study.breakeven.decision import BreakevenAnswer
 from sim.study.breakeven.tipping import API, Tipping
@@ -159,7 +160,7 @@ def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) ->
         **heading(scenario, out),
         "axis": answer.axis,
         "load": answer.load,
-        "verdict": {"headline": told[0], "findings": told[1:]},
+        "verdict": verdict_in_units(told[0], told[1:]),
         "ranking": ranking_rows(answer),
         "utilisation": utilisation_rows(answer),
         "months": month_rows(answer),

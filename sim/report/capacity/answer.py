@@ -15,7 +15,7 @@ from sim.report.vega.figures import PageFigure
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, plain, question_of
-from sim.report.words.units import noun
+from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.capacity.at_capacity import at_capacity
@@ -96,7 +96,7 @@ def capacity_document(
         **heading(scenario, out),
         "axis": axis.label,
         "relative": relative,
-        "verdict": {"headline": headline(rows, axis), "findings": findings(found, rows, axis, scenario)},
+        "verdict": verdict_in_units(headline(rows, axis), findings(found, rows, axis, scenario)),
         "fleets": rows,
         "search": search_rows(found, axis),
     }

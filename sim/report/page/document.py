@@ -10,6 +10,7 @@ from sim.catalogue.value import Sourced, Value
 from sim.report.check.catalogue import entry, kind_of
 from sim.report.run.verdict import verdict
 from sim.report.words.money import twinned
+from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
 from sim.study.metrics.columns import summary_columns
@@ -56,7 +57,7 @@ def run_document(
     return {
         **heading(scenario, out),
         "axes": list(axes),
-        "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
+        "verdict": verdict_in_units(answer.headline, answer.findings),
         "notes": list(notes),
         "points": [{"axes": dict(point.axes)} | {name: point.row.get(name) for name in columns} for point in points],
         "paired": [

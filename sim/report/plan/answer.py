@@ -11,6 +11,7 @@ from sim.report.plan.picture import write_plan_picture
 from sim.report.plan.tables import month_rows, summary_row, write_months, write_summary
 from sim.report.plan.verdict import verdict
 from sim.report.words.text import question_of
+from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.study.capacity.search import LoadAxis
 from sim.study.cases.points import limits
@@ -24,7 +25,7 @@ def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dic
     return {
         **heading(scenario, out),
         "axis": LoadAxis.of(scenario).label,
-        "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
+        "verdict": verdict_in_units(answer.headline, answer.findings),
         "fleets": [summary_row(one) for one in found],
         "months": [row for one in found for row in month_rows(one, scenario.plan)],
     }

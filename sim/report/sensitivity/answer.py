@@ -23,6 +23,7 @@ from sim.report.sensitivity.verdict import (
 )
 from sim.report.words.money import amount, cash, in_code, shown, twin
 from sim.report.words.text import percent, question_of, seconds
+from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.study.sensitivity.gap import Gap
 from sim.study.sensitivity.one_at_a_time import USD, Swing
@@ -94,7 +95,7 @@ def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str
         **heading(scenario, out),
         "metric": answer.found.metric,
         "between": answer.between,
-        "verdict": {"headline": told[0] if told else "", "findings": told[1:]},
+        "verdict": verdict_in_units(told[0] if told else "", told[1:]),
         "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
         "swings": swing_rows(answer),
         "gap": gap_rows(gaps),

@@ -15,6 +15,7 @@ from sim.report.words.goals import latency_columns, unsure
 from sim.report.words.money import cash
 from sim.report.words.routing import routing_told
 from sim.report.words.text import percent, place, question_of
+from sim.report.words.units import verdict_in_units
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data
@@ -181,7 +182,7 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
     rows, told = size_rows(found, scenario), sentences(found, scenario)
     return {
         **heading(scenario, out),
-        "verdict": {"headline": told[0], "findings": told[1:]},
+        "verdict": verdict_in_units(told[0], told[1:]),
         "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
         "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
         "candidates": rows,

@@ -5,6 +5,7 @@ The text of every page, table and chart goes through `counted`, which changes no
 """
 
 import re
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -88,3 +89,8 @@ def counted(text: str) -> str:
     words |= {word.capitalize(): one.capitalize() for word, one in words.items() if word[0].islower()}
     longest_first = map(re.escape, sorted(words, key=len, reverse=True))
     return re.sub("|".join(longest_first), lambda found: words[found[0]], text)
+
+
+def verdict_in_units(headline: str, findings: Iterable[str]) -> dict[str, Any]:
+    """The verdict of a document, in the words of the service that is shown."""
+    return {"headline": counted(headline), "findings": [counted(one) for one in findings]}
