@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
-from sim.scenario.reading.shipped import meant
+from sim.scenario.reading.shipped import shipped_names
 from sim.yamlio import Document, YamlError, parse, read
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
@@ -124,7 +124,7 @@ def _read_mapping(path: Path | str) -> Document:
     try:
         document = read(path, patient=True)
     except YamlError as error:
-        hint = "" if is_there(Path(path)) else meant(Path(path))
+        hint = "" if is_there(Path(path)) else _meant(Path(path))
         raise ScenarioErrors([replace(_as_input(error), message=f"{error.message}{hint}")]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
@@ -138,6 +138,12 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:  # too long for a name, not to be entered
         return False
+
+
+def _meant(path: Path) -> str:
+    """`; did you mean ...?` for a *path* where no file is: one beside it, or a shipped scenario; else nothing."""
+    beside = [found.name for found in path.parent.glob("*.yaml")]
+    return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped_names(), listed=0)
 
 
 def _as_input(error: YamlError) -> InputError:

@@ -20,13 +20,9 @@ def shipped_folder() -> Path:
     return next(folder for folder in _folders() if folder.is_dir())
 
 
-def meant(path: Path) -> str:
-    """`; did you mean ...?` for a *path* where no file is: one beside it, or a shipped scenario; else nothing."""
-    from sim.scenario.reading.errors import did_you_mean  # brings pydantic, which --help does without
-
-    beside = [found.name for found in path.parent.glob("*.yaml")]
-    shipped = [found.stem for folder in _folders() for found in folder.glob("*.yaml")]
-    return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped, listed=0)
+def shipped_names() -> list[str]:
+    """What they are called."""
+    return [found.stem for folder in _folders() for found in folder.glob("*.yaml")]
 
 
 def _folders() -> tuple[Path, Path]:
