@@ -34,7 +34,6 @@ AnyScenario = JobScenario | QueueScenario
 TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
 OF_SERVING = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
 OF_POOLS = {
-    "replicas": "a job runs once: say gpus, and parallel.dp for copies of the model",
     "tensor_parallel_size": "say parallel: {tp: ...}",
     "pipeline_parallel_size": "say parallel: {pp: ...}",
     "data_parallel_size": "say parallel: {dp: ...}",

@@ -1,8 +1,8 @@
 """What a scenario with a `job` may say: the job, the fleets that could do it, prices and terms."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from sim.cost import Carbon, Cost, Finance, Moment, Operations, Site
 from sim.power import Power
@@ -94,6 +94,12 @@ class NodeNetwork(Spec):
     """Of each server."""
 
 
+def _once(value: Any) -> Any:
+    if value != 1 or isinstance(value, bool):
+        raise ValueError("a job runs once: say gpus, and parallel.dp for copies of the model")
+    return 1
+
+
 class JobPool(Setup):
     """The GPUs that do the job: all of one kind."""
 
@@ -103,6 +109,8 @@ class JobPool(Setup):
     """Id in data/gpus."""
     gpus: Count | None = None
     """Left out: as many as `parallel` needs."""
+    replicas: Annotated[Literal[1], BeforeValidator(_once)] = 1
+    """A job runs once."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power, eight in a server."""
     link: str | None = None

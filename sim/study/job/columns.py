@@ -73,6 +73,7 @@ COLUMNS: tuple[JobColumn, ...] = (
     JobColumn("status", "", "`ok`, or `infeasible` where the job cannot be done",
               lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
     JobColumn("reason", "", "why it cannot, and what would fit", lambda one: one.plan.infeasible, always=True),
+    JobColumn("replications", "", "1: nothing is drawn", lambda one: 1, always=True),
     JobColumn("gpus", "", "GPUs of the job", lambda one: one.plan.pool.gpus, always=True),
     JobColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
     *(JobColumn(key, "", meaning, _ranks(at), always=True)

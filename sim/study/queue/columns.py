@@ -111,6 +111,7 @@ COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("status", "", "`ok`, or `infeasible` where nothing can run",
                 lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
     QueueColumn("reason", "", "why it cannot", lambda one: one.plan.infeasible, always=True),
+    QueueColumn("replications", "", "1: nothing is drawn", lambda one: 1, always=True),
     QueueColumn("policy", "", "who gets free GPUs", lambda one: one.plan.policy.policy, always=True),
     QueueColumn("gpus", "", "GPUs of the cluster", lambda one: one.plan.pool.gpus, always=True),
     QueueColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
