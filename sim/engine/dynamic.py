@@ -81,7 +81,10 @@ class DynamicEngine:
                 break
             self._start(now)
         self._ending, self._end_s = [], inf
-        if passes:
+        if len(passes) == 1:
+            self._ending = [passes[0]]
+            self._end_s = now + max(0.0, passes[0].left_s)
+        elif passes:
             least_s = min(running.left_s for running in passes)
             self._ending = [running for running in passes if running.left_s == least_s]
             self._end_s = now + max(0.0, least_s) * self._slowdown()

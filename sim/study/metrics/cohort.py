@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sim.case import CaseResult
@@ -116,7 +117,7 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
         key: table.column(key).to_numpy() for key in ("arrived_s", "first_token_s", "finished_s", "output_tokens")
     }
     chosen = table.column("measured").to_numpy() > 0
-    finished = np.array([status == "finished" for status in table.column("status").to_pylist()], bool)
+    finished = pc.equal(table.column("status").cast(pa.string()), "finished").to_numpy()
     first, last, start = columns["first_token_s"], columns["finished_s"], columns["arrived_s"]
     if name == "tpot_s":
         chosen &= columns["output_tokens"] > 1
