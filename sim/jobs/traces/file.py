@@ -59,11 +59,13 @@ class JobTraceFile(Spec, ABC):
         """The jobs to replay. Raises JobTraceError."""
         whole = self.reading().jobs[: self.limit]
         every_s = self.checkpoint_h * SECONDS_PER_HOUR if self.checkpoint_h else inf
-        usual = Job("", 0.0, 1, 1.0)
-        changed = {"checkpoint_s": every_s, "restart_s": self.restart_h * SECONDS_PER_HOUR, "load": self.load}
-        if self.rate_scale == 1 and all(getattr(usual, name) == value for name, value in changed.items()):
+        restart_s, scale = self.restart_h * SECONDS_PER_HOUR, self.rate_scale
+        if (scale, every_s, restart_s, self.load) == (1, inf, 0, 1):
             return whole
-        return tuple(replace(job, arrived_s=job.arrived_s / self.rate_scale, **changed) for job in whole)
+        return tuple(
+            replace(job, arrived_s=job.arrived_s / scale, checkpoint_s=every_s, restart_s=restart_s, load=self.load)
+            for job in whole
+        )
 
     @abstractmethod
     def read(self) -> JobTraceReading:
