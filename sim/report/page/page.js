@@ -3,7 +3,8 @@
  * and copy. Nothing is fetched. Charts are Vega-Lite specifications in <script type="application/json"> elements.
  *
  * @typedef {{title?: string, rows: [string, string][]}} Details  What a page knows of one point.
- * @typedef {{view: any, rows: any[], box: HTMLElement}} Chart    A drawn chart and the rows behind its points.
+ * @typedef {{view: any, rows: any[], box: HTMLElement, heads: string[]}} Chart  A drawn chart, the rows behind its
+ *   points, and what their figures are called.
  */
 (() => {
   "use strict";
@@ -30,11 +31,15 @@
 
   const tip = element("div", { class: "tip", role: "status", hidden: "" });
 
-  /** @param {any} row @param {number} x @param {number} y  Shows what is known of a point, beside (x, y) of the window. */
-  function tell(row, x, y) {
+  /** @param {any} row @param {string[]} heads @returns {[string, string][]} what the chart itself knows of a point */
+  const own = (row, heads) =>
+    Array.isArray(row.said) ? row.said.map((value, at) => [heads[at], value]) : Object.entries(row.said || {});
+
+  /** @param {Chart} chart @param {any} row @param {number} x @param {number} y  Tells of a point, beside (x, y). */
+  function tell(chart, row, x, y) {
     const known = details[row.key];
     const list = element("dl", {});
-    for (const [name, value] of known ? known.rows : Object.entries(row.said || {})) {
+    for (const [name, value] of known ? known.rows : own(row, chart.heads)) {
       list.append(element("dt", {}, name), element("dd", {}, String(value)));
     }
     tip.replaceChildren(element("strong", {}, (known && known.title) || row.name || row.fleet), list);
@@ -82,7 +87,7 @@
     const [left, top] = chart.view.origin();
     const frame = chart.box.getBoundingClientRect();
     const [x, y] = ["x", "y"].map((axis) => chart.view.scale(axis)(row[axis]));
-    tell(row, frame.left + left + x, frame.top + top + y);
+    tell(chart, row, frame.left + left + x, frame.top + top + y);
   }
 
   /** @param {Chart} chart  Lets it answer to pointer and keyboard. */
@@ -92,7 +97,7 @@
       const row = item?.datum;
       if (!row?.key) return hover("");
       hover(row.key);
-      tell(row, event.clientX, event.clientY);
+      tell(chart, row, event.clientX, event.clientY);
     });
     view.addEventListener("click", (/** @type {any} */ event, /** @type {any} */ item) => {
       if (item?.datum?.fleet) pick(item.datum.fleet);
@@ -119,7 +124,7 @@
     /** @type {any[]} */
     const layers = spec.layer || [];
     const rows = layers.flatMap((layer) => layer.data?.values || []).filter((row) => row.key);
-    const chart = { view, box, rows };
+    const chart = { view, box, rows, heads: spec.usermeta?.said || [] };
     const names = new Set((spec.params || []).map((/** @type {any} */ one) => one.name));
     if (names.has("layout")) {
       const size = () => view.signal("layout", box.clientWidth < NARROW_PX ? "narrow" : "wide").run();

@@ -23,6 +23,8 @@ EDGE = 0.02
 """Room beyond the range of an axis, for the markers on its edge."""
 FADED = 0.1
 TENTH = 10.0
+FOR_LINES = ("c", "i", "steady")
+"""What points need for the lines between them only."""
 Spec = dict[str, Any]
 
 
@@ -46,6 +48,7 @@ def chart_spec(panel: Panel) -> Spec:
         "height": HEIGHT,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "params": params(),
+        "usermeta": {"said": [panel.x_label, panel.title]},
         "encoding": {"x": _axis_x(panel, x), "y": _axis_y(panel, y)},
         "layer": [layer for layer in layers if layer],
         "config": config(),
@@ -152,12 +155,11 @@ def _shape(marker: str) -> str:
 
 
 def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
-    """What the chart itself knows of a point; where the page knows more, it says that."""
+    """What the chart itself knows of a point, under its headings; where the page knows more, it says that."""
     half = curve.half[place] if curve.half else None
     value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")
-    said = {panel.x_label: _place(panel, curve.x[place]), panel.title: value}
     names = curve.names[place] if curve.names else curve.name
-    return {"name": names, "said": said}
+    return {"name": names, "said": [_place(panel, curve.x[place]), value]}
 
 
 def _place(panel: Panel, at: float) -> str:
@@ -275,7 +277,7 @@ def _dash(dash: Any) -> list[float]:
 
 def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
     """The points; one without a marker is seen under the pointer only. Shift and wheel or drag zooms and moves."""
-    found = [row for points in rows for row in points]
+    found = [{name: row[name] for name in row if name not in FOR_LINES} for points in rows for row in points]
     bare = "datum.shape == ''"
     mark = {
         "type": "point",
