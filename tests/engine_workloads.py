@@ -1,8 +1,11 @@
 """Random requests, limits and step times that the engines are compared on."""
 
+import random
+from math import isnan
+
 from hypothesis import strategies as st
 
-from sim.records import Batch, Leap
+from sim.records import Batch, Leap, Request
 
 BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20
 
@@ -75,3 +78,36 @@ def optioned_workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
     if not limits["chunked_prefill"]:  # vLLM wants a step to hold the longest prompt then
         limits |= {"max_model_len": 80, "max_num_batched_tokens": limits["max_num_batched_tokens"] + 80}
     return requests, limits
+
+
+def dates(request) -> tuple[float, float]:
+    """First token and finish; -1 for what never happened."""
+    return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))
+
+
+def assert_conserved(engine, requests: list[Request]) -> None:
+    done = [r for r in requests if not r.rejected]
+    meters = engine.meters(1e9)
+    assert engine.waiting() == 0
+    assert meters.output_tokens == sum(r.output_tokens for r in done)
+    assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
+    assert engine._pool.free == engine._pool.usable
+    assert all(r.finished_s >= r.first_token_s >= r.started_s >= r.arrived_s for r in done)
+
+
+def some_evictions(usual: list[tuple[float, float, float]], seed: int) -> list[tuple[float, int]]:
+    """Every second request, near its *usual* timestamps: waiting, in mid-step, on a boundary, or too late."""
+    dice = random.Random(seed)
+    arrivals = {arrived_s for arrived_s, *_ in usual}
+    evictions = []
+    for place, (arrived_s, first_s, last_s) in enumerate(usual):
+        near_s = dice.choice([arrived_s, first_s, first_s, last_s])
+        at_s = near_s + BASE * dice.choice([0, dice.randint(-4, 4) / 2, -0.25, dice.randint(1, 60)])
+        if dice.random() < 0.5 and at_s not in arrivals and not isnan(at_s):
+            evictions.append((at_s, place))
+    return evictions
+
+
+def timestamps(tracked: list) -> list[tuple[float, float, float]]:
+    """(arrival, first token, finish) of what an engine has served."""
+    return [(one.request.arrived_s, one.first_token_s, one.finished_s) for one in tracked]

@@ -118,7 +118,7 @@ class ReferenceEngine:
         """Notes how far *one* has come. Who is in the step under way leaves at its end: it is returned."""
         if one.gone or at_s < one.request.arrived_s or one not in (*self.waiting, *self.running):
             return []
-        one.evicted = Progress(one.computed, one.made)
+        one.evicted = self._progress(one)
         if one in self.waiting:
             self.waiting.remove(one)
             return []
@@ -126,6 +126,9 @@ class ReferenceEngine:
             self._remove(one)
             return []
         return [one]
+
+    def _progress(self, one: Tracked) -> Progress:
+        return Progress(one.computed, one.made)
 
     def _remove(self, one: Tracked) -> None:
         self.running.remove(one)
@@ -161,7 +164,10 @@ class ReferenceEngine:
             if self.prompts_wait and not one.decoding:
                 index += 1
                 continue
-            new = min(one.tokens - one.computed, self.longest_chunk, budget)
+            new = min(self._new_tokens(one), self.longest_chunk, budget)
+            if not new:
+                index += 1
+                continue
             while not (placed := self._allocate(one, new)):
                 victim = max(self.running, key=lambda t: t.key[:2]) if self.priority else self.running[-1]
                 place = self.running.index(victim)
@@ -180,9 +186,21 @@ class ReferenceEngine:
                 index += 1
         return budget, preempted
 
+    @staticmethod
+    def _new_tokens(one: Tracked) -> int:
+        return one.tokens - one.computed
+
+    @staticmethod
+    def _skipped(one: Tracked) -> bool:
+        """Whether admission passes it over, for those behind it."""
+        return False
+
     def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:
-        while self.waiting and budget > 0 and len(self.running) < self.seats:
-            one = min(self.waiting, key=lambda t: t.key) if self.priority else self.waiting[0]
+        while budget > 0 and len(self.running) < self.seats:
+            able = [one for one in self.waiting if not self._skipped(one)]
+            if not able:
+                break
+            one = min(able, key=lambda t: t.key) if self.priority else able[0]
             hits = self._hits(one)
             new = self._chunk(one.tokens - len(hits) * self.size, budget, scheduled)
             total = self._blocks_to_join(one, len(hits) * self.size + new)

@@ -68,6 +68,9 @@ class QueueLimits(PagedLimits):
 class VllmLimits(QueueLimits):
     """Limits of vLLM's V1 scheduler, with vLLM's names and defaults."""
 
+    async_scheduling: bool | None = None
+    """The next step is formed while one runs; a request that arrives waits one step more. Left out: as the engine
+    does."""
     enable_chunked_prefill: bool = True
     """A prompt beyond the rest of the step's budget is cut; else it waits for a step that holds it whole."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0)] = 0

@@ -1,10 +1,20 @@
 """Running totals of what an engine's steps did."""
 
+from typing import Protocol
+
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.records import Leap, Meters
+from sim.records import Batch, Leap, Meters
 
 
-def book(meters: Meters, rank: RankSchedule, duration_s: float, load_s: float, steps: int) -> None:
+class Formed(Protocol):
+    """A step as it was formed."""
+
+    batch: Batch
+    blocked_by: str
+    recomputed_in_step: int
+
+
+def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
 
     The time and the load of a step that serves prompts and decodes together are split by new tokens. A step under way

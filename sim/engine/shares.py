@@ -1,9 +1,10 @@
 """What each request takes of its replica's busy time: an even part of every step per new token in it."""
 
 from collections.abc import Iterable
+from math import isnan
 
 from sim.engine.sequence import Sequence
-from sim.records import Batch
+from sim.records import Batch, Request
 
 
 class TimeShares:
@@ -27,12 +28,14 @@ class TimeShares:
         """*sequences* decode and are not in the step at counter *step*."""
         self._standing, self._standing_at = sequences, step
 
-    def left_out(self, sequence: Sequence, step: int) -> bool:
-        """Whether *sequence* decodes and is not in the step at counter *step*."""
-        return self._standing_at == step and sequence in self._standing
+    def standing(self, step: int) -> list[Sequence]:
+        """Who decodes and is not in the step at counter *step*, although others decode in it."""
+        return self._standing if self._standing_at == step else []
 
-    def share(self, elapsed_s: float, batch: Batch, chunks: Iterable[tuple[Sequence, int]], step: int) -> None:
-        """Shares the time of the step at counter *step* up to *elapsed_s* after its begin.
+    def share(
+        self, elapsed_s: float, batch: Batch, parts: Iterable[tuple[Request, int, int]], standing: list[Sequence]
+    ) -> None:
+        """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
 
         In a step of prompts only those who decode stand still, all of them: they take nothing.
         """
@@ -40,20 +43,24 @@ class TimeShares:
         self.shared_s = elapsed_s
         if batch.decode_seqs:
             self.token_s += token_s
-            if self._standing_at == step:
-                for sequence in self._standing:
-                    sequence.token_s += token_s
-        for sequence, chunk in chunks:
-            request, recomputed = sequence.request, recomputed_tokens(sequence, chunk)
-            request.prefill_s += token_s * (chunk - recomputed)
+            for sequence in standing:
+                sequence.token_s += token_s
+        for request, first_time, recomputed in parts:
+            request.prefill_s += token_s * first_time
             request.recompute_s += token_s * recomputed
 
     def settle(self, running: Iterable[Sequence]) -> None:
         """Gives those who decode what they have taken so far."""
         for sequence in running:
-            if sequence.decoding:
+            if sequence.decoding and not isnan(sequence.token_s):
                 sequence.request.decode_s += self.token_s - sequence.token_s
                 sequence.token_s = self.token_s
+
+
+def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[tuple[Request, int, int]]:
+    """Of each chunk: its request, the tokens computed for the first time, and those computed again."""
+    recomputed = [(sequence.request, chunk, recomputed_tokens(sequence, chunk)) for sequence, chunk in chunks]
+    return [(request, chunk - again, again) for request, chunk, again in recomputed]
 
 
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:

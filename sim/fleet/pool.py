@@ -5,6 +5,7 @@ from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.batching.limits import VllmLimits
+from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
@@ -54,6 +55,8 @@ def _engine(pool: PoolPlan) -> ReplicaEngine:
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
+    if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
+        return AsyncEngine(pool.steptime, limits)
     return VllmEngine(pool.steptime, limits, schedule)
 
 

@@ -1,7 +1,6 @@
 """Every batching policy gives the dates of its own step-by-step reference, on random workloads."""
 
 import sys
-from math import isnan
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, workloads
+from engine_workloads import Affine, Windowed, assert_conserved, dates, workloads
 from reference_engine import drain
 from reference_policies import PrefillFirst, Reserve, Static
 
@@ -99,18 +98,3 @@ class SingleSteps(Affine):
         leap = super().leap(batch)
         leap.valid_steps = 1
         return leap
-
-
-def dates(request) -> tuple[float, float]:
-    """First token and finish; -1 for what never happened."""
-    return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))
-
-
-def assert_conserved(engine: VllmEngine, requests: list[Request]) -> None:
-    done = [r for r in requests if not r.rejected]
-    meters = engine.meters(1e9)
-    assert engine.waiting() == 0
-    assert meters.output_tokens == sum(r.output_tokens for r in done)
-    assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
-    assert engine._pool.free == engine._pool.usable
-    assert all(r.finished_s >= r.first_token_s >= r.started_s >= r.arrived_s for r in done)

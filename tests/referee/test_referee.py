@@ -19,6 +19,7 @@ SEGMENTS = 4
 """Where a request says what its prompt is made of."""
 
 OPTIONS = {
+    "async_scheduling": "async_scheduling",
     "enable_chunked_prefill": "chunked_prefill",
     "long_prefill_token_threshold": "long_prefill_token_threshold",
     "watermark": "watermark",
@@ -99,4 +100,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 31
+    assert len(CASES) >= 37

@@ -80,6 +80,8 @@ class EngineLimits(Spec):
     """Where max_model_len is at most this, the token budget left open is at least max_model_len."""
     enable_prefix_caching: Value | None = None
     """1: on where the operator leaves it open; 0 or None: off."""
+    async_scheduling: Value | None = None
+    """1: the next step is formed while one runs, where the operator leaves it open; 0 or None: after it."""
     large_gpu_from_bytes: Value | None = None
     large_gpu_max_num_seqs: Value | None = None
     large_gpu_max_num_batched_tokens: Value | None = None

@@ -1,5 +1,6 @@
 """Blocks that decoding fills under names that others may ask for: named just before anyone looks."""
 
+from collections.abc import Collection
 from math import inf
 
 from sim.engine.kv.blocks import PrefixCache
@@ -27,28 +28,30 @@ class Answers:
         """*sequence* stops."""
         self._decoding.pop(sequence, None)
 
-    def name(self, step: int) -> None:
-        """Names what is filled once contexts are base + *step*, in the order in which it was filled: of two blocks
-        with one name the older one answers.
+    def name(self, step: int, ahead: Collection[Sequence] = ()) -> None:
+        """Names what is filled once contexts are base + *step*, one token more for those *ahead*, in the order in
+        which it was filled: of two blocks with one name the older one answers.
         """
         size = self._pool.block_size
         filled = []
         for sequence in self._decoding:
-            tokens = min(sequence.base + step, sequence.request.shared_tokens)
+            tokens = min(sequence.base + step + (sequence in ahead), sequence.request.shared_tokens)
             ends = range((self._pool.named(sequence) + 1) * size, tokens + 1, size)
             filled += [(end - sequence.base, sequence.admission, end, sequence) for end in ends]
         for _, _, end, sequence in sorted(filled):
             self._pool.name(sequence, end)
 
     def steps_until_found(self, sequence: Sequence, step: int) -> float:
-        """Steps from counter *step* until one names a block that *sequence* looks for and does not find now."""
+        """Steps until one names a block that *sequence* looks for and does not find now, with base + *step* tokens
+        named.
+        """
         pool = self._pool
         size = pool.block_size
         steps = inf
         for other in self._decoding:
-            block = (other.base + step + 1) // size
+            block = (other.base + step) // size
             end = (block + 1) * size
             known = end <= other.request.shared_tokens and block < pool.sought(sequence)
             if known and pool.name_of(other, block) == pool.name_of(sequence, block):
-                steps = min(steps, end - 1 - other.base - step)
+                steps = min(steps, end - other.base - step)
         return steps

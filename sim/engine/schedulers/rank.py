@@ -8,6 +8,7 @@ are handed out as they are needed.
 """
 
 from heapq import heapify
+from math import inf
 
 from sim.engine.kv.answers import Answers
 from sim.engine.kv.blocks import BlockPool, PrefixCache
@@ -82,7 +83,7 @@ class Rank(RankSchedule):
         self.recomputed_in_step = self.cached_in_step = 0
         if self._interval > 1:
             soon = self._step - self._prompts_at < self._interval
-            self._prompts_wait = soon and not self._left_waiting and self._decoding > 0
+            self._prompts_wait = soon and not self._left_waiting and self._somebody_decodes()
         if self._long_prefill:
             alone = len(self.running) + len(self.waiting) == 1
             self._longest_chunk = self._max_model_len if alone else self._long_prefill
@@ -93,7 +94,7 @@ class Rank(RankSchedule):
         else:
             if self.waiting:
                 if self._answers:
-                    self._answers.name(self._step + 1)
+                    self._name_answers(True)
                 taken = self._decoding - len(still) + sum(chunk for _, chunk in self._chunks)
                 self._admit(self._max_num_batched_tokens - taken, now)
             if self._interval > 1 and not self._prompts_wait:
@@ -143,12 +144,12 @@ class Rank(RankSchedule):
         budget = self._max_num_batched_tokens
         position = 0
         if self._answers:
-            self._answers.name(step)
+            self._name_answers(False)
         while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
                 tokens, need = 1, int((sequence.base + step) % pool.block_size == 0)
-            elif self._prompts_wait:
+            elif self._prompts_wait or sequence not in self._prefilling:
                 position += 1
                 continue
             else:
@@ -168,7 +169,7 @@ class Rank(RankSchedule):
                 if sequence.decoding:
                     pool.take(need)
                     if self._answers:
-                        pool.name(sequence, sequence.base + step + 1)
+                        pool.name(sequence, self._known(sequence, sequence.base + step, 1))
                 else:
                     self._schedule_chunk(sequence, tokens)
                 served[sequence] = tokens
@@ -193,20 +194,20 @@ class Rank(RankSchedule):
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         """Sends *sequence* back to the queue without its blocks; this step had given it *withdrawn* tokens already."""
+        computed = sequence.base + self._step if sequence.decoding else sequence.computed
+        known = self._known(sequence, computed, withdrawn)
         if sequence.decoding:
-            computed = sequence.base + self._step
             sequence.held = -(-(computed + withdrawn) // self.pool.block_size)
             sequence.made = sequence.output_tokens - (sequence.finish_step - self._step)
             self._leave_decoding(sequence)
             self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
             heapify(self._finishing)
         else:
-            computed = sequence.computed
             del self._prefilling[sequence]
             if withdrawn:
                 self._chunks.remove((sequence, withdrawn))
         # as in vLLM, a block has its name from the moment on that it is to be filled
-        self.pool.release(sequence, sequence.held, True, computed + withdrawn)
+        self.pool.release(sequence, sequence.held, True, known)
         sequence.high_water = max(sequence.high_water, computed)
         sequence.tokens = sequence.request.prompt_tokens + sequence.made
         sequence.computed = sequence.held = 0
@@ -215,6 +216,18 @@ class Rank(RankSchedule):
         self._preempted_in_step = True
         del self.running[sequence]
         self.waiting.put_back(sequence)
+
+    def _known(self, sequence: Sequence, computed: int, new: int) -> int:
+        """How many of the *computed* and *new* tokens of *sequence* are known: their blocks have names."""
+        return computed + new
+
+    def _name_answers(self, served: bool) -> None:
+        """Names what those who decode have filled, with the step being formed where they are *served* already."""
+        if self._answers:
+            self._answers.name(self._step + served)
+
+    def _somebody_decodes(self) -> bool:
+        return self._decoding > 0
 
     def _drop(self, still: list[Sequence]) -> None:
         """Takes the decoding sequences that stand still out of the sums of `batch`."""
@@ -233,9 +246,13 @@ class Rank(RankSchedule):
         if self._prompts_wait and (self.waiting or self._prefilling):
             steps = min(steps, self._prompts_at + self._interval - self._step)
         if self._answers and self.waiting and self.blocked_by != "seats":
-            steps = int(min(steps, self._answers.steps_until_found(self.waiting.head(), self._step)))
+            steps = int(min(steps, self._steps_until_found()))
         # the first step has its blocks already
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
+
+    def _steps_until_found(self) -> float:
+        """Steps until the head of the queue may find another block in the prefix cache."""
+        return self._answers.steps_until_found(self.waiting.head(), self._step + 1) if self._answers else inf
 
     def _blocks_of_leap(self, steps: int) -> int:
         return self._phases.blocks_of(self._step + 1, steps - 1)
@@ -263,6 +280,5 @@ class Rank(RankSchedule):
             self._answers.remove(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        if self._answers:
-            self._answers.name(self._step)
+        self._name_answers(False)
         super()._leave(sequence)

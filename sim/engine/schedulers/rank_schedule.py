@@ -14,7 +14,7 @@ from sim.engine.kv.windows import WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.engine.shares import TimeShares, recomputed_tokens
+from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
 from sim.records import Batch, Progress, Request
 
 
@@ -233,7 +233,7 @@ class RankSchedule(ABC):
     def _progress(self, sequence: Sequence, whole_steps: int) -> Progress:
         if not sequence.decoding:
             return Progress(sequence.computed, sequence.made)
-        step = self._step + whole_steps + self.shares.left_out(sequence, self._step)
+        step = self._step + whole_steps + (sequence in self.shares.standing(self._step))
         return Progress(sequence.base + step, sequence.output_tokens - (sequence.finish_step - step))
 
     def _drop_evicted(self) -> None:
@@ -262,13 +262,20 @@ class RankSchedule(ABC):
         """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""
         shares = self.shares
         if elapsed_s > shares.shared_s:
-            shares.share(elapsed_s, self.batch, self._chunks, self._step)
+            shares.share(elapsed_s, self.batch, chunk_parts(self._chunks), shares.standing(self._step))
         if last:
             shares.settle(self.running)
 
+    def _start_clock(self, sequence: Sequence) -> None:
+        """From now on *sequence* takes its part of the time per token."""
+        sequence.token_s = self.shares.token_s
+
+    def _stop_clock(self, sequence: Sequence) -> None:
+        sequence.request.decode_s += self.shares.token_s - sequence.token_s
+
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True
-        sequence.token_s = self.shares.token_s
+        self._start_clock(sequence)
         self._decoding += 1
         self._base_sum += sequence.base
         if self._windows:
@@ -276,7 +283,7 @@ class RankSchedule(ABC):
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = False
-        sequence.request.decode_s += self.shares.token_s - sequence.token_s
+        self._stop_clock(sequence)
         self._decoding -= 1
         self._base_sum -= sequence.base
         if self._windows:

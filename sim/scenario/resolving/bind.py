@@ -32,7 +32,7 @@ USUAL_ENGINE = "vllm-0.11"
 UNQUANTIZED = "none"
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
-OPEN_SWITCHES = ("enable_prefix_caching",)
+OPEN_SWITCHES = ("enable_prefix_caching", "async_scheduling")
 """What is on or off as the engine has it where the scenario is silent; a pool with a step time of its own has no
 engine."""
 

@@ -1,0 +1,150 @@
+"""One replica whose next step is formed while one runs: vLLM's asynchronous scheduling.
+
+Each step is formed when the one before it begins, from what is known then: a request that arrives meanwhile waits one
+step more, and who finishes in the step that begins still holds its seat and its KV blocks. Equal steps are taken in one
+leap; the step after a leap is formed when its last step begins.
+"""
+
+from copy import copy
+from math import inf
+
+from sim.engine.limits import RankLimits
+from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.schedulers.ahead import AsyncRank, Flight
+from sim.engine.sequence import Sequence
+from sim.records import Meters, Progress, Request, StepTime
+
+
+class AsyncEngine:
+    """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._pool = limits.new_pool()
+        self._waiting = limits.new_queue()
+        self._rank = AsyncRank(limits, self._pool, self._waiting)
+        self._meters = Meters()
+        self._flight: Flight | None = None
+        """What runs."""
+        self._next: Flight | None = None
+        """What runs then; None as long as it is not formed, or where there is nothing to do."""
+        self._begun = False
+        """The last step of what runs has begun: the next one can be formed."""
+        self._end_s = inf
+        self._sharing = False
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `Engine.offer`."""
+        sequence = Sequence(request, prompt_only)
+        if not self._limits.serves(sequence):
+            request.rejected = True
+            return False
+        is_head = self._waiting.add(sequence)
+        if self._flight is None:
+            return True
+        return is_head and self._rank.may_admit(sequence) and self._cut(self._flight, now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        flight = self._flight
+        if flight is None:  # it waits, and nothing runs yet
+            waiting = self._waiting.remove(request)
+            return Progress(0, waiting.made if waiting else 0)
+        whole = steps_within(flight.leap, now - flight.start_s, flight.steps - 1)
+        progress = self._rank.give_up(request, flight, whole)
+        self._cut(flight, now)
+        return progress
+
+    def _cut(self, flight: Flight, now: float) -> bool:
+        """A step is formed at the first boundary at or after *now*; whether that moved the next event."""
+        if flight.closed:
+            if self._next is not None:
+                self._next.steps = 1
+            return False
+        steps = flight.steps
+        if steps > 1:
+            over = now > flight.start_s and cut_steps(flight.leap, flight.start_s, now, steps - 1)
+            steps = 1 + over
+        moved = steps < flight.steps
+        flight.steps = steps
+        return moved
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
+        if self._flight is None:
+            self._flight = self._form(now)
+            while self._flight is None and self._rank.preempted:
+                self._flight = self._form(now)
+            if self._flight is None:
+                self._end_s = inf
+                return inf
+            self._flight.start_s = now
+        flight = self._flight
+        if not flight.closed and (self._begun or flight.steps == 1):
+            self._begun = False
+            self._rank.close(flight)
+            self._rank.drop_evicted(formed=False)
+            self._next = self._form(now)
+        self._end_s = flight.start_s + leap_s(flight.leap, flight.steps if flight.closed else flight.steps - 1)
+        return self._end_s
+
+    def _form(self, now: float) -> Flight | None:
+        steps = self._rank.form(now)
+        if not steps:
+            return None
+        leap = copy(self._steptime.leap(self._rank.batch))
+        self._meters.cached_tokens += self._rank.cached_in_step
+        return Flight(self._rank, max(1, int(min(steps, leap.valid_steps))), leap)
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        flight = self._flight
+        if flight is None or not flight.closed:
+            self._begun = True
+            return []
+        duration_s = self._end_s - flight.start_s
+        book(self._meters, flight, duration_s, flight.leap.load * duration_s, flight.steps)
+        if self._sharing:
+            self._share(flight, duration_s)
+            self._rank.shares.shared_s = 0.0
+        left = self._rank.finish(flight, self._end_s)
+        changed = self._rank.drop_evicted(formed=True) or (flight.finished and len(self._waiting))
+        self._flight, self._next = self._next, None
+        if self._flight is not None:
+            self._flight.start_s = self._end_s
+            if changed:
+                self._flight.steps = 1
+        return left
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`."""
+        totals = copy(self._meters)
+        totals.preemptions = self._rank.preemptions
+        totals.kv_peak_blocks = self._pool.peak
+        flight = self._flight
+        if flight is not None and now > flight.start_s:
+            elapsed_s = now - flight.start_s
+            whole = steps_within(flight.leap, elapsed_s, flight.steps)
+            book(totals, flight, elapsed_s, flight.leap.load * elapsed_s, whole)
+        return totals
+
+    def _share(self, flight: Flight, elapsed_s: float) -> None:
+        shares = self._rank.shares
+        if elapsed_s > shares.shared_s:
+            shares.share(elapsed_s, flight.batch, flight.parts, flight.standing)
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        flight, shares = self._flight, self._rank.shares
+        elapsed_s = max(0.0, now - flight.start_s) if flight is not None else 0.0
+        if on:
+            shares.shared_s = elapsed_s
+        elif flight is not None:
+            self._share(flight, elapsed_s)
+            shares.settle(self._rank.running)
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return len(self._waiting)

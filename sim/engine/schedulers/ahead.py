@@ -1,0 +1,233 @@
+"""vLLM's rules where the next step is formed while one runs (`v1/core/sched/async_scheduler.py`).
+
+Tokens count as computed once they are scheduled, so who decodes is scheduled again before its last token is known. A
+request whose last token is being made is in no further step, but keeps its seat and its KV blocks until the token is
+there. A preempted request still gets the token that was being made.
+"""
+
+from heapq import heapify, heappop
+from math import inf, isnan, nan
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.engine.shares import chunk_parts
+from sim.records import Batch, Leap, Progress, Request
+
+
+class Flight:
+    """Equal steps that follow each other, from their forming to their end."""
+
+    __slots__ = (
+        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "parts", "recomputed_in_step",
+        "standing", "start_s", "steps",
+    )  # fmt: skip
+
+    def __init__(self, rank: "AsyncRank", steps: int, leap: Leap) -> None:
+        self.batch = rank.batch
+        self.blocked_by = rank.blocked_by
+        self.recomputed_in_step = rank.recomputed_in_step
+        self.chunks = dict(rank.chunks)
+        self.parts = chunk_parts(rank.chunks)
+        self.standing = rank.standing
+        self.leap = leap
+        self.steps = steps
+        self.start_s = nan
+        """nan until it runs."""
+        self.closed = False
+        """The number of steps is settled: the step after the last one has been formed."""
+        self.first: list[Sequence] = []
+        """Whose prompts are computed at its end."""
+        self.finished: list[Sequence] = []
+        """Who gets its last token at its end."""
+
+
+class AsyncRank(Rank):
+    """One rank whose steps are formed one ahead."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._leaving: dict[Sequence, None] = {}
+        """Whose last token is being made."""
+        self._runs: Flight | None = None
+        """What runs while a step is formed."""
+        self._clocks: list[tuple[Sequence, bool]] = []
+        """Who began or ceased to decode (True, False) in steps whose time is not shared out yet, in order."""
+        self._coming: set[Sequence] = set()
+        """Preempted while a token of theirs was being made."""
+        self._gone: set[Sequence] = set()
+        """Evicted while a token of theirs was being made: it is nobody's."""
+
+    @property
+    def chunks(self) -> list[tuple[Sequence, int]]:
+        """Prompt chunks of the step formed last."""
+        return self._chunks
+
+    @property
+    def standing(self) -> list[Sequence]:
+        """Who decodes and is left out of the step formed last."""
+        return self.shares.standing(self._step)
+
+    def form(self, now: float) -> int:
+        """See `Schedule.form`; `batch` is a new one."""
+        self.batch = Batch()
+        steps = self._form(now)
+        # who leaves at the end of the step that runs may make room for the head of the queue
+        return min(steps, 1) if self._leaving and self.waiting else steps
+
+    @property
+    def preempted(self) -> bool:
+        """Somebody was preempted in the step formed last: where it is empty, another one can be formed at once."""
+        return self._preempted_in_step
+
+    def close(self, flight: Flight) -> None:
+        """The steps of *flight* are as many as it says, and the next one is to be formed."""
+        steps = flight.steps
+        if steps > 1:
+            self.pool.take(self._blocks_of_leap(steps))
+        self._step += steps
+        flight.closed = True
+        self._runs = flight
+        while self._finishing and self._finishing[0][0] <= self._step:
+            sequence = heappop(self._finishing)[2]
+            sequence.held, sequence.computed = self._held(sequence), sequence.base + self._step
+            self._leave_decoding(sequence)
+            flight.finished.append(sequence)
+        for sequence, chunk in self._chunks:
+            sequence.computed += chunk
+            if sequence.computed == sequence.tokens:
+                flight.first.append(sequence)
+                self._end_prefill(sequence, nan, flight.finished)
+        self._chunks.clear()
+        self._leaving.update(dict.fromkeys(flight.finished))
+
+    def finish(self, flight: Flight, end_s: float) -> list[Request]:
+        """*flight* ends at *end_s*: dates, and who leaves with its last token."""
+        for sequence in flight.first:
+            if isnan(sequence.request.first_token_s) and sequence not in self._gone:
+                sequence.request.first_token_s = end_s
+        self._settle_clocks()
+        left = []
+        for sequence in flight.finished:
+            if sequence not in self._gone:
+                if not sequence.prompt_only:
+                    sequence.request.finished_s = end_s
+                left.append(sequence.request)
+            if sequence in self._leaving:
+                del self._leaving[sequence]
+                self._leave(sequence)
+        self._gone.clear()
+        self._coming.clear()
+        self._runs = None
+        return left
+
+    def give_up(self, request: Request, flight: Flight, whole: int) -> Progress:
+        """*request* is evicted from the queue or from the batch while *flight* runs, *whole* steps of which are over;
+        where it runs, it leaves with `drop_evicted`.
+        """
+        waiting = self.waiting.remove(request)
+        if waiting is not None:
+            self.pool.forget(waiting)
+            self._gone.add(waiting)
+            return Progress(0, waiting.made - (waiting in self._coming))
+        sequence = next((one for one in self.running if one.request is request), None)
+        if sequence is None:  # preempted while its last token was being made
+            sequence = next(one for one in flight.finished if one.request is request)
+            self._gone.add(sequence)
+            return Progress(0, sequence.output_tokens - 1)
+        progress = self._progress_in(sequence, flight, whole)
+        if sequence.decoding:
+            self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
+            heapify(self._finishing)
+        self._evicted.append(sequence)
+        self._gone.add(sequence)
+        return progress
+
+    def _progress_in(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
+        if not flight.closed:
+            return self._progress(sequence, whole)
+        to_come = 0 if sequence in flight.standing else flight.steps - whole
+        chunk = flight.chunks.get(sequence)
+        tokens = to_come if chunk is None else chunk
+        if sequence.decoding:
+            made = sequence.output_tokens - (sequence.finish_step - self._step)
+            return Progress(sequence.base + self._step - tokens, made - to_come)
+        if sequence in self._leaving:
+            return Progress(sequence.computed - tokens, sequence.output_tokens - to_come)
+        return Progress(sequence.computed - (chunk or 0), sequence.made)
+
+    def drop_evicted(self, formed: bool) -> bool:
+        """Those who were evicted leave, before the next step is *formed* or after that; whether there were any."""
+        for sequence in self._evicted:
+            if sequence not in self.running:
+                continue
+            computed = sequence.computed + dict(self._chunks).get(sequence, 0)
+            if sequence.decoding:
+                computed = sequence.base + self._step - (not formed)
+                sequence.held = -(-(computed + 1) // self.pool.block_size)
+                self._leave_decoding(sequence)
+            self._prefilling.pop(sequence, None)
+            self._chunks = [chunk for chunk in self._chunks if chunk[0] is not sequence]
+            self.pool.release(sequence, sequence.held, False, computed)
+            del self.running[sequence]
+        dropped = bool(self._evicted)
+        self._evicted.clear()
+        return dropped
+
+    def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        if self._token_coming(sequence):
+            self._coming.add(sequence)
+        if sequence not in self._leaving:
+            super()._preempt(sequence, withdrawn)
+            return
+        # its last token comes all the same
+        del self._leaving[sequence], self.running[sequence]
+        self.pool.release(sequence, sequence.held, False, sequence.computed - 1)
+        sequence.request.preemptions += 1
+        self.preemptions += 1
+        self._preempted_in_step = True
+
+    def _token_coming(self, sequence: Sequence) -> bool:
+        """Whether the steps under way make a token for *sequence*."""
+        if self._runs is None:
+            return False
+        return sequence in self._leaving or (sequence.decoding and sequence not in self._runs.standing)
+
+    def _known(self, sequence: Sequence, computed: int, new: int) -> int:
+        if self._runs is None or not self._token_coming(sequence):
+            return computed + new
+        return computed if new or sequence in self._runs.chunks else computed - 1
+
+    def _name_answers(self, served: bool) -> None:
+        if not self._answers:
+            return
+        if self._runs is None:
+            self._answers.name(self._step + served)
+        else:
+            self._answers.name(self._step - (not served), self._runs.standing)
+
+    def _steps_until_found(self) -> float:
+        named = self._step + (self._runs is None)
+        return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
+
+    def _somebody_decodes(self) -> bool:
+        return bool(self._decoding or self._leaving)
+
+    def _start_clock(self, sequence: Sequence) -> None:
+        sequence.token_s = nan
+        self._clocks.append((sequence, True))
+
+    def _stop_clock(self, sequence: Sequence) -> None:
+        self._clocks.append((sequence, False))
+
+    def _settle_clocks(self) -> None:
+        """The time of the steps that ended is shared out."""
+        now = self.shares.token_s
+        for sequence, starts in self._clocks:
+            if starts:
+                sequence.token_s = now
+            else:
+                sequence.request.decode_s += now - sequence.token_s
+        self._clocks.clear()
