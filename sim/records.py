@@ -103,6 +103,8 @@ class Batch:
 
     decode_seqs: int = 0
     """Sequences that get one new token."""
+    draft_tokens: int = 0
+    """Drafted tokens of the decoding sequences, computed behind the one that each of them gets."""
     kv_tokens: int = 0
     """Sum of the contexts of the decoding sequences."""
     windowed_kv_tokens: int = 0
@@ -119,6 +121,8 @@ class Batch:
     """Sum over chunks of c*k + c(c+1)/2: query-key pairs of c new tokens after k earlier ones."""
     sampled_seqs: int = 0
     """Sequences that yield a token: decodes and last prompt chunks."""
+    accepted_tokens: float = 0.0
+    """Drafted tokens that hold: what the decoding sequences yield beyond one token each."""
     replica_tokens: int = 0
     """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
 
@@ -173,6 +177,8 @@ class Meters:
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0
     output_tokens: int = 0
+    accepted_tokens: float = 0.0
+    """Of the output tokens, drafted ones; they are not among `output_tokens` until the meters are read."""
     recomputed_tokens: int = 0
     preemptions: int = 0
     kv_peak_blocks: int = 0

@@ -19,7 +19,7 @@ class Affine:
         self.scale = scale
 
     def leap(self, batch: Batch) -> Leap:
-        tokens = batch.decode_seqs + batch.prefill_tokens
+        tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
         context = batch.kv_tokens + batch.prefill_context_tokens
         return Leap(
             self.scale * (BASE + PER_TOKEN * tokens + PER_CONTEXT * context),

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.batching.speculative import Speculative
 from sim.spec import Count, Fraction, Spec
 
 
@@ -82,6 +83,18 @@ class VllmLimits(QueueLimits):
     prefill_schedule_interval: Count = 1
     """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
     step that left requests in the queue."""
+    speculative: Speculative | None = None
+    """Drafted tokens; None: each step makes one token for a sequence."""
+
+    @model_validator(mode="after")
+    def _chunks_hold_drafts(self) -> Self:
+        most, drafts = self.long_prefill_token_threshold, self.speculative
+        if drafts and 0 < most <= drafts.num_speculative_tokens:
+            raise ValueError(
+                f"long_prefill_token_threshold ({most}) must be above num_speculative_tokens "
+                f"({drafts.num_speculative_tokens})"
+            )
+        return self
 
     @model_validator(mode="after")
     def _whole_prompts_fit_budget(self) -> Self:

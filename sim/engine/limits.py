@@ -10,6 +10,11 @@ from sim.engine.sequence import Sequence
 from sim.records import Request
 
 
+def no_drafts(request: Request, tokens: int) -> float:
+    """Keeps none."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class RankLimits:
     """What an operator sets, per rank, under vLLM's names."""
@@ -33,6 +38,10 @@ class RankLimits:
     """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
     prefill_schedule_interval: int = 1
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
+    draft_tokens: int = 0
+    """Tokens drafted behind each sequence that decodes, in every step."""
+    accepts: Callable[[Request, int], float] = no_drafts
+    """How many drafts a request keeps in a step of the rest of its answer, so many tokens long."""
     order: Callable[[Request], Any] | None = None
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     window: int | None = None
@@ -50,6 +59,9 @@ class RankLimits:
         return pool(self.num_gpu_blocks, self.block_size)
 
     def serves(self, sequence: Sequence) -> bool:
-        """Whether *sequence* fits the longest context and the whole pool; the last token made needs no KV."""
+        """Whether *sequence* fits the longest context and the whole pool; the last token made needs no KV, but drafts
+        do.
+        """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
-        return tokens <= self.max_model_len and -(-(tokens - 1) // self.block_size) <= self.num_gpu_blocks - 1
+        slots = tokens - 1 + self.draft_tokens
+        return tokens <= self.max_model_len and -(-slots // self.block_size) <= self.num_gpu_blocks - 1

@@ -27,6 +27,9 @@ def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: 
     meters.steps += steps
     meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
     meters.output_tokens += batch.sampled_seqs * steps
+    if batch.draft_tokens:
+        decodes += batch.draft_tokens
+        meters.accepted_tokens += batch.accepted_tokens * steps
     if prefill:
         recomputed = rank.recomputed_in_step
         per_token_s = duration_s / (decodes + prefill)

@@ -73,17 +73,20 @@ class VllmEngine:
         """See `Engine.plan`."""
         if self._steps:
             return self._end_s
-        steps = self._rank.form(now)
+        rank = self._rank
+        steps = rank.form(now)
         if not steps:
             self._end_s = inf
             return inf
-        self._leap = leap = self._steptime.leap(self._rank.batch)
+        self._leap = leap = self._steptime.leap(rank.batch)
+        if rank.batch.draft_tokens:
+            leap.growth_s *= rank.pace
         if steps > leap.valid_steps:
             steps = max(1, int(leap.valid_steps))
         self._steps = steps
         self._start_s = now
         self._end_s = now + leap_s(leap, steps)
-        self._meters.cached_tokens += self._rank.cached_in_step
+        self._meters.cached_tokens += rank.cached_in_step
         return self._end_s
 
     def advance(self) -> list[Request]:
@@ -107,6 +110,7 @@ class VllmEngine:
         if self._steps and elapsed_s > 0:
             load_s = self._leap.load * elapsed_s
             book(totals, self._rank, elapsed_s, load_s, steps_within(self._leap, elapsed_s, self._steps))
+        totals.output_tokens += round(totals.accepted_tokens - self._rank.overshoot)
         return totals
 
     def share_time(self, on: bool, now: float) -> None:

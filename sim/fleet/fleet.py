@@ -27,13 +27,15 @@ class RunningFleet:
     def __init__(self, plan: CasePlan) -> None:
         self._plan = plan
         self._env = Clock()
+        streams = _streams(plan)
         self._replicas = [
             Replica(self._env, engine, index, position, self._release, self._on_finished)
             for index, (position, engine) in enumerate(
-                (position, engine) for position, pool in enumerate(plan.pools) for engine in replica_engines(pool)
+                (position, engine)
+                for position, pool in enumerate(plan.pools)
+                for engine in replica_engines(pool, streams)
             )
         ]
-        streams = _streams(plan)
         self._held: list[Request] = []
         """Arrived while no replica served."""
         self._outstanding = 0

@@ -1,5 +1,6 @@
 """Replicas of one pool: the engine that its batching policy and its parallelism ask for."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,12 +12,14 @@ from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.protocol import ReplicaEngine
+from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
+from sim.fleet.drafts import Acceptance, Draws
 from sim.scenario.resolving.resolved import PoolPlan
 
 SCHEDULES: dict[str, type[RankSchedule]] = {
@@ -28,9 +31,11 @@ SCHEDULES: dict[str, type[RankSchedule]] = {
 }
 
 
-def replica_engines(pool: PoolPlan) -> list[ReplicaEngine]:
-    """The engines of *pool*. Data-parallel ranks that need not step together are replicas of their own."""
-    return [_engine(pool) for _ in range(pool.replicas * engines_per_replica(pool))]
+def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
+    """The engines of *pool*; *draws* maps names to random streams. Data-parallel ranks that need not step together are
+    replicas of their own.
+    """
+    return [_engine(pool, draws) for _ in range(pool.replicas * engines_per_replica(pool))]
 
 
 def engines_per_replica(pool: PoolPlan) -> int:
@@ -43,7 +48,7 @@ def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
     return pool.gpus_per_replica / engines_per_replica(pool)
 
 
-def _engine(pool: PoolPlan) -> ReplicaEngine:
+def _engine(pool: PoolPlan, draws: Draws) -> ReplicaEngine:
     batching = pool.batching
     if isinstance(batching, Dynamic):
         mps = batching.sharing == "mps"
@@ -55,6 +60,10 @@ def _engine(pool: PoolPlan) -> ReplicaEngine:
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
+    if isinstance(batching, VllmLimits) and batching.speculative is not None:
+        drafts = Acceptance(batching.speculative, draws)
+        limits = replace(limits, draft_tokens=batching.speculative.num_speculative_tokens, accepts=drafts)
+        return VllmEngine(pool.steptime, limits, DraftRank)
     if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
         return AsyncEngine(pool.steptime, limits)
     return VllmEngine(pool.steptime, limits, schedule)

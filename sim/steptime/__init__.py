@@ -8,6 +8,7 @@ from sim.registry import Registry
 from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration, Factor
 from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.steptime.drafting import Drafting
 from sim.steptime.host import Host
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.registered import RegisteredStepTime
@@ -22,6 +23,7 @@ __all__ = [
     "Affine",
     "Calibration",
     "Coefficients",
+    "Drafting",
     "Factor",
     "Host",
     "RegisteredStepTime",

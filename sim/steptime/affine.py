@@ -38,7 +38,7 @@ class Affine(Spec):
         """Duration of the next steps of *batch*."""
         first_s = (
             self.base_s
-            + self.per_token_s * (batch.decode_seqs + batch.prefill_tokens)
+            + self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens)
             + self.per_context_token_s * (batch.kv_tokens + batch.prefill_context_tokens)
         )
         return Leap(first_s, self.per_context_token_s * batch.decode_seqs)
@@ -46,7 +46,7 @@ class Affine(Spec):
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: the base is overhead, new tokens are compute, contexts are attention."""
         return {
-            "compute": self.per_token_s * (batch.decode_seqs + batch.prefill_tokens),
+            "compute": self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens),
             "memory": 0.0,
             "attention": self.per_context_token_s * (batch.kv_tokens + batch.prefill_context_tokens),
             "link": 0.0,

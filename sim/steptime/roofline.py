@@ -101,7 +101,7 @@ class RooflineStepTime:
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
         self._allreduce, self._expert_allreduce, self._send = _links(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
-        self._by_samples: dict[int, Step] = {}
+        self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share = _stage_shares(inputs)
         self._set_attention(_mean_layer(Rates.of(inputs)))
 
@@ -121,9 +121,9 @@ class RooflineStepTime:
 
         The part of windowed layers grows with `windowed_growing_seqs`, until the first of them fills its window.
         """
-        tokens = batch.decode_seqs + batch.prefill_tokens
+        tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
         step = self._by_tokens.get((tokens, batch.replica_tokens)) or self._layers(tokens, batch.replica_tokens)
-        head = self._by_samples.get(batch.sampled_seqs) or self._sampling(batch.sampled_seqs)
+        head = self._by_samples.get((batch.sampled_seqs, batch.draft_tokens)) or self._sampling(batch)
         first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
@@ -143,8 +143,8 @@ class RooflineStepTime:
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
-        step = self._layers(batch.decode_seqs + batch.prefill_tokens, batch.replica_tokens)
-        head = self._sampling(batch.sampled_seqs)
+        step = self._layers(batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens, batch.replica_tokens)
+        head = self._sampling(batch)
         attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
@@ -155,6 +155,15 @@ class RooflineStepTime:
             "link": step.link_s + head.link_s,
             "overhead": step.overhead_s + head.overhead_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
+
+    def draft_pass(self, batch: Batch) -> Leap:
+        """One drafted token for each sequence that decodes: a layer like the model's, and its LM head."""
+        layers, sequences = self.inputs.model.layers, batch.decode_seqs
+        step, head = self._layers(sequences, batch.replica_tokens), self._head.times(sequences)
+        host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
+        layers_s = step.total_s - host_s * self._even_share + self._decode_s * batch.kv_tokens
+        first_s = layers_s / layers + head.compute_s + head.memory_s
+        return Leap(first_s, self._decode_s / layers * sequences)
 
     def _prefill(self, batch: Batch) -> tuple[float, float]:
         """(reading earlier tokens, arithmetic) of the prompt chunks' attention [s].
@@ -184,15 +193,17 @@ class RooflineStepTime:
         step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s)
         return step
 
-    def _sampling(self, sequences: int) -> Step:
-        """The LM head and the host's work for *sequences* that yield a token."""
-        known = self._by_samples.get(sequences)
+    def _sampling(self, batch: Batch) -> Step:
+        """The LM head for all tokens that may be kept, and the host's work for the sequences that yield one."""
+        sequences, rows = batch.sampled_seqs, batch.sampled_seqs + batch.draft_tokens
+        known = self._by_samples.get((sequences, batch.draft_tokens))
         if known is not None:
             return known
-        head = self._head.times(sequences).scaled(self._even_share) if sequences else Times()
-        there, waits_s = _together(self._head_in_host, sequences) if sequences else (Times(), 0.0)
+        head = self._head.times(rows).scaled(self._even_share) if rows else Times()
+        there, waits_s = _together(self._head_in_host, rows) if rows else (Times(), 0.0)
         host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
-        step = self._by_samples[sequences] = Step.of(head + there, 0.0, sequences * host_s * self._even_share, waits_s)
+        step = Step.of(head + there, 0.0, sequences * host_s * self._even_share, waits_s)
+        self._by_samples[sequences, batch.draft_tokens] = step
         return step
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:

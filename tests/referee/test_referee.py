@@ -74,6 +74,9 @@ def scenario(case: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
         "scheduling": config["policy"],
     }
     batching |= {key: config[short] for key, short in OPTIONS.items() if short in config}
+    if "spec_tokens" in config:
+        drafts = {"num_speculative_tokens": config["spec_tokens"], "accepted": config["spec_accept"]}
+        batching["speculative"] = drafts
     pool = {"replicas": 1, "steptime": {"model": "affine", **case["step_time"]}, "batching": batching}
     return {"name": case["name"], "workload": {"trace": trace}, "fleets": [{"name": "referee", "pools": [pool]}]}
 
@@ -100,4 +103,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 37
+    assert len(CASES) >= 39

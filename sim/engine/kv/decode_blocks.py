@@ -1,5 +1,7 @@
 """How many KV blocks decode steps take, without looking at a sequence."""
 
+from sim.engine.sequence import Sequence
+
 
 class BlockPhases:
     """Decoding sequences counted by base modulo block size.
@@ -14,19 +16,22 @@ class BlockPhases:
         self._counts = [0] * block_size
         self._sequences = 0
 
-    def add(self, base: int) -> None:
+    def add(self, sequence: Sequence) -> None:
         """A sequence starts to decode."""
-        self._counts[-base % self._size] += 1
+        self._counts[-sequence.base % self._size] += 1
         self._sequences += 1
 
-    def remove(self, base: int) -> None:
+    def remove(self, sequence: Sequence) -> None:
         """A sequence stops."""
-        self._counts[-base % self._size] -= 1
+        self._counts[-sequence.base % self._size] -= 1
         self._sequences -= 1
 
     def blocks_at(self, step: int) -> int:
         """Blocks that the step at counter *step* takes."""
         return self._counts[step % self._size]
+
+    def taken(self, step: int) -> None:
+        """The blocks of the step at counter *step* have been handed out: they follow from the contexts."""
 
     def blocks_of(self, step: int, steps: int) -> int:
         """Blocks that *steps* steps from counter *step* on take."""

@@ -13,6 +13,7 @@ from math import inf
 from sim.engine.kv.answers import Answers
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.decode_blocks import BlockPhases
+from sim.engine.kv.slots import Slots
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting import WaitingQueue
@@ -24,9 +25,13 @@ class Rank(RankSchedule):
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
-        self._phases = BlockPhases(pool.block_size)
+        self._phases: BlockPhases | Slots = BlockPhases(pool.block_size)
+        self._per_decode = 1
+        """Tokens that a step computes for a sequence that decodes."""
         self._answers = Answers(pool) if isinstance(pool, PrefixCache) else None
         self._preempted_in_step = False
+        self._short = 0
+        """Tokens by which the step being formed computes fewer than usual for those who decode."""
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
         self._long_prefill = limits.long_prefill_token_threshold
         self._longest_chunk = limits.max_model_len
@@ -43,7 +48,7 @@ class Rank(RankSchedule):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`."""
-        budget = self._max_num_batched_tokens - self._decoding
+        budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.seats or budget <= 0:
             return False
         if self._interval > 1 or self._answers:
@@ -77,6 +82,7 @@ class Rank(RankSchedule):
 
     def _form(self, now: float) -> int:
         self._preempted_in_step = False
+        self._short = 0
         if not self.running and not self.waiting:
             return 0
         self._chunks.clear()
@@ -95,7 +101,8 @@ class Rank(RankSchedule):
             if self.waiting:
                 if self._answers:
                     self._name_answers(True)
-                taken = self._decoding - len(still) + sum(chunk for _, chunk in self._chunks)
+                decoding = (self._decoding - len(still)) * self._per_decode - self._short
+                taken = decoding + sum(chunk for _, chunk in self._chunks)
                 self._admit(self._max_num_batched_tokens - taken, now)
             if self._interval > 1 and not self._prompts_wait:
                 self._left_waiting = bool(self.waiting)
@@ -123,12 +130,13 @@ class Rank(RankSchedule):
             if sequence is not next(reversed(self.running)):
                 return self._serve_one_by_one()
             left = sequence.tokens - sequence.computed
-            chunk = min(left, self._longest_chunk, self._max_num_batched_tokens - self._decoding)
+            chunk = min(left, self._longest_chunk, self._max_num_batched_tokens - self._decoding * self._per_decode)
             chunk_blocks = self._blocks_for(sequence, chunk)
         if need + chunk_blocks > self.pool.free:
             return self._serve_one_by_one()
         if need:
             self.pool.take(need)
+            self._phases.taken(self._step)
         if sequence is not None:
             self._schedule_chunk(sequence, chunk)
         return []
@@ -148,7 +156,8 @@ class Rank(RankSchedule):
         while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
-                tokens, need = 1, int((sequence.base + step) % pool.block_size == 0)
+                tokens = min(self._per_decode, budget)
+                need = self._need(sequence, tokens)
             elif self._prompts_wait or sequence not in self._prefilling:
                 position += 1
                 continue
@@ -168,6 +177,7 @@ class Rank(RankSchedule):
             else:
                 if sequence.decoding:
                     pool.take(need)
+                    self._serve(sequence, tokens)
                     if self._answers:
                         pool.name(sequence, self._known(sequence, sequence.base + step, 1))
                 else:
@@ -185,8 +195,7 @@ class Rank(RankSchedule):
             self._leave_decoding(sequence)
         self.shares.leave_out(decoding, self._step)
         for sequence in decoding:
-            sequence.base -= 1
-            sequence.finish_step += 1
+            self._stand_still(sequence)
             self._enter_decoding(sequence)
         self._finishing = [(s.finish_step, s.admission, s) for s in self.running if s.decoding]
         heapify(self._finishing)
@@ -194,11 +203,11 @@ class Rank(RankSchedule):
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         """Sends *sequence* back to the queue without its blocks; this step had given it *withdrawn* tokens already."""
-        computed = sequence.base + self._step if sequence.decoding else sequence.computed
+        computed = self._context(sequence, self._step) if sequence.decoding else sequence.computed
         known = self._known(sequence, computed, withdrawn)
         if sequence.decoding:
-            sequence.held = -(-(computed + withdrawn) // self.pool.block_size)
-            sequence.made = sequence.output_tokens - (sequence.finish_step - self._step)
+            sequence.held = self._held(sequence, withdrawn)
+            sequence.made = computed + 1 - sequence.request.prompt_tokens
             self._leave_decoding(sequence)
             self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
             heapify(self._finishing)
@@ -234,7 +243,7 @@ class Rank(RankSchedule):
         batch = self.batch
         batch.decode_seqs -= len(still)
         batch.sampled_seqs -= len(still)
-        contexts = [sequence.base + self._step for sequence in still]
+        contexts = [self._context(sequence, self._step) for sequence in still]
         batch.kv_tokens -= sum(contexts)
         if self._windows:
             batch.windowed_kv_tokens -= sum(min(c, self._windows.window) for c in contexts)
@@ -257,8 +266,20 @@ class Rank(RankSchedule):
     def _blocks_of_leap(self, steps: int) -> int:
         return self._phases.blocks_of(self._step + 1, steps - 1)
 
-    def _held(self, sequence: Sequence) -> int:
-        return -(-(sequence.base + self._step) // self.pool.block_size)
+    def _held(self, sequence: Sequence, served: int = 0) -> int:
+        return -(-(sequence.base + self._step + served) // self.pool.block_size)
+
+    def _need(self, sequence: Sequence, tokens: int) -> int:
+        """Blocks that *sequence*, which decodes, needs for the next *tokens*."""
+        return int((sequence.base + self._step) % self.pool.block_size == 0)
+
+    def _serve(self, sequence: Sequence, tokens: int) -> None:
+        """*sequence* decodes in the step being formed, which computes *tokens* for it."""
+
+    def _stand_still(self, sequence: Sequence) -> None:
+        """*sequence* comes no further in the step being formed."""
+        sequence.base -= 1
+        sequence.finish_step += 1
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         blocks = self._blocks_for(sequence, chunk)
@@ -269,13 +290,13 @@ class Rank(RankSchedule):
 
     def _enter_decoding(self, sequence: Sequence) -> None:
         super()._enter_decoding(sequence)
-        self._phases.add(sequence.base)
+        self._phases.add(sequence)
         if self._answers is not None and sequence.request.block_hashes:
             self._answers.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         super()._leave_decoding(sequence)
-        self._phases.remove(sequence.base)
+        self._phases.remove(sequence)
         if self._answers:
             self._answers.remove(sequence)
 

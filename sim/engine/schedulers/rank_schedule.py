@@ -41,6 +41,8 @@ class RankSchedule(ABC):
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
         self.shares = TimeShares()
+        self.overshoot = 0.0
+        """Tokens that meters count although they lie beyond the ends of answers."""
         self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._chunked_prefill = limits.chunked_prefill
         self._step = 0
@@ -56,6 +58,11 @@ class RankSchedule(ABC):
         self._decodes_wait = False
         """The step formed last computes prompts only: those who decode stand still."""
         self._windows = WindowedContexts(limits.window) if limits.window else None
+
+    @property
+    def pace(self) -> float:
+        """Tokens that the decoding sequences of `batch` come further in a step, in the mean."""
+        return 1
 
     @abstractmethod
     def form(self, now: float) -> int:
@@ -211,7 +218,7 @@ class RankSchedule(ABC):
         """*sequence* leaves: seat and blocks are free again."""
         held, computed = sequence.held, sequence.computed
         if sequence.decoding:
-            held, computed = self._held(sequence), sequence.base + self._step
+            held, computed = self._held(sequence), self._context(sequence, self._step)
             self._leave_decoding(sequence)
         self.pool.release(sequence, held, False, computed)
         del self.running[sequence]
@@ -234,7 +241,8 @@ class RankSchedule(ABC):
         if not sequence.decoding:
             return Progress(sequence.computed, sequence.made)
         step = self._step + whole_steps + (sequence in self.shares.standing(self._step))
-        return Progress(sequence.base + step, sequence.output_tokens - (sequence.finish_step - step))
+        context = self._context(sequence, step)
+        return Progress(context, context + 1 - sequence.request.prompt_tokens)
 
     def _drop_evicted(self) -> None:
         for sequence in self._evicted:
@@ -250,13 +258,21 @@ class RankSchedule(ABC):
             request.first_token_s = end_s
         sequence.made += 1
         left = sequence.output_tokens - sequence.made
-        sequence.base = sequence.computed - self._step
+        self._start_decoding(sequence, left)
         if left == 0:
             finished.append(sequence)
             return
-        sequence.finish_step = self._step + left
         self._enter_decoding(sequence)
         heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
+
+    def _start_decoding(self, sequence: Sequence, left: int) -> None:
+        """Sets how *sequence*, its prompt computed, goes on to make the *left* tokens of its answer."""
+        sequence.base = sequence.computed - self._step
+        sequence.finish_step = self._step + left
+
+    def _context(self, sequence: Sequence, step: int) -> int:
+        """Tokens with KV of *sequence*, which decodes, at step counter *step*."""
+        return sequence.base + step
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
         """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""

@@ -89,6 +89,11 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
+    drafts = getattr(limits, "speculative", None)
+    if drafts is not None and (pool.layout.pipeline_parallel_size > 1 or given.policy not in ("vllm", "engine")):
+        yield Complaint((*place, "batching", "speculative"), "needs policy vllm and one pipeline stage")
+    if drafts is not None and pool.layout.data_parallel_size > 1 and pool.layout.enable_expert_parallel:
+        yield Complaint((*place, "batching", "speculative"), "needs ranks that do not step together")
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)

@@ -27,7 +27,7 @@ from sim.scenario.resolving.offload import host_link_of, host_of, offload_of
 from sim.scenario.resolving.slices import Slicing
 from sim.steptime import Affine, Calibration, Coefficients, Host, Roofline, RooflineInputs, load_coefficients
 
-USUAL_ENGINE = "vllm-0.11"
+USUAL_ENGINE = "vllm-0.14"
 """What a scenario without `engine` runs on."""
 UNQUANTIZED = "none"
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.batching import Dynamic, Scheduler, Slots
+from sim.batching import Dynamic, Scheduler, Slots, Vllm
 from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
@@ -21,7 +21,7 @@ from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.slices import Slices
 from sim.scenario.resolving.terms import FleetTerms, Machines
-from sim.steptime import RegisteredStepTime, Roofline
+from sim.steptime import Drafting, RegisteredStepTime, Roofline
 from sim.workload import Workload
 
 SAMPLED_REQUESTS = 1000
@@ -193,7 +193,11 @@ def _pool_plan(
 
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
-        return pool.steptime.build(roofline_inputs(pool, catalog))
+        built = pool.steptime.build(roofline_inputs(pool, catalog))
+        drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
+        if drafts is not None and drafts.method != "ngram":
+            return Drafting(built, drafts.num_speculative_tokens)
+        return built
     if isinstance(pool.steptime, RegisteredStepTime):
         known = pool.gpu is not None and pool.model is not None
         return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)

@@ -21,7 +21,7 @@ from sim.study.calibrate.factors import NothingToFit, calibrate
 from sim.study.calibrate.runs import Simulator, adjusted, calibration_of
 from sim.yamlio import dump
 
-GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.11", "links.pcie4-x16-no-p2p"
+GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
 MEASURED = ("output_tok_s", "tpot_mean_ms", "ttft_mean_ms")
 ONE_GPU = {
     "compute_efficiency": 0.85,
@@ -40,7 +40,7 @@ def catalog() -> Catalog:
 
 def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 64, gpus: int = 1) -> BenchRow:
     return BenchRow(
-        line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.11.0", isl=prompt, osl=output,
+        line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.14.0", isl=prompt, osl=output,
         concurrency=clients, num_requests=max(16, 2 * clients), n_gpus=gpus, tp=gpus,
     )  # fmt: skip
 

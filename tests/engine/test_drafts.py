@@ -1,0 +1,71 @@
+"""Speculative decoding: the leaping engine and the step-by-step one, and how many steps an answer takes."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.batching.speculative import Speculative
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.vllm import VllmEngine
+from sim.fleet.drafts import Acceptance
+from sim.records import Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine, assert_conserved, dates, optioned_workloads, workloads
+from reference_drafts import DraftReference
+from reference_engine import drain
+
+
+@given(st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5))
+@settings(max_examples=120, deadline=None)
+def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted) -> None:
+    requests, limits = workload
+    accepted = min(accepted, drafts)
+    requests = [r | {"block_hashes": ()} for r in requests]  # answers are named once they are complete
+    limits |= {"max_model_len": 1000}  # near it, vLLM drafts fewer
+    if limits.get("chunked_prefill") is False:
+        limits["max_num_batched_tokens"] += 100
+    if 0 < limits.get("long_prefill_token_threshold", 0) <= drafts:
+        limits["long_prefill_token_threshold"] = drafts + 1
+    fast = [Request(**r) for r in requests]
+    own = {"draft_tokens": drafts, "accepts": lambda request, tokens: accepted}
+    engine = VllmEngine(Affine(), RankLimits(**limits, **own), DraftRank)
+    drain(engine, fast)
+    reference = DraftReference(Affine().leap, draft_tokens=drafts, accepted=accepted, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.request.preemptions
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+@given(workloads(), st.integers(1, 4), st.floats(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
+    requests, limits = workload
+    fast = [Request(**r) for r in requests]
+    kept = {r.index: min(accepted * (1 + r.index % 3) / 3, drafts) for r in fast}
+    own = {"draft_tokens": drafts, "accepts": lambda request, tokens: kept[request.index]}
+    engine = VllmEngine(Affine(), RankLimits(**limits, **own), DraftRank)
+    drain(engine, fast)
+    assert_conserved(engine, fast)
+
+
+def test_an_answer_takes_as_many_steps_as_with_drafts_that_hold_independently() -> None:
+    # 3 drafts that hold with 0.6 each: (1 - 0.6^4) / 0.4 = 2.176 tokens a step
+    spec = Speculative(num_speculative_tokens=3, acceptance=0.6)
+    draws = Acceptance(spec, lambda name: np.random.default_rng(int(name.rsplit(" ", 1)[1])))
+    kept = [draws(Request(i, 0.0, 1, 400), 400) for i in range(200)]
+    assert 1 + np.mean(kept) == pytest.approx(2.176, rel=0.01)
+    assert np.std(kept) > 0.02
+
+
+def test_a_draft_must_be_possible() -> None:
+    for wrong in ({}, {"accepted": 3}, {"accepted": 1, "acceptance": 0.5}, {"acceptance": (0.5, 0.4, 0.3)}):
+        with pytest.raises(ValueError, match=r"accepted|acceptance"):
+            Speculative(num_speculative_tokens=2, **wrong)
