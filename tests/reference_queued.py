@@ -60,6 +60,8 @@ class QueuedReference(ReferenceEngine):
                     queue.append(launched)
                 if not queue or (launched.scheduled and len(queue) < self.depth):
                     continue
+            if not queue:
+                continue
             launched = queue.popleft()
             now = max(now, launched.end_s)
             while coming and coming[0].request.arrived_s <= now:

@@ -11,6 +11,7 @@ from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.parallel.stages import StagesEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
@@ -55,6 +56,8 @@ def _engine(pool: PoolPlan, draws: Draws) -> ReplicaEngine:
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
     limits, schedule = rank_limits(pool), _schedule(pool)
+    if pool.pipeline_parallel_size > 1 and schedule is Rank and isinstance(batching, VllmLimits):
+        return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)

@@ -22,7 +22,7 @@ from reference_engine import drain
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted) -> None:
     requests, limits = workload
     accepted = min(accepted, drafts)
@@ -45,7 +45,7 @@ def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted) -> Non
 
 
 @given(workloads(), st.integers(1, 4), st.floats(0, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]

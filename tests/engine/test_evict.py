@@ -12,6 +12,7 @@ from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.parallel.stages import StagesEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.reserve import ReserveRank
@@ -33,6 +34,7 @@ POLICIES = {
 ENGINES = {
     "one rank": lambda limits, schedule: VllmEngine(Affine(), limits, schedule),
     "one ahead": lambda limits, schedule: AsyncEngine(Affine(), limits) if schedule is Rank else None,
+    "stages": lambda limits, schedule: StagesEngine(Affine(), limits, 3) if schedule is Rank else None,
     "lockstep": lambda limits, schedule: LockstepEngine(Affine(), limits, 2, schedule),
     "pipeline": lambda limits, schedule: PipelineEngine(Affine(), limits, 2, schedule),
 }
@@ -192,6 +194,6 @@ def dates(request) -> tuple[float, float]:
 
 def pools(engine):
     """The KV blocks of an engine of any kind."""
-    if isinstance(engine, VllmEngine | AsyncEngine | PipelineEngine):
+    if isinstance(engine, VllmEngine | AsyncEngine | StagesEngine | PipelineEngine):
         return [engine._pool]
     return [rank.pool for rank in engine._ranks]

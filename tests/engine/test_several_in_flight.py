@@ -3,11 +3,13 @@
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
+from sim.engine.parallel.stages import StagesEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -26,7 +28,7 @@ from reference_queued import QueuedReference
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]
@@ -41,18 +43,42 @@ def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     assert_conserved(engine, fast)
 
 
+@given(st.one_of(workloads(), optioned_workloads()), st.integers(2, 4), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_stages_agree_exactly(workload, stages, ahead) -> None:
+    requests, limits = workload
+    fast = [Request(**r) for r in requests]
+    engine = StagesEngine(Affine(), RankLimits(**limits), stages, ahead)
+    drain(engine, fast)
+    reference = QueuedReference(Affine().leap, stages=stages, asynchronous=ahead, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.request.preemptions
+        assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+IN_FLIGHT = {
+    "one ahead": (lambda limits: AsyncEngine(Affine(), limits), {"asynchronous": True}),
+    "stages": (lambda limits: StagesEngine(Affine(), limits, 3), {"stages": 3}),
+    "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), {"stages": 2, "asynchronous": True}),
+}
+
+
+@pytest.mark.parametrize("kind", IN_FLIGHT)
 @given(workloads(), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
-def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(workload, seed) -> None:
+@settings(max_examples=12, deadline=None)
+def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, seed) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
-    model = Affine()
-    usual = QueuedReference(model.leap, asynchronous=True, **limits).run([Request(**r) for r in requests])
+    make, queue = IN_FLIGHT[kind]
+    usual = QueuedReference(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
     evictions = some_evictions(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
-    engine = AsyncEngine(model, RankLimits(**limits))
+    engine = make(RankLimits(**limits))
     evicted = drain_evicting(engine, fast, evictions)
-    reference = QueuedReference(model.leap, asynchronous=True, **limits)
+    reference = QueuedReference(Affine().leap, **queue, **limits)
     slow = reference.run([Request(**r) for r in requests], evictions)
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     assert [dates(one) for one in fast] == [dates(one) for one in slow]

@@ -78,6 +78,8 @@ def scenario(case: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
         drafts = {"num_speculative_tokens": config["spec_tokens"], "accepted": config["spec_accept"]}
         batching["speculative"] = drafts
     pool = {"replicas": 1, "steptime": {"model": "affine", **case["step_time"]}, "batching": batching}
+    if "pipeline_parallel_size" in config:
+        pool["pipeline_parallel_size"] = config["pipeline_parallel_size"]
     return {"name": case["name"], "workload": {"trace": trace}, "fleets": [{"name": "referee", "pools": [pool]}]}
 
 
@@ -103,4 +105,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 39
+    assert len(CASES) >= 45

@@ -24,6 +24,10 @@ class FcfsQueue:
         """The next to be admitted."""
         return self._queue[0]
 
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """The next of those who are *able* to be admitted; None if nobody is."""
+        return next((sequence for sequence in self._queue if able(sequence)), None)
+
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""
         self._queue.append(sequence)
@@ -45,7 +49,7 @@ class FcfsQueue:
         return found
 
     @staticmethod
-    def victim(running: list[Sequence]) -> Sequence:
+    def victim(running: list[Any]) -> Any:
         """The next to be preempted: the newest of *running*, which is in admission order."""
         return running[-1]
 
@@ -71,6 +75,12 @@ class PriorityQueue:
         """The next to be admitted."""
         return self._heap[0][1]
 
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """The next of those who are *able* to be admitted; None if nobody is."""
+        if not self._heap or able(self._heap[0][1]):
+            return self._heap[0][1] if self._heap else None
+        return min((entry for entry in self._heap if able(entry[1])), default=(None, None))[1]
+
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""
         heappush(self._heap, (self._key(sequence), sequence))
@@ -93,7 +103,7 @@ class PriorityQueue:
         heapify(self._heap)
         return found[1]
 
-    def victim(self, running: list[Sequence]) -> Sequence:
+    def victim(self, running: list[Any]) -> Any:
         """Who is preempted: the last of *running* in the order of the queue; where several arrived together, the first
         of them that was admitted (vLLM: `max` by priority and arrival alone).
         """

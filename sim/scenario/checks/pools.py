@@ -78,6 +78,18 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
 
 
+def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Drafts and steps that are formed ahead where they cannot be."""
+    limits, layout = pool.batching, pool.layout
+    if not isinstance(limits, Vllm):
+        return
+    together = layout.enable_expert_parallel and layout.data_parallel_size > 1
+    if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
+        yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
+    if limits.async_scheduling and (limits.speculative is not None or together):
+        yield Complaint((*place, "async_scheduling"), "must be off with drafts, and with ranks that step together")
+
+
 def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
@@ -89,11 +101,7 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
-    drafts = getattr(limits, "speculative", None)
-    if drafts is not None and (pool.layout.pipeline_parallel_size > 1 or given.policy not in ("vllm", "engine")):
-        yield Complaint((*place, "batching", "speculative"), "needs policy vllm and one pipeline stage")
-    if drafts is not None and pool.layout.data_parallel_size > 1 and pool.layout.enable_expert_parallel:
-        yield Complaint((*place, "batching", "speculative"), "needs ranks that do not step together")
+    yield from _ahead_complaints(pool, (*place, "batching"))
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)

@@ -121,6 +121,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         else _switched(
             _with_defaults(batching, engine, gpu, max_model_len, model),
             engine if isinstance(pool.steptime, Roofline | None) else None,
+            pool.pipeline_parallel_size == 1 and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel),
         ),
         kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
         gpu=gpu,
@@ -185,13 +186,17 @@ def _with_defaults(
     return batching.model_copy(update=filled)
 
 
-def _switched(batching: Scheduler, engine: Engine | None) -> Scheduler:
-    """*batching* with what *engine* has on where it leaves that open; all off without an engine."""
+def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Scheduler:
+    """*batching* with what *engine* has on where it leaves that open; all off without an engine.
+
+    Steps are formed ahead by default on *one_rank* alone, and without drafts.
+    """
     filled: dict[str, bool] = {}
     for name in OPEN_SWITCHES:
         if getattr(batching, name, False) is None:
             usual = default_limit(engine, None, name) if engine else None
-            filled[name] = usual is not None and bool(usual.value)
+            able = name != "async_scheduling" or (one_rank and getattr(batching, "speculative", None) is None)
+            filled[name] = usual is not None and bool(usual.value) and able
     return batching.model_copy(update=filled)
 
 

@@ -1,0 +1,136 @@
+"""Pipeline parallelism as vLLM V1 does it: a queue of batches, formed whenever the oldest one leaves the last stage.
+
+As many batches are in flight as there are stages, one more where steps are formed ahead (`EngineCore.
+step_with_batch_queue`). After a batch the next one is formed at once, until the queue is full or nothing can be
+scheduled; then nothing is formed until the oldest batch has ended, and requests that arrive wait for that. A batch
+enters a stage when it has left the one before and the stage is free, and the first one not before the last tokens of
+its requests have left the last one; the step-time model gives the time of one stage.
+"""
+
+from collections import deque
+from copy import copy
+from math import inf
+
+from sim.engine.limits import RankLimits
+from sim.engine.metering import book
+from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
+from sim.records import Meters, Progress, Request, StepTime
+
+
+class StagesEngine:
+    """One replica whose layers are spread over *stages* groups of GPUs, under vLLM's rules."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._pool = limits.new_pool()
+        self._waiting = limits.new_queue()
+        self._schedule = StageSchedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
+        self._depth = stages + asynchronous
+        self._flying: deque[Launch] = deque()
+        self._stage_free_s = [0.0] * stages
+        self._waits = False
+        """Nothing is formed before the oldest batch has ended."""
+        self._evicted: list[Flying] = []
+        self._meters = Meters()
+        self._sharing = False
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `Engine.offer`."""
+        sequence = Flying(request, prompt_only)
+        if not self._limits.serves(sequence):
+            request.rejected = True
+            return False
+        self._waiting.add(sequence)
+        return not self._waits
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`: seat and blocks are free when the oldest batch ends."""
+        waiting = self._waiting.remove(request)
+        if isinstance(waiting, Flying):
+            self._pool.forget(waiting)
+            waiting.gone = True
+            return Progress(0, waiting.made)
+        one = next(one for one in self._schedule.running if one.request is request)
+        one.gone = True
+        if self._waits:
+            self._evicted.append(one)
+        else:
+            self._schedule.leave(one)
+        return Progress(max(0, one.computed - one.flying), one.made)
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        while not self._waits and len(self._flying) < self._depth and (self._waiting or self._schedule.running):
+            launch = self._schedule.form(now)
+            if launch is not None:
+                self._enter(launch, now)
+            elif self._flying:
+                break
+        self._waits = bool(self._flying)
+        return self._flying[0].end_s if self._flying else inf
+
+    def _enter(self, launch: Launch, now: float) -> None:
+        leap = self._steptime.leap(launch.batch)
+        launch.stage_s, launch.load = leap.first_s, leap.load
+        free_s = self._stage_free_s
+        left_s = max(now, *(one.last_end_s for one in launch.chunks))
+        launch.entered_s = max(left_s, free_s[0])
+        for stage, stage_free_s in enumerate(free_s):
+            free_s[stage] = left_s = max(left_s, stage_free_s) + launch.stage_s
+        launch.end_s = left_s
+        for one in launch.sampled:
+            one.last_end_s = left_s
+        self._flying.append(launch)
+        self._meters.cached_tokens += self._schedule.cached_in_step
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`: the oldest batch leaves the last stage."""
+        launch = self._flying.popleft()
+        self._waits = False
+        book(self._meters, launch, launch.stage_s, launch.load * launch.stage_s, 1)
+        if self._sharing:
+            self._share(launch, launch.stage_s)
+        for one in self._evicted:
+            if one in self._schedule.running:
+                self._schedule.leave(one)
+        self._evicted.clear()
+        return self._schedule.update(launch, launch.end_s)
+
+    def _share(self, launch: Launch, elapsed_s: float) -> None:
+        """Shares out the time of *launch* up to *elapsed_s* among its tokens."""
+        batch = launch.batch
+        token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
+        launch.shared_s = elapsed_s
+        prompts = set()
+        for request, first_time, again in launch.parts:
+            request.prefill_s += token_s * first_time
+            request.recompute_s += token_s * again
+            prompts.add(request)
+        for one in launch.chunks:
+            if one.request not in prompts:
+                one.request.decode_s += token_s
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
+        totals = copy(self._meters)
+        totals.preemptions = self._schedule.preemptions
+        totals.kv_peak_blocks = self._pool.peak
+        for launch in self._flying:
+            flown_s = launch.stage_s * launch.flown(now)
+            book(totals, launch, flown_s, launch.load * flown_s, 0)
+        return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        for launch in self._flying:
+            flown_s = launch.stage_s * launch.flown(now)
+            if on:
+                launch.shared_s = flown_s
+            else:
+                self._share(launch, flown_s)
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return len(self._waiting)

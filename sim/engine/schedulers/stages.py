@@ -1,0 +1,266 @@
+"""vLLM's rules where several batches are in flight: the stages of a pipeline.
+
+As `v1/core/sched/scheduler.py` has them: tokens count as computed once they are scheduled, so the chunks of one prompt
+follow each other through the stages, and who decodes is in one batch at a time, unless steps are formed ahead. A
+preempted request still gets the token that was being made, and joins again once nothing of it is in flight.
+"""
+
+from math import isnan
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.engine.shares import chunk_parts, recomputed_tokens
+from sim.records import Batch, Request
+
+
+class Flying(Sequence):
+    """A request that may be in several batches at once."""
+
+    __slots__ = ("eligible", "flying", "gone", "last_end_s", "named", "placeholders", "stale")
+
+    def __init__(self, request: Request, prompt_only: bool = False) -> None:
+        super().__init__(request, prompt_only)
+        self.placeholders = 0
+        """Tokens of the answer that are being made, where steps are formed ahead."""
+        self.flying = 0
+        """Scheduled tokens whose batch has not ended."""
+        self.stale = 0
+        """Of these, those scheduled before a preemption."""
+        self.eligible = 0
+        """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
+        self.named = 0
+        """Tokens whose blocks have their names."""
+        self.last_end_s = 0.0
+        """When its last token leaves the last stage."""
+        self.gone = False
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens that the next step may compute for it."""
+        if self.placeholders and self.made + self.placeholders >= self.output_tokens:
+            return 0
+        return self.tokens + self.placeholders - self.computed
+
+
+class Launch:
+    """A batch in flight."""
+
+    __slots__ = (
+        "batch", "blocked_by", "chunks", "end_s", "entered_s", "load", "parts", "recomputed_in_step", "sampled",
+        "shared_s", "stage_s",
+    )  # fmt: skip
+
+    def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
+        self.chunks = chunks
+        self.blocked_by = blocked_by
+        prompts = [(one, new) for one, new in chunks.items() if not one.decoding]
+        self.parts = chunk_parts(prompts)
+        self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
+        self.batch = _batch(chunks, window)
+        self.sampled: set[Flying] = set()
+        """Who gets a token at its end."""
+        self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
+
+    def flown(self, now: float) -> float:
+        """The share of its flight that is over at *now*."""
+        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
+
+
+def _batch(chunks: dict[Flying, int], window: int) -> Batch:
+    batch = Batch()
+    for one, new in chunks.items():
+        context = one.computed
+        batch.sampled_seqs += context + new == one.tokens + one.placeholders
+        if one.decoding:
+            batch.decode_seqs += 1
+            batch.kv_tokens += context
+            batch.windowed_kv_tokens += min(context, window)
+            batch.windowed_growing_seqs += context < window
+        else:
+            batch.prefill_seqs += 1
+            batch.prefill_tokens += new
+            batch.prefill_context_tokens += context
+            batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+    return batch
+
+
+class StageSchedule:
+    """Who is in the next batch."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
+        self.limits, self.pool, self.waiting = limits, pool, waiting
+        self.running: dict[Flying, None] = {}
+        """In admission order."""
+        self.preemptions = 0
+        self.blocked_by = ""
+        self.cached_in_step = 0
+        self._ahead = ahead
+        """Calls of the scheduler until who decodes may do so again, where steps are formed ahead; 0: they are not."""
+        self._preempted = False
+        self._calls = self._steps = 0
+        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
+        self._prompts_at = -limits.prefill_schedule_interval
+        self._left_waiting = self._prompts_wait = False
+        self._longest_chunk = limits.max_model_len
+
+    def form(self, now: float) -> Launch | None:
+        """The next batch; None if there is nothing to schedule."""
+        limits = self.limits
+        self._calls += 1
+        self._preempted = False
+        self.blocked_by = ""
+        self.cached_in_step = 0
+        soon = self._steps - self._prompts_at < limits.prefill_schedule_interval
+        self._prompts_wait = soon and not self._left_waiting and any(one.decoding for one in self.running)
+        alone = len(self.running) + len(self.waiting) == 1
+        self._longest_chunk = limits.long_prefill_token_threshold or limits.max_model_len
+        if alone:
+            self._longest_chunk = limits.max_model_len
+        chunks: dict[Flying, int] = {}
+        budget = self._serve_running(chunks)
+        if self._preempted:
+            self.blocked_by = "kv"
+        else:
+            self._admit(chunks, budget, now)
+            if not self._prompts_wait:
+                self._left_waiting = bool(self.waiting)
+        if any(not one.decoding for one in chunks):
+            self._prompts_at = self._steps
+        if not chunks:
+            return None
+        self._steps += 1
+        launch = Launch(chunks, limits.window or 0, self.blocked_by)
+        for one, new in chunks.items():
+            self._count(launch, one, new)
+        return launch
+
+    def _count(self, launch: Launch, one: Flying, new: int) -> None:
+        """The *new* tokens of *one* count as computed."""
+        one.computed += new
+        one.flying += new
+        one.decoding = one.computed >= one.tokens + one.placeholders
+        if one.decoding:
+            launch.sampled.add(one)
+            if self._ahead:
+                one.placeholders += 1
+                one.eligible = self._calls + self._ahead
+
+    def _serve_running(self, chunks: dict[Flying, int]) -> int:
+        """Schedules who runs, in admission order; the budget that is left."""
+        budget, order, position = self.limits.max_num_batched_tokens, list(self.running), 0
+        while position < len(order) and budget > 0:
+            one = order[position]
+            position += 1
+            new = min(one.new_tokens, self._longest_chunk, budget)
+            if not new or self._calls < one.eligible or (self._prompts_wait and not one.decoding):
+                continue
+            blocks = -(-(one.computed + new) // self.pool.block_size) - one.held
+            while self.pool.free < blocks:
+                victim = self.waiting.victim(order)
+                place = order.index(victim)
+                del order[place]
+                position -= place < position
+                budget += chunks.pop(victim, 0)
+                self._preempt(victim)
+                if victim is one:
+                    break
+            else:
+                self._give(one, blocks, new)
+                chunks[one] = new
+                budget -= new
+        return budget
+
+    def _give(self, one: Flying, blocks: int, new: int) -> None:
+        if blocks > 0:
+            self.pool.take(blocks)
+            one.held += blocks
+        self._name(one, min(one.computed + new, one.tokens))
+
+    def _name(self, one: Flying, tokens: int) -> None:
+        one.named = max(one.named, tokens)
+        self.pool.name(one, one.named)
+
+    def _preempt(self, one: Flying) -> None:
+        self.pool.release(one, one.held, True, one.named)
+        one.high_water = max(one.high_water, one.computed)
+        one.stale, one.placeholders = one.flying, 0
+        one.computed = one.held = one.named = 0
+        one.decoding = False
+        one.request.preemptions += 1
+        self.preemptions += 1
+        self._preempted = True
+        del self.running[one]
+        self.waiting.put_back(one)
+
+    def _admit(self, chunks: dict[Flying, int], budget: int, now: float) -> None:
+        """Waiting requests join in order; one with tokens in flight is passed over."""
+        limits, pool = self.limits, self.pool
+        while (one := self.waiting.first(lambda sequence: not sequence.stale)) is not None:
+            if budget <= 0 or len(self.running) >= limits.max_num_seqs:
+                self.blocked_by = "budget" if budget <= 0 else "seats"
+                return
+            hits = pool.lookup(one)
+            new = self._chunk(one.tokens - hits * pool.block_size, budget)
+            tokens = one.tokens if limits.reserve_full_isl else hits * pool.block_size + new
+            missing = pool.missing(one, hits, tokens) + (self._kept_free if self.running else 0)
+            if not new or missing > pool.free:
+                self.blocked_by = "kv" if new else "budget"
+                return
+            self.waiting.remove(one.request)
+            self._seat(one, hits, now)
+            self._give(one, -(-(one.computed + new) // pool.block_size) - one.held, new)
+            chunks[one] = new
+            budget -= new
+
+    def _chunk(self, left: int, budget: int) -> int:
+        if self._prompts_wait and left > 1:
+            return 0
+        left = min(left, self._longest_chunk)
+        return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
+
+    def _seat(self, one: Flying, hits: int, now: float) -> None:
+        self.pool.claim(one, hits)
+        one.held, one.computed = hits, hits * self.pool.block_size
+        if isnan(one.request.started_s):
+            one.request.started_s, one.request.cached_tokens = now, one.computed
+        if one.computed > one.high_water:
+            self.cached_in_step += min(one.computed, one.request.prompt_tokens) - one.high_water
+            one.high_water = one.computed
+        self.running[one] = None
+
+    def update(self, launch: Launch, end_s: float) -> list[Request]:
+        """*launch* leaves the last stage; the requests that leave with it."""
+        left = []
+        for one, new in launch.chunks.items():
+            one.flying -= new
+            stale = one.stale > 0
+            one.stale -= new if stale else 0
+            if one in launch.sampled and not one.gone and self._get_token(one, stale, end_s):
+                left.append(one.request)
+        return left
+
+    def _get_token(self, one: Flying, stale: bool, end_s: float) -> bool:
+        """Whether it was the last one."""
+        one.made += 1
+        one.tokens += 1
+        one.placeholders -= one.placeholders > 0
+        if isnan(one.request.first_token_s):
+            one.request.first_token_s = end_s
+        if self._ahead and not stale:
+            self._name(one, one.computed - one.flying)
+        if one.made < one.output_tokens:
+            return False
+        if not one.prompt_only:
+            one.request.finished_s = end_s
+        if one in self.running:
+            self.leave(one)
+        else:
+            self.waiting.remove(one.request)
+        return True
+
+    def leave(self, one: Flying) -> None:
+        """*one*, which runs, leaves: seat and blocks are free again."""
+        self.pool.release(one, one.held, False, one.named)
+        del self.running[one]
