@@ -10,9 +10,9 @@ Command = Callable[..., CompletedProcess[str]]
 
 RUNS = """\
 gpu,model,engine,engine_version,concurrency,isl,osl,output_tok_s,tpot_mean_ms,ttft_mean_ms
-RTX 4090,llama3.1-8b,vLLM,0.11.0,1,256,64,40,24,90
-RTX 4090,llama3.1-8b,vLLM,0.11.0,16,256,64,480,31,180
-L40S,llama3.1-8b,vLLM,0.11.0,1,256,64,40,24,90
+RTX 4090,llama3.1-8b,vLLM,0.14.0,1,256,64,40,24,90
+RTX 4090,llama3.1-8b,vLLM,0.14.0,16,256,64,480,31,180
+L40S,llama3.1-8b,vLLM,0.14.0,1,256,64,40,24,90
 """
 SCENARIO = """\
 # Calibrated?

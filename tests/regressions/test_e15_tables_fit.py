@@ -49,8 +49,8 @@ SECTIONS = {
 MOST = {"plan": ["--relative", "0.5"], "capacity": ["--relative", "0.5"]}
 RUNS = """\
 gpu,model,engine,engine_version,concurrency,isl,osl,output_tok_s,tpot_mean_ms,ttft_mean_ms
-RTX 4090,llama3.1-8b,vLLM,0.11.0,1,64,16,40,24,90
-RTX 4090,llama3.1-8b,vLLM,0.11.0,4,64,16,120,31,180
+RTX 4090,llama3.1-8b,vLLM,0.14.0,1,64,16,40,24,90
+RTX 4090,llama3.1-8b,vLLM,0.14.0,4,64,16,120,31,180
 """
 
 
