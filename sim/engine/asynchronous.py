@@ -85,12 +85,13 @@ class AsyncEngine:
             self._begun = False
             self._rank.close(flight)
             self._rank.drop_evicted(formed=False)
-            self._next = self._form(now)
+            self._next = self._form(flight.start_s + leap_s(flight.leap, flight.steps))
         self._end_s = flight.start_s + leap_s(flight.leap, flight.steps if flight.closed else flight.steps - 1)
         return self._end_s
 
-    def _form(self, now: float) -> Flight | None:
-        steps = self._rank.form(now)
+    def _form(self, begins_s: float) -> Flight | None:
+        """The next steps, the first of which *begins_s*: who joins starts then."""
+        steps = self._rank.form(begins_s)
         if not steps:
             return None
         leap = copy(self._steptime.leap(self._rank.batch))
