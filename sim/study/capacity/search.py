@@ -121,6 +121,8 @@ class Capacity:
 
 def why_no_capacity(scenario: Scenario) -> str:
     """What the scenario lacks for a capacity, with its key; empty if nothing."""
+    if scenario.services:
+        return "services: a capacity is that of one workload: choose a service with `service: <name>`"
     try:
         LoadAxis.of(scenario)
     except ValueError as error:
