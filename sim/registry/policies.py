@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import GetCoreSchemaHandler, create_model
+from pydantic import GetCoreSchemaHandler, PydanticUserError, TypeAdapter, create_model
 from pydantic_core import core_schema
 
 from sim.spec import Spec
@@ -149,18 +149,24 @@ def _spec(one: Registration) -> type[Registered]:
         raise ValueError(f"there are policies of the kinds {', '.join(KINDS)}, not {one.kind!r}")
     tag, given = KINDS[one.kind]
     base, builtin = _BASES[one.kind]
+    if not isinstance(one.name, str) or not one.name.strip():
+        raise ValueError(f"{one.kind}: a policy has a name, not {one.name!r}")
     if one.name in builtin:
         raise ValueError(f"{one.kind}: {one.name} is a built-in policy; another name is needed")
+    if not callable(one.make):
+        raise ValueError(f"{one.name}: a class is needed, not {one.make!r}")
     fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
     _check_methods(one)
-    hints = _hints(one.make)
+    hints = _hints(one)
     for name, parameter in _parameters(one.make).items():
         if name in given:
             continue
         if name in base.model_fields:
             raise ValueError(f"{one.name}: the option {name} is one that every policy of the kind {one.kind} has")
+        if name.startswith("_") or hasattr(base, name):
+            raise ValueError(f"{one.name}: {name} cannot be the name of an option; another one is needed")
         default = ... if parameter.default is Parameter.empty else parameter.default
-        fields[name] = (hints.get(name, Any), default)
+        fields[name] = (_type_of_option(one, name, hints.get(name, Any)), default)
     build: Any = create_model  # the plugin of mypy would make it a type of its own
     spec: type[Registered] = build(one.name, __base__=base, __doc__=one.make.__doc__, **fields)
     spec.registration, spec.own_options = one, tuple(fields)
@@ -188,6 +194,21 @@ def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:
     return {name: one for name, one in signature(make).parameters.items() if one.kind in named}
 
 
-def _hints(make: Callable[..., Any]) -> dict[str, Any]:
-    """Types of the parameters."""
-    return get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+def _hints(one: Registration) -> dict[str, Any]:
+    """Types of the parameters. Raises ValueError."""
+    try:
+        return get_type_hints(one.make.__init__ if isinstance(one.make, type) else one.make)  # type: ignore[misc]
+    except NameError as error:
+        raise ValueError(f"{one.name}: the type of a parameter is not known: {error}") from None
+    except TypeError:  # a callable object
+        return {}
+
+
+def _type_of_option(one: Registration, name: str, found: Any) -> Any:
+    """*found*, if a scenario can give a value of that type. Raises ValueError."""
+    try:
+        TypeAdapter(found)
+    except PydanticUserError:
+        shown = getattr(found, "__name__", found)
+        raise ValueError(f"{one.name}: a scenario cannot give the option {name} of the type {shown}") from None
+    return found

@@ -60,6 +60,15 @@ class Steady:
         return sim.Leap(self.step_s)
 
 
+def annotated(type_: Any) -> Any:
+    """A function that makes routers, with an option of that type."""
+
+    def make(pools: Any, weights: Any) -> None: ...
+
+    make.__annotations__["weights"] = type_
+    return make
+
+
 @pytest.fixture(autouse=True, scope="module")
 def registered() -> Iterator[None]:
     """Only while these tests run: other tests know the built-in policies alone."""
@@ -118,6 +127,23 @@ def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> No
             sim.register(kind, "wrong")(make)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_num_seqs is one that every policy"):
         sim.register("batching", "wrong")(lambda max_num_seqs: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "told"),
+    [
+        ("", Last, "a policy has a name, not ''"),
+        ("wrong", 3, "wrong: a class is needed, not 3"),
+        ("wrong", Last([]), "wrong: a class is needed, not <"),
+        ("wrong", lambda pools, copy: None, "wrong: copy cannot be the name of an option"),
+        ("wrong", lambda pools, _back: None, "wrong: _back cannot be the name of an option"),
+        ("wrong", annotated(np.ndarray), "wrong: a scenario cannot give the option weights of the type ndarray"),
+        ("wrong", annotated("Lost"), "wrong: the type of a parameter is not known: name 'Lost' is not defined"),
+    ],
+)
+def test_what_cannot_be_a_policy(name: str, make: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        sim.register("routing", name)(make)
 
 
 SCRIPT = """

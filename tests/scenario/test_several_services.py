@@ -109,7 +109,7 @@ def test_one_service_is_a_scenario_of_its_own(tmp_path: Path, catalog: Catalog) 
 
 def test_a_capacity_is_that_of_one_service() -> None:
     for ask in (sim.capacity, sim.breakeven):
-        with pytest.raises(ScenarioErrors, match="^services: a capacity is that of one workload: choose a service"):
+        with pytest.raises(ScenarioErrors, match=r"^services: a capacity is that of one workload: choose a service"):
             ask(scenario(), quiet=True)
 
 
