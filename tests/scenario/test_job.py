@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.scenario.job.bind import bound
+from sim.scenario.job.bind import bound, gpus_of
 from sim.scenario.job.load import load_job
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
@@ -46,7 +46,8 @@ def written(folder: Path, data: Data) -> Path:
         (A100, {"parallel": {"micro_batch": 3}}, "3 does not divide the 8 samples of a data-parallel rank: 1, 2, 4"),
         (A100, {"precision": "fp8"}, "job.precision: a100-80gb-sxm has no fp8: fp32, tf32, fp16, bf16"),
         ({**A100, "gpus": 16}, {}, "fleets.0.pools.0.network: is missing: 16 GPUs fill more than one server of 8"),
-        ({**A100, "replicas": 2}, {}, "fleets.0.pools.0.replicas: a job runs once: say gpus"),
+        ({**A100, "replicas": 2}, {}, "fleets.0.pools.0.gpus: 8 GPUs are not dp 2 = 2: gpus: 2"),
+        ({**A100, "replicas": 2, "parallel": {"dp": 4}}, {}, "both count the model's copies: 2 or 4?"),
         ({**A100, "batching": {"policy": "vllm"}}, {}, "fleets.0.pools.0.batching: is about requests"),
         ({**A100, "server": "dgx-h100"}, {}, "dgx-h100 is built for h100-80gb-sxm, not for a100-80gb-sxm"),
         ({**A100, "framework": "megatrn"}, {}, "unknown framework 'megatrn'; did you mean megatron-2021?"),
@@ -105,3 +106,11 @@ def test_a_micro_batch_that_is_left_out_is_the_fastest_that_fits(tmp_path: Path,
     fitting = [one for one in tried if one.fits]
     assert 0 < len(fitting) < 4
     assert chosen == min(fitting, key=lambda one: one.step.step_s)
+
+
+def test_replicas_of_a_pool_are_data_parallel(tmp_path: Path, catalog: Catalog) -> None:
+    pool = {key: value for key, value in A100.items() if key != "gpus"}
+    loaded = load_job(written(tmp_path, scenario({**pool, "replicas": 4}, {"parallel": {"tp": 2}})), catalog=catalog)
+    (fleet,) = loaded.fleets
+    assert bound(loaded.job, fleet.pools[0], catalog).job.parallel.data == 4
+    assert gpus_of(fleet.pools[0].parallel.over(loaded.job.parallel), fleet.pools[0]) == 8

@@ -1,8 +1,8 @@
 """What a scenario with a `job` may say: the job, the fleets that could do it, prices and terms."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, model_validator
 
 from sim.cost import Carbon, Cost, Finance, Moment, Operations, Site
 from sim.power import Power
@@ -94,12 +94,6 @@ class NodeNetwork(Spec):
     """Of each server."""
 
 
-def _once(value: Any) -> Any:
-    if value != 1 or isinstance(value, bool):
-        raise ValueError("a job runs once: say gpus, and parallel.dp for copies of the model")
-    return 1
-
-
 class JobPool(Setup):
     """The GPUs that do the job: all of one kind."""
 
@@ -109,8 +103,8 @@ class JobPool(Setup):
     """Id in data/gpus."""
     gpus: Count | None = None
     """Left out: as many as `parallel` needs."""
-    replicas: Annotated[Literal[1], BeforeValidator(_once)] = 1
-    """A job runs once."""
+    replicas: Count | None = None
+    """Copies of the model that train in step, as other pools call them: `parallel.dp`, where that is left out."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power, eight in a server."""
     link: str | None = None
@@ -121,6 +115,17 @@ class JobPool(Setup):
     """How power is counted; left out: by what the GPUs do."""
     cost: Cost | None = None
     """How this pool is paid for, where that is not as the fleet's `cost` says."""
+
+    @model_validator(mode="after")
+    def _replicas_are_data_parallel(self) -> Self:
+        copies = self.replicas or 1
+        if copies == 1 or self.parallel.dp == copies:
+            return self
+        if self.parallel.dp is not None:
+            raise ValueError(
+                f"replicas and parallel.dp both count copies of the model: {copies} or {self.parallel.dp}?"
+            )
+        return self.model_copy(update={"parallel": self.parallel.model_copy(update={"dp": copies})})
 
 
 class JobFleet(Spec):
