@@ -47,7 +47,7 @@ def written(folder: Path, data: Data) -> Path:
         (A100, {"precision": "fp8"}, "job.precision: a100-80gb-sxm has no fp8: fp32, tf32, fp16, bf16"),
         ({**A100, "gpus": 16}, {}, "fleets.0.pools.0.network: is missing: 16 GPUs fill more than one server of 8"),
         ({**A100, "replicas": 2}, {}, "fleets.0.pools.0.gpus: 8 GPUs are not dp 2 = 2: gpus: 2"),
-        ({**A100, "replicas": 2, "parallel": {"dp": 4}}, {}, "both count the model's copies: 2 or 4?"),
+        ({**A100, "replicas": 2, "parallel": {"dp": 4}}, {}, "both count copies of the model: 2 or 4?"),
         ({**A100, "batching": {"policy": "vllm"}}, {}, "fleets.0.pools.0.batching: is about requests"),
         ({**A100, "server": "dgx-h100"}, {}, "dgx-h100 is built for h100-80gb-sxm, not for a100-80gb-sxm"),
         ({**A100, "framework": "megatrn"}, {}, "unknown framework 'megatrn'; did you mean megatron-2021?"),
