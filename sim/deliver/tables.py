@@ -12,6 +12,7 @@ from sim.benchdata.training import TELLING, read_training
 from sim.catalogue.catalog import Catalog
 from sim.report.terminal.fitted import FittedTable
 from sim.report.validate.answer import terminal_tables, write_validation
+from sim.report.validate.pairs import PairError, service_pairs, serving_pairs, training_pairs
 from sim.report.validate.services import service_tables, write_services
 from sim.report.validate.training import training_tables, write_training
 from sim.study.validate.services.predict import predict_all
@@ -33,6 +34,8 @@ class TableKind:
     """(folder, outcomes): validation.csv, summaries, a picture."""
     show: Callable[[Sequence[Any]], list[FittedTable | str]]
     """Outcomes -> what the terminal prints."""
+    pairs: Callable[[Sequence[Any]], list[PairError]]
+    """Outcomes -> the error of each pair of GPU and model, for the page."""
 
 
 SERVING = TableKind(
@@ -41,6 +44,7 @@ SERVING = TableKind(
     predict=validate,
     write=write_validation,
     show=terminal_tables,
+    pairs=serving_pairs,
 )
 """Operating points of serving engines; any table that no other kind knows."""
 SERVICES = TableKind(
@@ -49,6 +53,7 @@ SERVICES = TableKind(
     predict=predict_all,
     write=write_services,
     show=service_tables,
+    pairs=service_pairs,
 )
 """MLPerf results of services that answer in one pass."""
 TRAINING = TableKind(
@@ -57,6 +62,7 @@ TRAINING = TableKind(
     predict=validate_training,
     write=write_training,
     show=training_tables,
+    pairs=training_pairs,
 )
 """Runs and published cells of training and fine-tuning."""
 KINDS: tuple[TableKind, ...] = (SERVICES, TRAINING, SERVING)

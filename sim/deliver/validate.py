@@ -8,6 +8,7 @@ from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import begin_question, written_together
 from sim.deliver.tables import TableKind
 from sim.report.terminal.progress import Progress
+from sim.report.validate.page import write_page
 
 
 def run_validation(
@@ -28,4 +29,5 @@ def run_validation(
         outcomes = kind.predict(rows, catalog, workers, progress)
     with written_together(out, told | {"rows": len(rows)}, points=()) as folder:
         kind.write(folder, outcomes)
+        write_page(folder, Path(table).name, kind.show(outcomes), kind.pairs(outcomes))
     return outcomes

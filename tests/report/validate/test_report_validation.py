@@ -47,7 +47,9 @@ def test_every_row_with_its_errors(results: Path) -> None:
 
 def test_the_other_files(results: Path) -> None:
     names = {f"summary_by_{group}.csv" for group in ("class", "pair", "engine", "link", "load")}
-    assert names | {"coverage.csv", "validation.png", "manifest.json"} <= {file.name for file in results.iterdir()}
+    assert names | {"coverage.csv", "validation.html", "validation.png", "manifest.json"} <= {
+        file.name for file in results.iterdir()
+    }
     assert json.loads((results / "manifest.json").read_text())["rows"] == 3
     assert (results / "validation.png").read_bytes().startswith(b"\x89PNG")
     with (results / "summary_by_class.csv").open() as file:
