@@ -72,6 +72,15 @@ def priced(plan: CasePlan, log: FleetLog) -> CaseResult:
     ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)
     if not plan.requests_cost:
         return CaseResult(plan, log, ledger)
+    return CaseResult(plan, log, ledger, _costs_of_requests(plan, log, ledger))
+
+
+def _costs_of_requests(plan: CasePlan, log: FleetLog, ledger: Ledger) -> list[int]:
+    """Amount of each request [nano-USD]: of each of its visits, at the prices of the pool it went to."""
     pools = [plan.pools[position].name for position in log.pool_of_replica]
-    uses = [RequestUse(pools[r.replica], r.prefill_s, r.decode_s, r.recompute_s) for r in log.requests]
-    return CaseResult(plan, log, ledger, request_costs(ledger.rows, uses))
+    visits = [(place, hop) for place, request in enumerate(log.requests) for hop in request.hops]
+    uses = [RequestUse(pools[h.replica], h.busy.prefill_s, h.busy.decode_s, h.busy.recompute_s) for _, h in visits]
+    costs = [0] * len(log.requests)
+    for (place, _), cost in zip(visits, request_costs(ledger.rows, uses), strict=True):
+        costs[place] += cost
+    return costs

@@ -1,6 +1,6 @@
 """What flows between the layers: plain slots dataclasses, no behaviour beyond a derived date."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Protocol
 
@@ -38,6 +38,18 @@ class Progress:
     """Tokens of the answer that were made, there or before."""
 
 
+@dataclass(slots=True)
+class BusyTime:
+    """What a request took of one replica's busy time in the window, where asked for [s]."""
+
+    prefill_s: float = 0.0
+    """Prompt tokens computed for the first time."""
+    recompute_s: float = 0.0
+    """Tokens computed again after a preemption, or after a visit to another replica."""
+    decode_s: float = 0.0
+    """Tokens after the first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """A request's visit to one replica."""
@@ -48,6 +60,7 @@ class Hop:
     """nan while it is there, and for good if it never leaves."""
     progress: Progress | None = None
     """How far it had come when it was taken away; None if it was not."""
+    busy: BusyTime = field(default_factory=BusyTime)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,17 +87,13 @@ class Request:
     cached_tokens: int = 0
     preemptions: int = 0
     rejected: bool = False
-    prefill_s: float = 0.0
-    """Its part of its replica's busy time in the window, where asked for: prompt tokens computed for the first time."""
-    recompute_s: float = 0.0
-    """Part of the replica's busy time in the window, where asked for: tokens computed again after a preemption [s]."""
-    decode_s: float = 0.0
-    """Part of the replica's busy time in the window, where asked for: tokens after the first [s]."""
+    busy: BusyTime = field(default_factory=BusyTime)
+    """Of the replica where it is, or was last."""
 
     @property
     def hops(self) -> list[Hop]:
         """Its visits to replicas, the present or last one at the end; none while no replica has had it."""
-        here = [] if self.replica < 0 else [Hop(self.replica, self.came_s, self.finished_s)]
+        here = [] if self.replica < 0 else [Hop(self.replica, self.came_s, self.finished_s, None, self.busy)]
         return [*self.left, *here]
 
     @property

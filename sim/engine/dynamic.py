@@ -107,7 +107,7 @@ class DynamicEngine:
             self._meters.output_tokens += running.items
             for request in running.requests:
                 request.first_token_s = request.finished_s = now
-                request.decode_s += running.share_s
+                request.busy.decode_s += running.share_s
             done += running.requests
         self._ending, self._end_s = [], inf
         return done

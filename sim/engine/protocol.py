@@ -48,7 +48,7 @@ class ReplicaEngine(Protocol):
         ...
 
     def share_time(self, on: bool, now: float) -> None:
-        """From *now* on, shares busy time out among requests (`Request.prefill_s` and so on), or stops doing so."""
+        """From *now* on, shares busy time out among requests (`Request.busy`), or stops doing so."""
         ...
 
     def waiting(self) -> int:

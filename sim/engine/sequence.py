@@ -13,12 +13,14 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "computed", "decoding", "finish_step", "held", "high_water", "made", "output_tokens",
-        "prompt_only", "request", "token_s", "tokens",
+        "admission", "base", "busy", "computed", "decoding", "finish_step", "held", "high_water", "made",
+        "output_tokens", "prompt_only", "request", "token_s", "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         self.request = request
+        self.busy = request.busy
+        """Of this visit: a request that has moved on takes what it gets elsewhere on another one."""
         self.prompt_only = prompt_only and request.output_tokens > 1
         """It leaves with its first token, unfinished."""
         self.output_tokens = 1 if prompt_only else request.output_tokens

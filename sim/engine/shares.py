@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import isnan
 
 from sim.engine.sequence import Sequence
-from sim.records import Batch, Request
+from sim.records import Batch
 
 
 class TimeShares:
@@ -33,7 +33,7 @@ class TimeShares:
         return self._standing if self._standing_at == step else []
 
     def share(
-        self, elapsed_s: float, batch: Batch, parts: Iterable[tuple[Request, int, int]], standing: list[Sequence]
+        self, elapsed_s: float, batch: Batch, parts: Iterable[tuple[Sequence, int, int]], standing: list[Sequence]
     ) -> None:
         """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
 
@@ -45,22 +45,22 @@ class TimeShares:
             self.token_s += token_s
             for sequence in standing:
                 sequence.token_s += token_s
-        for request, first_time, recomputed in parts:
-            request.prefill_s += token_s * first_time
-            request.recompute_s += token_s * recomputed
+        for sequence, first_time, recomputed in parts:
+            sequence.busy.prefill_s += token_s * first_time
+            sequence.busy.recompute_s += token_s * recomputed
 
     def settle(self, running: Iterable[Sequence]) -> None:
         """Gives those who decode what they have taken so far."""
         for sequence in running:
             if sequence.decoding and not isnan(sequence.token_s):
-                sequence.request.decode_s += self.token_s - sequence.token_s
+                sequence.busy.decode_s += self.token_s - sequence.token_s
                 sequence.token_s = self.token_s
 
 
-def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[tuple[Request, int, int]]:
-    """Of each chunk: its request, the tokens computed for the first time, and those computed again."""
-    recomputed = [(sequence.request, chunk, recomputed_tokens(sequence, chunk)) for sequence, chunk in chunks]
-    return [(request, chunk - again, again) for request, chunk, again in recomputed]
+def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[tuple[Sequence, int, int]]:
+    """Of each chunk: its sequence, the tokens computed for the first time, and those computed again."""
+    recomputed = [(sequence, chunk, recomputed_tokens(sequence, chunk)) for sequence, chunk in chunks]
+    return [(sequence, chunk - again, again) for sequence, chunk, again in recomputed]
 
 
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:

@@ -6,7 +6,7 @@ from math import inf, isnan, nan
 import simpy
 
 from sim.engine.protocol import ReplicaEngine
-from sim.records import Hop, Request
+from sim.records import BusyTime, Hop, Request
 
 Finished = Callable[["Replica", list[Request], float], None]
 Released = Callable[[float], None]
@@ -54,8 +54,8 @@ class Replica:
         if not isnan(request.finished_s):
             return False
         progress = self.engine.evict(request, now)
-        request.left = (*request.left, Hop(self.index, request.came_s, now, progress))
-        request.replica, request.came_s = -1, nan
+        request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
+        request.replica, request.came_s, request.busy = -1, nan, BusyTime()
         self.replan(now)
         return True
 

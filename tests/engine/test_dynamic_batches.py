@@ -107,7 +107,7 @@ def test_meters_count_what_was_done(size: int, delay_s: float, instances: int) -
     assert totals.output_tokens == 300
     assert max(sizes.values()) <= size * instances
     assert totals.busy_s == pytest.approx(totals.steps * 0.004 + 300 * 0.001)
-    assert sum(request.decode_s for request in found) == pytest.approx(totals.busy_s)
+    assert sum(request.busy.decode_s for request in found) == pytest.approx(totals.busy_s)
     assert totals.load_s == pytest.approx(totals.busy_s)
 
 

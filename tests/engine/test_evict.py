@@ -101,7 +101,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
         tokens = rows[place].prompt_tokens + rows[place].output_tokens
         assert 0 <= progress.output_tokens < rows[place].output_tokens
         assert 0 <= progress.computed_tokens < tokens
-    shared_s = sum(r.prefill_s + r.recompute_s + r.decode_s for r in rows)
+    shared_s = sum(r.busy.prefill_s + r.busy.recompute_s + r.busy.decode_s for r in rows)
     assert shared_s == pytest.approx(meters.busy_s)
 
 

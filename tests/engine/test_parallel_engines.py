@@ -115,10 +115,10 @@ def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], 
         drain(engine, copies)
         meters = engine.meters(1e9)
         decode_s = meters.busy_s - meters.prefill_s - meters.recompute_s
-        assert sum(r.prefill_s for r in copies) == pytest.approx(meters.prefill_s)
-        assert sum(r.recompute_s for r in copies) == pytest.approx(meters.recompute_s)
-        assert sum(r.decode_s for r in copies) == pytest.approx(decode_s)
-        assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in copies) >= -1e-12
+        assert sum(r.busy.prefill_s for r in copies) == pytest.approx(meters.prefill_s)
+        assert sum(r.busy.recompute_s for r in copies) == pytest.approx(meters.recompute_s)
+        assert sum(r.busy.decode_s for r in copies) == pytest.approx(decode_s)
+        assert min(min(r.busy.prefill_s, r.busy.recompute_s, r.busy.decode_s) for r in copies) >= -1e-12
         assert bool(meters.recompute_s) == bool(meters.preemptions)
 
 
@@ -142,4 +142,4 @@ def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
     engine.share_time(True, 0.0)
     drain(engine, copies)
     assert [r.finished_s for r in copies] == [7.0, 7.0, 4.0]
-    assert [(r.prefill_s, r.decode_s) for r in copies] == [(0.5, 2.0), (0.5, 2.0), (2.0, 0.0)]
+    assert [(r.busy.prefill_s, r.busy.decode_s) for r in copies] == [(0.5, 2.0), (0.5, 2.0), (2.0, 0.0)]

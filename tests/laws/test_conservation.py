@@ -180,11 +180,11 @@ def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simu
     (result,) = simulate(scenario(arrivals, fleets=[fleet], requests_cost=True, warmup_s=37))
     meters, requests = result.log.meters, result.log.requests
     for phase in ("prefill_s", "recompute_s"):
-        shared = fsum(getattr(r, phase) for r in requests)
+        shared = fsum(getattr(r.busy, phase) for r in requests)
         assert shared == pytest.approx(fsum(getattr(m, phase) for m in meters), rel=1e-9)
     decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
-    assert fsum(r.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
-    assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in requests) > -1e-12
+    assert fsum(r.busy.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
+    assert min(min(r.busy.prefill_s, r.busy.recompute_s, r.busy.decode_s) for r in requests) > -1e-12
     power = result.plan.pools[0].power
     idle_w = (power.gpu.idle_w + power.base_w) / power.psu_efficiency
     for row in result.log.intervals:
@@ -215,7 +215,7 @@ def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate
     (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, warmup_s=37))
     meters, requests = result.log.meters, result.log.requests
     decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
-    assert fsum(r.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)
-    assert fsum(r.recompute_s for r in requests) == pytest.approx(fsum(m.recompute_s for m in meters), rel=1e-9)
-    assert fsum(r.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
-    assert min(min(r.prefill_s, r.recompute_s, r.decode_s) for r in requests) > -1e-12
+    assert fsum(r.busy.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)
+    assert fsum(r.busy.recompute_s for r in requests) == pytest.approx(fsum(m.recompute_s for m in meters), rel=1e-9)
+    assert fsum(r.busy.decode_s for r in requests) == pytest.approx(decode_s, rel=1e-9)
+    assert min(min(r.busy.prefill_s, r.busy.recompute_s, r.busy.decode_s) for r in requests) > -1e-12

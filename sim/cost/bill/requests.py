@@ -8,7 +8,7 @@ from sim.records import LedgerRow
 
 
 class RequestUse(NamedTuple):
-    """What a request took of its replica's busy time inside the window [s], named like the phases."""
+    """What a request took of a replica's busy time inside the window [s], named like the phases."""
 
     pool: str
     prefill: float
@@ -17,10 +17,10 @@ class RequestUse(NamedTuple):
 
 
 def request_costs(rows: Iterable[LedgerRow], uses: Sequence[RequestUse]) -> list[int]:
-    """Amount of each request [nano-USD], in the order of *uses*.
+    """Amount of each use [nano-USD], in the order of *uses*.
 
     A pool's money for prefill is split by the time that prompts took, that for decode and for recompute in the same
-    way, each to the last nano-USD; prices are means over the window. What no request caused (idle time above all)
+    way, each to the last nano-USD; prices are means over the window. What no use caused (idle time above all)
     stays with the fleet: the amounts and what is left sum to the total exactly.
     """
     totals: dict[tuple[str, str], int] = {}

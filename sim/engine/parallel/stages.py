@@ -103,13 +103,13 @@ class StagesEngine:
         token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
         launch.shared_s = elapsed_s
         prompts = set()
-        for request, first_time, again in launch.parts:
-            request.prefill_s += token_s * first_time
-            request.recompute_s += token_s * again
-            prompts.add(request)
+        for one, first_time, again in launch.parts:
+            one.busy.prefill_s += token_s * first_time
+            one.busy.recompute_s += token_s * again
+            prompts.add(one)
         for one in launch.chunks:
-            if one.request not in prompts:
-                one.request.decode_s += token_s
+            if one not in prompts:
+                one.busy.decode_s += token_s
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""

@@ -229,5 +229,5 @@ class AsyncRank(Rank):
             if starts:
                 sequence.token_s = now
             else:
-                sequence.request.decode_s += now - sequence.token_s
+                sequence.busy.decode_s += now - sequence.token_s
         self._clocks.clear()

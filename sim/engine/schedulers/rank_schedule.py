@@ -287,7 +287,7 @@ class RankSchedule(ABC):
         sequence.token_s = self.shares.token_s
 
     def _stop_clock(self, sequence: Sequence) -> None:
-        sequence.request.decode_s += self.shares.token_s - sequence.token_s
+        sequence.busy.decode_s += self.shares.token_s - sequence.token_s
 
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True

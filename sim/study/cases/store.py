@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
 SHARES = ("prefill_s", "recompute_s", "decode_s")
-"""Seconds that a request took of its replica."""
+"""Seconds that a request took of its replica, of the last one if it moved."""
+VISITS = "earlier_visits"
+"""Column of the replicas that requests were at before, with the same seconds; only where some moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,9 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
     if result is not None:
         tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
         if result.plan.requests_cost:
-            without = tables["requests"].drop_columns([*SHARES, "cost_usd"])
-            tables["requests"] = _with_costs(without, result.log.requests, result.request_nano_usd)
+            before = tables["requests"]
+            others = [name for name in before.column_names if name not in (*SHARES, VISITS, "cost_usd")]
+            tables["requests"] = _with_costs(before.select(others), result.log.requests, result.request_nano_usd)
     _write(folder, told | {"metrics": as_stored(metrics)}, tables)
 
 
@@ -181,7 +184,10 @@ def requests_table(result: CaseResult | None) -> pa.Table:
 def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:
     """What each request took of its replica's time, and what that cost; empty without a `cost` section."""
     for name in SHARES:
-        table = table.append_column(name, pa.array([getattr(r, name) for r in requests], pa.float64()))
+        table = table.append_column(name, pa.array([getattr(r.busy, name) for r in requests], pa.float64()))
+    if any(r.left for r in requests):
+        visits = [[{"replica": hop.replica, **asdict(hop.busy)} for hop in r.left] for r in requests]
+        table = table.append_column(VISITS, pa.array(visits))
     usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
     return table.append_column("cost_usd", pa.array(usd, pa.float64()))
 

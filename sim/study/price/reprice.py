@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from math import isclose
+from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
 from sim.case import CaseResult, of_service, priced
 from sim.catalogue.catalog import Catalog
-from sim.records import FleetLog, Interval, Meters, Request
+from sim.records import BusyTime, FleetLog, Hop, Interval, Meters, Request
 from sim.scenario.job.load import AnyScenario, load_job
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
@@ -19,7 +19,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
 from sim.study.cases.inputs import MONEY, digest, rests_on
 from sim.study.cases.points import POINTS
-from sim.study.cases.store import SHARES, StoredCase, load_case, read_case, save_repriced
+from sim.study.cases.store import SHARES, VISITS, StoredCase, load_case, read_case, save_repriced
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.precision import key_of, with_further
 from sim.study.price.bill import bill
@@ -210,12 +210,17 @@ def _totals(intervals: Sequence[Interval]) -> list[Meters]:
 def _requests(stored: StoredCase) -> list[Request]:
     """Requests as far as their bill needs them."""
     columns = ["request", "service", "arrived_s", "finished_s", "prompt_tokens", "output_tokens", "replica", *SHARES]
-    requests = []
-    for row in stored.requests().select(columns).to_pylist():
+    table, requests = stored.requests(), []
+    for row in table.select([name for name in (*columns, VISITS) if name in table.column_names]).to_pylist():
         request = Request(row["request"], row["arrived_s"], row["prompt_tokens"], row["output_tokens"])
         request.replica, request.service = row["replica"], row["service"]
-        request.finished_s = float("nan") if row["finished_s"] is None else row["finished_s"]
-        for name in SHARES:
-            setattr(request, name, row[name])
+        request.finished_s = nan if row["finished_s"] is None else row["finished_s"]
+        request.busy = BusyTime(**{name: row[name] for name in SHARES})
+        request.left = tuple(_visit(**visit) for visit in row.get(VISITS, ()))
         requests.append(request)
     return requests
+
+
+def _visit(replica: int, **seconds: float) -> Hop:
+    """A visit as far as its bill needs it."""
+    return Hop(replica, nan, nan, None, BusyTime(**seconds))

@@ -2,6 +2,8 @@
 
 import filecmp
 import shutil
+from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
+from sim.fleet.fleet import RunningFleet
+from sim.records import FleetLog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
@@ -104,6 +108,68 @@ def test_the_same_prices_change_nothing_to_the_last_digit(tmp_path: Path, seed, 
         assert load_case(before).metrics == load_case(after).metrics
         _, different, missing = filecmp.cmpfiles(before, after, FILES[1:], shallow=False)
         assert (different, missing) == ([], [])
+
+
+def test_a_request_that_moves_pays_each_pool_for_what_it_took_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, run_as_planned = [], RunningFleet.run
+
+    def run_moving(fleet: RunningFleet) -> FleetLog:
+        for at_s in (10.0, 20.01, 30.0):
+            fleet._env.timeout(at_s).callbacks.append(lambda _: move_all(fleet))
+        logs.append(run_as_planned(fleet))
+        return logs[-1]
+
+    monkeypatch.setattr(RunningFleet, "run", run_moving)
+    other = {"name": "second", "gpu": "a100-80gb-pcie", "replicas": 1, "server": "server-8xa100-pcie"}
+    pools = [POOL | {"name": "first", "replicas": 1}, POOL | other]
+    many = SCENARIO["workload"] | {"arrivals": {"process": "poisson", "rate_rps": 9}}
+    rents = {"acquisition": "rent", "quotes": {"rtx-4090": 0.4, "a100-80gb-pcie": 1.2}}
+    run = finished_run(
+        tmp_path / "run",
+        fleets=[{"name": "two", "pools": pools, "cost": rents}],
+        sweep=None,
+        workload=many,
+        horizon_s=33,
+    )
+    (log,), (case,) = logs, stored(run)
+    assert sum(len(request.left) for request in log.requests) > 15
+    taken = [defaultdict(float), defaultdict(float)]
+    for hop in (hop for request in log.requests for hop in request.hops):
+        for name, seconds in asdict(hop.busy).items():
+            taken[hop.replica][name] += seconds
+    for replica in (0, 1):
+        mine = [one for one in log.intervals if one.replica == replica and 7 <= one.start_s < 33]
+        for name in ("prefill_s", "recompute_s"):
+            assert taken[replica][name] == pytest.approx(sum(getattr(one, name) for one in mine))
+    money = defaultdict(float)
+    for row in case.costs().to_pylist():
+        money[row["pool"], row["phase"]] += row["amount_usd"]
+    for request, usd in zip(log.requests, case.requests()["cost_usd"].to_pylist(), strict=True):
+        owed = 0.0
+        for hop in request.hops:
+            for name, seconds in asdict(hop.busy).items():
+                owed += money[pools[hop.replica]["name"], name[:-2]] * seconds / (taken[hop.replica][name] or 1)
+        assert usd == pytest.approx(owed, abs=1e-8)
+    repriced(run)
+    names = [folder.name for folder in (run / "points").iterdir()]
+    for name in names:
+        compared = filecmp.cmpfiles(run / "points" / name, tmp_path / "again" / "points" / name, FILES[1:], False)
+        assert compared == ([*FILES[1:]], [], [])
+
+
+def move_all(fleet: RunningFleet) -> None:
+    """Takes every request at the first replica to the second."""
+    source, target = fleet._replicas
+    now = fleet._env.now
+    for request in [one for one in fleet._source.requests if one.replica == 0 and not one.rejected]:
+        if source.evict(request, now):
+            fleet._router.left(0)
+            request.replica, request.came_s = 1, now
+            target.offer(request, now)
+            fleet._router.joined(1)
+    target.replan(now)
 
 
 def test_other_prices_are_what_a_new_run_would_have_cost(run: Path, tmp_path: Path) -> None:
