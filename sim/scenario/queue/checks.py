@@ -21,7 +21,10 @@ def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Comp
     if isinstance(scenario.jobs, TracedJobs):
         yield from _of_trace(scenario.jobs)
         return
+    names = [one.name for one in scenario.jobs]
     for j, one in enumerate(scenario.jobs):
+        if one.name is not None and one.name in names[:j]:
+            yield Complaint(("jobs", j, "name"), f"the name {one.name!r} stands twice: count makes several alike")
         yield from _of_job(one, ("jobs", j))
         if one.training is not None:
             yield from _of_training(scenario, one.training, one.gpus, ("jobs", j), catalog)

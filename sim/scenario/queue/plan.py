@@ -39,12 +39,14 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
     """The plan of *scenario*'s queue on *fleet*. Raises CostError with every price that is missing, JobTraceError."""
     hardware, gpus = Hardware.of(fleet.pools[0], catalog), fleet.pools[0].gpus or 0
     pool, prefix = pool_of_jobs(scenario, fleet, hardware, gpus, catalog), f"fleets.{fleet.name}"
-    runs: dict[str, TrainingRun] = {}
+    runs: dict[int, TrainingRun] = {}
+    refusals: list[str] = []
     if isinstance(scenario.jobs, TracedJobs):
         jobs, notes = scenario.jobs.trace.jobs(), scenario.jobs.trace.reading().notes
     else:
         runs, notes = dict(_trainings(scenario.jobs, fleet, catalog)), ()
         jobs = tuple(job for place, one in enumerate(scenario.jobs) for job in _jobs(one, place, runs))
+        refusals = [f"job {_name(scenario.jobs[i], i)}: {run.infeasible}" for i, run in runs.items() if run.infeasible]
     facts = [*hardware_facts(prefix, hardware, pool, catalog)]
     for run in runs.values():
         facts += training_facts(prefix, run.bound, hardware, catalog)
@@ -56,35 +58,35 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
         policy=fleet.queue or scenario.queue,
         horizon_s=scenario.horizon_h * SECONDS_PER_HOUR if scenario.horizon_h else inf,
         notes=notes,
-        infeasible=_infeasible(jobs, runs, gpus),
+        infeasible=_infeasible(jobs, refusals, gpus),
         facts=tuple(dict.fromkeys(facts)),
     )
 
 
-def name_of(one: QueuedJob, place: int) -> str:
+def _name(one: QueuedJob, place: int) -> str:
     """What the outputs call it."""
     return one.name or str(place + 1)
 
 
-def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog) -> Iterator[tuple[str, TrainingRun]]:
+def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog) -> Iterator[tuple[int, TrainingRun]]:
+    """(place in the list, run) of the jobs that train."""
     for place, one in enumerate(jobs):
         if one.training is not None:
             pool = fleet.pools[0].model_copy(update={"gpus": one.gpus})
-            yield name_of(one, place), training_run(one.training, pool, catalog)
+            yield place, training_run(one.training, pool, catalog)
 
 
-def _infeasible(jobs: tuple[Job, ...], runs: dict[str, TrainingRun], gpus: int) -> str:
-    wrong = [f"job {name}: {run.infeasible}" for name, run in runs.items() if run.infeasible]
+def _infeasible(jobs: tuple[Job, ...], refusals: list[str], gpus: int) -> str:
     least = min(job.gpus for job in jobs)
-    if not wrong and least > gpus:
-        wrong = [f"every job needs at least {least} GPUs, the cluster has {gpus}"]
-    return "; ".join(wrong)
+    if not refusals and least > gpus:
+        return f"every job needs at least {least} GPUs, the cluster has {gpus}"
+    return "; ".join(refusals)
 
 
-def _jobs(one: QueuedJob, place: int, runs: dict[str, TrainingRun]) -> Iterator[Job]:
-    name = name_of(one, place)
+def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[Job]:
+    name = _name(one, place)
     job = _given(one, name)
-    if (run := runs.get(name)) is not None:
+    if (run := runs.get(place)) is not None:
         job = _trained(job, run)
     for copy in range(one.count):
         yield job if one.count == 1 else replace(job, name=f"{name}-{copy + 1}")

@@ -11,8 +11,8 @@ from sim.scenario.job.schema import JobFleet, TrainingJob, WorkScenario
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_YEAR
 
-LONGEST_H = 30 * HOURS_PER_YEAR
-"""Machines do not last longer."""
+LONGEST_H = 10 * HOURS_PER_YEAR
+"""Machines hardly last longer."""
 
 
 class QueuedJob(Spec):
@@ -66,6 +66,6 @@ class QueueScenario(WorkScenario):
     queue: QueuePolicy = Fifo(policy="fifo")
     """Who gets free GPUs."""
     horizon_h: Annotated[Positive, Field(le=LONGEST_H)] | None = None
-    """When everything stops and the bill ends; left out: when the last job has finished, or after 30 years."""
+    """When everything stops and the bill ends; left out: when the last job has finished, or after 10 years."""
     fleets: Annotated[tuple[QueueFleet, ...], Field(min_length=1)]
     """The clusters to compare; `gpus` of a pool is the size of the cluster."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum, inf
+from math import ceil, fsum, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from sim.study.queue.timeline import PHASES, Timeline
 from sim.units import SECONDS_PER_HOUR
 
 STATE = "serving"
+MOST_READINGS = 5000
 ENERGY = "energy"
 """Component of the ledger that follows what jobs draw; all others follow time."""
 LEDGER_PHASES = {"working": "decode", "lost": "recompute", "restarting": "prefill"}
@@ -69,9 +70,12 @@ def outcome(plan: QueuePlan) -> QueueOutcome:
 
 
 def _edges(plan: QueuePlan, end_s: float) -> NDArray[np.float64]:
-    """Meter readings: every full hour, of the clock where there is one, and the end."""
+    """Meter readings: every full hour of the clock, where there is one, else every hour or, in a long time, every few
+    hours, and the end.
+    """
     if plan.pool.clock is None:
-        return np.append(np.arange(0.0, end_s, SECONDS_PER_HOUR), end_s)
+        every_h = max(1, ceil(end_s / SECONDS_PER_HOUR / MOST_READINGS))
+        return np.append(np.arange(0.0, end_s, every_h * SECONDS_PER_HOUR), end_s)
     edges = [0.0]
     while edges[-1] < end_s:
         edges.append(min(end_s, plan.pool.clock.next_hour_s(edges[-1])))
