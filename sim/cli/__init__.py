@@ -15,6 +15,7 @@ from sim.cli import (  # noqa: F401 - each registers its command
     catalogue,
     check,
     claims,
+    diff,
     export,
     init,
     plan,

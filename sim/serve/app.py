@@ -1,5 +1,7 @@
 """Every address of the workspace, and what answers there."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -11,11 +13,14 @@ from starlette.types import ASGIApp
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.folder import FolderBusy
-from sim.serve.answers import AnswerRoutes
-from sim.serve.exports import ExportRoutes
+from sim.serve.answers.exports import ExportRoutes
+from sim.serve.answers.held import HeldRuns
+from sim.serve.answers.routes import AnswerRoutes
 from sim.serve.guard import HEALTH, Access, Guard
-from sim.serve.held import HeldRuns
+from sim.serve.queue.jobs import Queue
+from sim.serve.queue.routes import JobRoutes
 from sim.serve.refused import WRONG_INPUT, Refused, refused
+from sim.serve.scenarios.routes import ScenarioRoutes
 from sim.serve.workspace import Workspace
 
 STATIC = Path(__file__).parent / "static"
@@ -26,7 +31,8 @@ class App:
 
     def __init__(self, workspace: Workspace, access: Access) -> None:
         self.workspace, self.access = workspace, access
-        self.runs = HeldRuns(workspace, load_catalog())
+        self.catalog = load_catalog()
+        self.runs, self.queue = HeldRuns(workspace, self.catalog), Queue(workspace.root)
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -36,8 +42,16 @@ class App:
             Route("/api/workspace", self.listing),
             *AnswerRoutes(self.runs).routes(),
             *ExportRoutes(self.workspace).routes(),
+            *ScenarioRoutes(self.workspace, self.catalog).routes(),
+            *JobRoutes(self.workspace, self.catalog, self.queue).routes(),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """From start to end of the server, which ends what it runs."""
+        yield
+        self.queue.close()
 
     async def page(self, _: Request) -> HTMLResponse:
         """The one page; what it shows stands in its address."""
@@ -65,4 +79,5 @@ async def healthy(_: Request) -> PlainTextResponse:
 def application(workspace: Workspace, access: Access) -> ASGIApp:
     """The server of *workspace*, behind its guard."""
     handlers = dict.fromkeys((Refused, FolderBusy, *WRONG_INPUT), refused)
-    return Guard(Starlette(routes=App(workspace, access).routes(), exception_handlers=handlers), access)
+    shared = App(workspace, access)
+    return Guard(Starlette(routes=shared.routes(), exception_handlers=handlers, lifespan=shared.lifespan), access)

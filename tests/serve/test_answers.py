@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from sim.serve.held import MOST_WAITING, HeldRuns
+from sim.serve.answers.held import MOST_WAITING, HeldRuns
 
 RUN = "outputs/demo"
 

@@ -1,32 +1,77 @@
-/** Reads the address and shows what it says: a run, or the list of what there is. */
+/** Reads the address and shows what it says: a run, a scenario, two runs beside each other, or the list of what there is. */
 
 import { AnswerView } from "./answer.js";
+import { DiffView } from "./diff.js";
 import { ask, element, queryOf, shownInAddress } from "./dom.js";
+import { EditorView } from "./editor.js";
+import { QueueView } from "./queue.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const shown = shownInAddress();
 
-/** @param {{path: string, scenario: string, command: string, started_at: string, finished: boolean}} run @returns {HTMLElement} */
-function runLine(run) {
-  const opens = run.finished && ["run", "price"].includes(run.command);
-  const name = opens ? element("a", { href: `/?${queryOf({ run: run.path, set: {} })}` }, run.path) : element("span", {}, run.path);
-  const state = run.finished ? run.command : "unfinished";
-  return element("li", {}, name, ` ${run.scenario}, ${state}, ${run.started_at.slice(0, 16).replace("T", " ")}`);
+/** @typedef {{path: string, scenario: string, command: string, started_at: string, finished: boolean}} Run */
+
+/** @param {Run} run @returns {boolean} */
+const opens = (run) => run.finished && ["run", "price"].includes(run.command);
+
+/** @param {Run} run @returns {HTMLElement} */
+function runRow(run) {
+  const name = opens(run) ? element("a", { href: `/?${queryOf({ run: run.path, set: {} })}` }, run.path) : element("span", {}, run.path);
+  const box = element("input", { type: "checkbox", value: run.path, "aria-label": `Compare ${run.path}`, disabled: !opens(run) });
+  const state = run.finished ? run.command : "unfinished; the same run goes on from what is there";
+  const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
+  return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+}
+
+/** @param {Run[]} runs @returns {HTMLElement[]} */
+function answers(runs) {
+  if (!runs.length) return [element("p", {}, "No answers yet: run a scenario, here or with gpufleet run.")];
+  const compare = /** @type {HTMLButtonElement} */ (element("button", { type: "button", disabled: true }, "Compare the two that are ticked"));
+  const body = element("tbody", {}, ...runs.map(runRow));
+  const ticked = () => [...body.querySelectorAll("input:checked")].map((one) => /** @type {HTMLInputElement} */ (one).value);
+  body.addEventListener("change", () => (compare.disabled = ticked().length !== 2));
+  compare.addEventListener("click", () => {
+    const [b, a] = ticked(); // the older one first
+    window.location.search = `a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
+  });
+  const heads = ["", "answer", "scenario", "command", "started"].map((text) => element("th", { scope: "col" }, text));
+  const table = element("table", { class: "texts" }, element("thead", {}, element("tr", {}, ...heads)), body);
+  return [element("div", { class: "scroll" }, table), element("p", {}, compare)];
 }
 
 async function list() {
-  const found = await ask("/api/workspace");
-  const runs = element("ul", {}, ...found.runs.map(runLine));
-  const none = element("p", {}, "No answers yet: gpufleet run leaves them below outputs/.");
-  main.replaceChildren(element("h2", {}, "Answers in this workspace"), found.runs.length ? runs : none, element("p", { class: "sub" }, found.folder));
+  const [found, known] = await Promise.all([ask("/api/workspace"), ask("/api/templates")]);
+  const files = found.scenarios.map((/** @type {string} */ path) => element("li", {}, element("a", { href: `/?${queryOf({ scenario: path, set: {} })}` }, path)));
+  const starts = known.templates.map((/** @type {{name: string, title: string}} */ one) => element("li", {}, element("a", { href: `/?${queryOf({ template: one.name, set: {} })}` }, one.title)));
+  const more = found.complete ? [] : [element("p", { class: "sub" }, "The folder holds more than could be looked at: name a smaller one with --workspace.")];
+  main.replaceChildren(
+    element("p", { class: "sub" }, found.folder), ...more, queue.box, element("h2", {}, "Answers"), ...answers(found.runs),
+    element("h2", {}, "Scenarios"), files.length ? element("ul", {}, ...files) : element("p", {}, "None yet: start from one below."),
+    element("h2", {}, "Start from"), element("ul", {}, ...starts));
 }
 
+const queue = new QueueView((job) => {
+  if (!shown.run && !shown.scenario && !shown.template) list();
+  else queue.list.querySelector("a")?.focus();
+  document.title = `done: ${job.scenario}`;
+});
+
 async function start() {
-  if (shown.run) {
+  const query = new URLSearchParams(window.location.search);
+  if (query.get("a") && query.get("b")) {
+    const view = new DiffView(/** @type {string} */ (query.get("a")), /** @type {string} */ (query.get("b")));
+    main.replaceChildren(view.box);
+    await view.load();
+  } else if (shown.run) {
     const view = new AnswerView(shown);
     main.replaceChildren(view.box);
     await Promise.all([view.load(), view.listExports()]);
+  } else if (shown.scenario || shown.template) {
+    const view = new EditorView(shown, () => queue.box.scrollIntoView());
+    main.replaceChildren(queue.box, view.box);
+    await view.load();
   } else await list();
+  if (!shown.run && !query.get("a")) queue.watch();
 }
 
 start().catch((error) => main.replaceChildren(element("p", { class: "problem", role: "alert" }, String(error.message || error))));

@@ -57,11 +57,12 @@ def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> lis
     for pair in combinations(fleets_of(points), 2):
         for there in places.values():
             if all(fleet in there for fleet in pair):
-                found += _at(there[pair[0]], there[pair[1]], [*metrics, *named])
+                found += between(there[pair[0]], there[pair[1]], [*metrics, *named])
     return found
 
 
-def _at(first: Point, second: Point, metrics: Sequence[str]) -> Iterator[Difference]:
+def between(first: Point, second: Point, metrics: Sequence[str]) -> Iterator[Difference]:
+    """First less second in each of *metrics* that both have, over the replications that both have."""
     others = {case.replication: case for case in second.cases}
     both = [(case, others[case.replication]) for case in first.cases if case.replication in others]
     for metric in metrics if both else ():

@@ -10,6 +10,7 @@ from sim.catalogue.catalog import Catalog
 from sim.deliver.folder import MANIFEST, is_finished
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
+from sim.study.diff.runs import StoredRun
 from sim.study.held.answer import Answer, Answers
 
 MOST_HELD = 4
@@ -39,11 +40,20 @@ class HeldRuns:
         finally:
             self._waiting.release()
 
-    def _answers(self, run: str) -> Answers:
+    def stored(self, run: str) -> StoredRun:
+        """The finished run in the folder *run* as it lies on the disk. Raises Refused, ScenarioErrors."""
+        self._finished(run)
+        return StoredRun.read(self.workspace.folder(run), self.catalog)
+
+    def _finished(self, run: str) -> Path:
         folder = self.workspace.path(run)
         if not is_finished(folder):
             text = "has not finished yet" if folder.is_dir() else "is gone; reload the page for what there is"
             raise Refused(404, f"{run}: {text}")
+        return folder
+
+    def _answers(self, run: str) -> Answers:
+        folder = self._finished(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
         if key not in self._held:
             self.workspace.folder(run)

@@ -3,15 +3,18 @@
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from sim.report.diff.answer import diff_document
+from sim.report.page.document import as_json
 from sim.report.run.verdict import verdict
 from sim.report.words.money import showing
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.serve.held import HeldRuns
+from sim.serve.answers.held import HeldRuns
+from sim.serve.answers.shapes import answer_data, capacity_data, gap_data
 from sim.serve.refused import Refused
-from sim.serve.shapes import answer_data, capacity_data, gap_data
+from sim.study.diff.runs import compare
 from sim.study.held.answer import Answer
 from sim.study.run.sweep import sweep_of
 from sim.yamlio import YamlError, parse
@@ -33,6 +36,7 @@ class AnswerRoutes:
             Route("/api/verdict", self.verdict),
             Route("/api/capacity", self.capacity),
             Route("/api/gap", self.gap),
+            Route("/api/diff", self.diff),
         ]
 
     def answer(self, request: Request) -> JSONResponse:
@@ -50,6 +54,13 @@ class AnswerRoutes:
     def gap(self, request: Request) -> JSONResponse:
         """What the cost of every point consists of."""
         return self._answered(request, lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))})
+
+    def diff(self, request: Request) -> Response:
+        """The runs `a` and `b` beside each other."""
+        runs = [self.runs.stored(asked_for(request, name)) for name in ("a", "b")]
+        with showing(runs[1].scenario):
+            document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
+            return Response(as_json(document), media_type="application/json")
 
     def _answered(self, request: Request, shape: Any) -> JSONResponse:
         found = self.runs.answer(asked_for(request, "run"), values_of(request))

@@ -13,7 +13,7 @@ from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import LIMITS, axis_label, places, question_of, short
 from sim.scenario.sections.slo import Slo
-from sim.serve.knobs import Knob, knobs
+from sim.serve.answers.knobs import Knob, knobs
 from sim.study.held.answer import Answer
 from sim.study.run.point import Point
 from sim.study.run.sweep import Line, Sweep, sweep_of

@@ -1,0 +1,1 @@
+"""What a finished run answers, and the files that it can be taken along as."""

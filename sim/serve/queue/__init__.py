@@ -1,0 +1,1 @@
+"""Runs that the page has asked for."""

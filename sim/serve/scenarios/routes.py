@@ -1,0 +1,159 @@
+"""The addresses under which scenarios are read, checked and kept."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.template import schema_text
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
+from sim.serve.answers.routes import asked_for
+from sim.serve.guard import MOST_BODY_BYTES
+from sim.serve.refused import Refused, told
+from sim.serve.scenarios.fields import fields_of
+from sim.serve.scenarios.reading import document_of, scenario_of
+from sim.serve.scenarios.templates import template_text, templates
+from sim.serve.workspace import SCENARIOS, Workspace
+from sim.study.cases.durable import write_whole
+
+
+class Sent(NamedTuple):
+    """A scenario as the page sends it."""
+
+    path: str
+    text: str
+    sets: list[str]
+    digest: str
+    """Of the text as the page has read it from the file; empty for a new file."""
+
+
+class ScenarioRoutes:
+    """What is asked of scenario files."""
+
+    def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
+        self.workspace, self.catalog = workspace, catalog
+
+    def routes(self) -> list[BaseRoute]:
+        """By address."""
+        return [
+            Route("/api/scenario", self.read),
+            Route("/api/scenario", self.save, methods=["PUT"]),
+            Route("/api/check", self.check, methods=["POST"]),
+            Route("/api/schema", self.json_schema),
+            Route("/api/templates", self.listed),
+        ]
+
+    def read(self, request: Request) -> JSONResponse:
+        """The text of the file `path`, or of the template `template`."""
+        if "template" in request.query_params:
+            name = asked_for(request, "template")
+            return JSONResponse({"path": "", "text": template_text(name), "digest": "", "name": name})
+        name = asked_for(request, "path")
+        text = text_of(self.workspace.file(self._scenario(name)))
+        return JSONResponse({"path": name, "text": text, "digest": _digest(text)})
+
+    async def save(self, request: Request) -> JSONResponse:
+        """Keeps the text in its file. Refused where somebody else has changed the file since it was read."""
+        sent = await sent_scenario(request)
+        return await run_in_threadpool(self._save, sent)
+
+    def _save(self, sent: Sent) -> JSONResponse:
+        path = self.workspace.path(self._scenario(sent.path))
+        now = _digest(text_of(path)) if path.exists() else ""
+        if now not in (sent.digest, _digest(sent.text)):
+            raise Refused(409, f"{sent.path}: has been changed elsewhere; save under another name, or reload the page")
+        write_whole(path, sent.text)
+        return JSONResponse({"path": sent.path, "digest": _digest(sent.text)})
+
+    async def check(self, request: Request) -> JSONResponse:
+        """Every mistake at its line; without one, the usual fields and how many cases there are to simulate."""
+        sent = await sent_scenario(request)
+        return await run_in_threadpool(self._check, sent)
+
+    def _check(self, sent: Sent) -> JSONResponse:
+        path = self.workspace.path(sent.path or "scenario.yaml")
+        try:
+            document = document_of(sent.text, path, self.workspace, sent.sets)
+        except ScenarioErrors as error:
+            return JSONResponse({"errors": told(error), "fields": [], "cases": 0})
+        fields = [asdict(one) for one in fields_of(document.data, self.catalog)]
+        try:
+            scenario = scenario_of(document, sent.sets, self.catalog)
+        except ScenarioErrors as error:
+            return JSONResponse({"errors": told(error), "fields": fields, "cases": 0})
+        return JSONResponse({"errors": [], "fields": fields, "cases": count_of(scenario)})
+
+    def json_schema(self, _: Request) -> Response:
+        """What a scenario may say, for completion."""
+        return Response(_schema(), media_type="application/json")
+
+    async def listed(self, _: Request) -> JSONResponse:
+        """The templates to start from."""
+        return JSONResponse({"templates": templates()})
+
+    def _scenario(self, name: str) -> str:
+        if not name.endswith(SCENARIOS):
+            raise Refused(400, f"{name[:60]!r} is no name of a scenario: it ends in .yaml")
+        return name
+
+
+@cache
+def _schema() -> str:
+    return schema_text()
+
+
+def count_of(scenario: Any) -> int:
+    """Cases to simulate; 0 where the kind of scenario does not say."""
+    return len(cases(scenario)) if isinstance(scenario, Scenario) else 0
+
+
+async def sent_scenario(request: Request) -> Sent:
+    """What the page has sent. Raises Refused."""
+    data = await json_body(request)
+    texts = {name: data.get(name, "") for name in ("path", "text", "digest")}
+    sets = data.get("set", [])
+    if not all(isinstance(one, str) for one in (*texts.values(), *(sets if isinstance(sets, list) else [None]))):
+        raise Refused(400, "path, text and digest are texts, and set is a list of texts")
+    return Sent(texts["path"], texts["text"], sets, texts["digest"])
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The JSON object that was sent, no larger than it may be. Raises Refused."""
+    held = bytearray()
+    async for chunk in request.stream():
+        held += chunk
+        if len(held) > MOST_BODY_BYTES:
+            raise Refused(413, f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent")
+    try:
+        data = json.loads(held)
+    except (ValueError, RecursionError):
+        raise Refused(400, "what was sent is no JSON") from None
+    if not isinstance(data, dict):
+        raise Refused(400, "a JSON object is needed")
+    return data
+
+
+def text_of(path: Path) -> str:
+    """The text of the file *path*. Raises Refused where it is none, or too much."""
+    try:
+        with path.open("rb") as file:
+            held = file.read(MOST_BODY_BYTES + 1)
+        if len(held) > MOST_BODY_BYTES:
+            raise Refused(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
+        return held.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(422, f"{path.name}: is no UTF-8 text") from None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,59 @@
+/** The queue: what waits, runs and has ended, told by the server as it happens. */
+
+import { ask, element, queryOf } from "./dom.js";
+
+/** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, state: string, done: number, message: string}} Job */
+
+export class QueueView {
+  /** @param {(job: Job) => void} onDone  told of every run that has ended well while the page watched */
+  constructor(onDone) {
+    this.onDone = onDone;
+    /** @type {Map<string, string>} */
+    this.states = new Map();
+    this.list = element("ul", { class: "jobs" });
+    this.problem = element("p", { class: "problem", role: "alert", hidden: true });
+    this.box = element("section", { "aria-label": "Queue", hidden: true }, element("h2", {}, "Queue"), this.problem, this.list);
+  }
+
+  watch() {
+    const news = new EventSource("/api/events");
+    news.addEventListener("message", (event) => {
+      this.problem.hidden = true;
+      this.update(JSON.parse(event.data).jobs);
+    });
+    news.addEventListener("error", () => {
+      this.problem.textContent = "The server does not answer. What was finished is kept; start gpufleet serve again.";
+      this.problem.hidden = this.box.hidden;
+    });
+    window.addEventListener("pagehide", () => news.close());
+  }
+
+  /** @param {Job[]} jobs */
+  update(jobs) {
+    this.box.hidden = !jobs.length;
+    this.list.replaceChildren(...jobs.map((job) => this.line(job)));
+    for (const job of jobs) {
+      if (job.state === "done" && this.states.has(job.id) && this.states.get(job.id) !== "done") this.onDone(job);
+      this.states.set(job.id, job.state);
+    }
+  }
+
+  /** @param {Job} job @returns {HTMLElement} */
+  line(job) {
+    const name = [job.scenario, ...job.sets].join(", ");
+    const open = ["waiting", "running"].includes(job.state);
+    const title = job.state === "done" ? element("a", { href: `/?${queryOf({ run: job.folder, set: {} })}` }, name) : element("span", {}, name);
+    const line = element("li", { "data-state": job.state }, title, ` ${job.state}`);
+    if (job.state === "running") {
+      const told = job.cases ? ` ${job.done} of ${job.cases} simulations` : ` ${job.done} simulations`;
+      line.append(told, " ", element("progress", { max: job.cases || 1, value: job.cases ? job.done : undefined, "aria-label": `${name}: progress` }));
+    }
+    if (open) {
+      const cancel = element("button", { type: "button", "aria-label": `Cancel ${name}` }, "Cancel");
+      cancel.addEventListener("click", () => ask(`/api/jobs/${job.id}`, { method: "DELETE" }).catch(() => undefined));
+      line.append(" ", cancel);
+    }
+    if (job.message) line.append(element("div", { class: "sub" }, job.message));
+    return line;
+  }
+}
