@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from small_scenario import SMALL
 from starlette.testclient import TestClient
 
 from sim.serve.app import application
@@ -29,7 +30,7 @@ def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     shutil.copytree(finished, folder / "demo")
     shutil.copytree(finished, folder / "<b>nasty & odd</b>")
-    (folder / "<i>mine.yaml").write_text("name: mine\n")
+    (folder / "<i>mine.yaml").write_text(SMALL.replace("replications: 2", "replications: 500"))
     return folder
 
 
@@ -121,3 +122,36 @@ def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any,
     page.wait_for_selector("svg .point")
     assert page.locator("b").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("link", name="<i>mine.yaml").click()
+    page.get_by_text("500 simulations to run").wait_for()
+    text = page.get_by_label("Scenario as YAML")
+    text.press("Control+End")
+    text.type("horizon: 3\n")
+    page.get_by_role("button", name="line 11").click()
+    assert "did you mean horizon_s" in page.locator(".mistakes").inner_text()
+    assert text.evaluate("one => one.value.slice(one.selectionStart, one.selectionEnd)") == "horizon: 3"
+    page.keyboard.type("sl")
+    page.get_by_role("button", name="slo", exact=True).click()
+    page.keyboard.type("{ttft_s: 2.0}")
+    page.get_by_text("No mistakes").wait_for()
+    field = page.get_by_label("TTFT at most [s]", exact=True)
+    field.fill("1.5")
+    field.press("Tab")
+    eventually(lambda: "slo.ttft_s" in page.url, "the address holds what is set")
+    page.get_by_role("button", name="Save and run").click()
+    page.locator("[data-state=running]").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("[data-state=cancelled]").wait_for()
+
+
+def test_two_runs_are_compared(page: Any, address: str) -> None:
+    page.goto(address)
+    for name in ("Compare demo", "Compare <b>nasty & odd</b>"):
+        page.get_by_label(name, exact=True).check()
+    page.get_by_role("button", name="Compare the two that are ticked").click()
+    page.get_by_text("The two runs were asked the same.").wait_for()
+    assert page.get_by_role("cell", name="same").count() > 4

@@ -10,7 +10,7 @@ from rich.text import Text
 from sim.report.run.verdict import verdict
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, shown
-from sim.report.words.text import axis_label, listing, number, place, plain
+from sim.report.words.text import axis_label, listing, number, place, plain, short
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
 from sim.study.diff.runs import Compared, StoredRun
@@ -18,12 +18,12 @@ from sim.study.run.paired import Difference
 from sim.study.run.point import Point
 
 WORDS = {
-    "slo_attainment": "within SLO",
+    "slo_attainment": "within SLO [%]",
     "ttft_s_p95": "TTFT p95 [s]",
     "tpot_s_p95": "TPOT p95 [s]",
     "output_tokens_per_s": "output [tokens/s]",
     "facility_power_w_mean": "power at the meter [W]",
-    "usd_per_million_output_tokens": "USD per million output tokens",
+    "usd_per_million_output_tokens": "USD/M output tokens",
 }
 NOTE = "second less first, with half of the 95 % interval over replications paired by seed"
 
@@ -39,10 +39,10 @@ def diff_document(first: StoredRun, second: StoredRun, found: Compared) -> dict[
                 "fleet": one.first.fleet,
                 "axes": dict(one.first.axes),
                 "metric": one.metric,
-                "words": in_code(WORDS[one.metric]),
+                "words": WORDS[one.metric],
                 "first": one.values[0],
                 "second": one.values[1],
-                "difference": -one.difference,
+                "difference": 0.0 - one.difference,  # no minus before a zero
                 "difference_ci95": one.half_width,
                 "verdict": one.verdict,
             }
@@ -67,21 +67,28 @@ def diff_tables(first: StoredRun, second: StoredRun, found: Compared) -> list[Re
         lines.append(FittedTable(["changed input", "first", "second"], rows, frozenset({0, 1, 2}), 0))
     else:
         lines.append("The two runs were asked the same.")
-    named = list(dict.fromkeys(axis for one in found.differences for axis in one.first.axes))
-    heads = ["fleet", *map(axis_label, named), "", "first", "second", "difference", ""]
-    rows, before = [], ""
-    for one in found.differences:
-        here = _where(one.first)
-        front = [one.first.fleet, *(str(one.first.axes.get(axis, "")) for axis in named)]
-        rows.append([*(front if here != before else [""] * len(front)), in_code(WORDS[one.metric]), *_figures(one)])
-        before = here
-    if rows:
-        words = frozenset({0, 1 + len(named), len(heads) - 1})
-        lines += [FittedTable(heads, rows, words, 1 + len(named)), Text(NOTE)]
+    lines += [_table(fleet, found.differences) for fleet in dict.fromkeys(one.first.fleet for one in found.differences)]
+    lines += [Text(NOTE)] if found.differences else []
     for name, alone in zip(("first", "second"), found.alone, strict=True):
         if alone:
             lines.append(f"Only the {name} run has {listing([_where(point) for point in alone])}.")
     return lines
+
+
+def _table(fleet: str, differences: Sequence[Difference]) -> RenderableType:
+    """The differences of one fleet."""
+    mine = [one for one in differences if one.first.fleet == fleet]
+    named = list(dict.fromkeys(axis for one in mine for axis in one.first.axes))
+    rows: list[list[str]] = []
+    before: list[str] | None = None
+    for one in mine:
+        front = [short(one.first.axes.get(axis)) for axis in named]
+        shown_front = front if front != before else [""] * len(front)
+        rows.append([*shown_front, in_code(WORDS[one.metric]), *_figures(one)])
+        before = front
+    heads = [*map(axis_label, named), "", "first", "second", "difference", ""]
+    words = frozenset({len(named), len(heads) - 1})
+    return FittedTable(heads, rows, words, len(named) + 1, title=fleet)
 
 
 def _figures(one: Difference) -> list[str]:
@@ -92,6 +99,8 @@ def _figures(one: Difference) -> list[str]:
 
 
 def _amount(metric: str, value: float) -> float:
+    if metric == "slo_attainment":
+        return 100 * value
     return shown(value) if "usd" in metric and isfinite(value) else value
 
 

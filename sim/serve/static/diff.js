@@ -34,7 +34,7 @@ export class DiffView {
 const said = (value) => (value === null || value === undefined ? "(not said)" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 /** @param {any} one @param {number | string | null} value @returns {string} */
-const figure = (one, value) => (typeof value !== "number" ? String(value ?? "") : one.metric === "slo_attainment" ? percent(value) : plain(value));
+const figure = (one, value) => (typeof value !== "number" ? String(value ?? "") : one.metric === "slo_attainment" ? percent(value).replace("\u00a0%", "") : plain(value));
 
 /** @param {any} one @returns {string} */
 function difference(one) {

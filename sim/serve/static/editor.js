@@ -49,6 +49,7 @@ export class EditorView {
     this.number([]);
     await this.checkNow();
     this.schema = await ask("/api/schema");
+    this.complete();
   }
 
   edited() {

@@ -18,7 +18,7 @@ from sim.study.held.answer import Answers
 from sim.study.price.reprice import load_repriced
 from sim.study.run.summary import summarize
 
-SHORT = {"horizon_s": 40, "warmup_s": 5, "sweep": {"workload.arrivals.rate_rps": [1, 3]}, "replications": 1}
+SHORT = {"horizon_s": 25, "warmup_s": 3, "sweep": {"workload.arrivals.rate_rps": [1, 3]}, "replications": 1}
 
 
 @pytest.fixture(scope="module")
