@@ -5,7 +5,7 @@ from typing import Any
 
 from sim.report.page.page import Table
 from sim.report.words.money import cash, in_code
-from sim.report.words.text import axis_label, percent, plain, seconds, short
+from sim.report.words.text import axis_label, percent, plain, short
 from sim.study.job.columns import JobRow
 from sim.study.job.step import parts
 from sim.units import GB, NANO_PER_USD
@@ -13,7 +13,7 @@ from sim.units import GB, NANO_PER_USD
 Show = Callable[[Any], str]
 RESULTS: tuple[tuple[str, str, Show], ...] = (
     ("gpus", "GPUs", str),
-    ("step_s", "step", seconds),
+    ("step_s", "step [s]", plain),
     ("mfu", "of the peak (MFU)", percent),
     ("tokens_per_s", "tokens/s", plain),
     ("samples_per_s", "samples/s", plain),
