@@ -74,6 +74,14 @@ def test_weights_of_gpu_and_host_sum_to_the_model() -> None:
         assert part.block_bytes == pytest.approx(whole.block_bytes * min(80, max(0, layers - 1)) / 80)
 
 
+def test_every_vllm_from_0_10_on_reads_weights_in_place() -> None:
+    for engine in ("vllm-0.10", "vllm-0.11", "vllm"):
+        offload = CATALOG.engine(engine).offload
+        assert offload is not None
+        assert (offload.options, offload.streaming) == (("cpu_offload_gb",), "in_place")
+        assert offload.link_efficiency.value == CATALOG.engine("vllm-0.11").offload.link_efficiency.value
+
+
 def test_vllm_leaves_so_many_gib_per_gpu() -> None:
     layout = Layout(tensor_parallel_size=2)
     share = host_weights(Offload(cpu_offload_gb=10), MODEL, BF16, layout).layer_share
