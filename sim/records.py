@@ -167,6 +167,23 @@ class StepTime(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Equal steps of one batch that follow each other, for whoever looks at single steps."""
+
+    start_s: float
+    end_s: float
+    steps: int
+    batch: Batch
+    """Of the first step."""
+    blocked_by: str
+    """What kept the head of the queue out: seats, kv, budget or nothing."""
+    prompts: dict[int, int]
+    """Index of a request -> tokens of its prompt in the step."""
+    decoding: frozenset[int]
+    """Indices of the requests that decode in it."""
+
+
 @dataclass(slots=True)
 class Meters:
     """Running totals of one replica since its start. Steps are split by tokens into prefill, recompute and decode."""

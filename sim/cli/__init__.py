@@ -16,6 +16,7 @@ from sim.cli import (  # noqa: F401 - each registers its command
     check,
     claims,
     diff,
+    explain,
     export,
     init,
     plan,

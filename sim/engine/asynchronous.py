@@ -12,7 +12,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.schedulers.ahead import AsyncRank, Flight
 from sim.engine.sequence import Sequence
-from sim.records import Meters, Progress, Request, StepTime
+from sim.records import Meters, Progress, Request, Span, StepTime
 
 
 class AsyncEngine:
@@ -145,6 +145,10 @@ class AsyncEngine:
         elif flight is not None:
             self._share(flight, elapsed_s)
             shares.settle(self._rank.running)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`."""
+        return [self._rank.flying(self._flight)] if self._flight is not None else []
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

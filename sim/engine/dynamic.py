@@ -14,7 +14,7 @@ from collections import deque
 from copy import copy
 from math import inf
 
-from sim.records import Batch, Leap, Meters, Progress, Request, StepTime
+from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
 
 
 class _Pass:
@@ -122,6 +122,10 @@ class DynamicEngine:
         """See `ReplicaEngine.share_time`: batches at work share their time evenly among all their requests."""
         self._advance_clock(now)
         self._sharing = on
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`: batches that pass the network once have no steps."""
+        return []
 
     def waiting(self) -> int:
         """See `ReplicaEngine.waiting`."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from sim.records import Meters, Progress, Request
+from sim.records import Meters, Progress, Request, Span
 
 
 class ReplicaEngine(Protocol):
@@ -49,6 +49,10 @@ class ReplicaEngine(Protocol):
 
     def share_time(self, on: bool, now: float) -> None:
         """From *now* on, shares busy time out among requests (`Request.busy`), or stops doing so."""
+        ...
+
+    def under_way(self) -> list[Span]:
+        """The steps under way; none where requests are answered in one pass."""
         ...
 
     def waiting(self) -> int:

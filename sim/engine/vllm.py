@@ -8,7 +8,7 @@ from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_sh
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Progress, Request, StepTime
+from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
 class VllmEngine:
@@ -118,6 +118,10 @@ class VllmEngine:
         self._sharing = on
         elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
         switch_shares(self._rank, on, elapsed_s)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`."""
+        return [self._rank.span(self._start_s, self._end_s, self._steps)] if self._steps else []
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -1,13 +1,14 @@
 """The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
 import simpy
 
 from sim import rng
+from sim.engine.protocol import ReplicaEngine
 from sim.fleet.by_clock import ByClock, states_at_start
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
@@ -20,16 +21,20 @@ from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
+Watch = Callable[[ReplicaEngine, int], ReplicaEngine]
+"""An engine and the number of its replica -> what the replica talks to."""
+
 
 class RunningFleet:
     """One fleet at one sweep point, one replication. `run` simulates it once."""
 
-    def __init__(self, plan: CasePlan) -> None:
+    def __init__(self, plan: CasePlan, watch: Watch = lambda engine, replica: engine) -> None:
+        """*watch* may put something between a replica and its engine."""
         self._plan = plan
         self._env = Clock()
         streams = _streams(plan)
         self._replicas = [
-            Replica(self._env, engine, index, position, self._release, self._on_finished)
+            Replica(self._env, watch(engine, index), index, position, self._release, self._on_finished)
             for index, (position, engine) in enumerate(
                 (position, engine)
                 for position, pool in enumerate(plan.pools)

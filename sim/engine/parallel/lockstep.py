@@ -8,7 +8,7 @@ from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_sh
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Progress, Request, StepTime
+from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
 class LockstepEngine:
@@ -134,6 +134,10 @@ class LockstepEngine:
         stepping = [rank for rank, _ in self._stepping]
         for rank in self._ranks:
             switch_shares(rank, on, elapsed_s / len(stepping) if rank in stepping else 0.0)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`: one of each rank that works."""
+        return [rank.span(self._start_s, self._end_s, self._steps) for rank, _ in self._stepping if self._steps]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

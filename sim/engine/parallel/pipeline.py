@@ -16,7 +16,7 @@ from sim.engine.metering import book, switch_shares
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Meters, Progress, Request, StepTime
+from sim.records import Meters, Progress, Request, Span, StepTime
 
 
 class Lane:
@@ -130,6 +130,10 @@ class PipelineEngine:
         self._sharing = on
         for lane in self._lanes:
             switch_shares(lane.rank, on, lane.stage_s * lane.flown(now) if lane.end_s < inf else 0.0)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`."""
+        return [lane.rank.span(lane.entered_s, lane.end_s, 1) for lane in self._lanes if lane.end_s < inf]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -14,7 +14,7 @@ from math import inf
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
-from sim.records import Meters, Progress, Request, StepTime
+from sim.records import Meters, Progress, Request, Span, StepTime
 
 
 class StagesEngine:
@@ -130,6 +130,10 @@ class StagesEngine:
                 launch.shared_s = flown_s
             else:
                 self._share(launch, flown_s)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`."""
+        return [launch.span() for launch in self._flying]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

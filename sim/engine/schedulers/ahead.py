@@ -10,11 +10,12 @@ from math import inf, isnan, nan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
+from sim.engine.metering import leap_s
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import chunk_parts
-from sim.records import Batch, Leap, Progress, Request
+from sim.records import Batch, Leap, Progress, Request, Span
 
 
 class Flight:
@@ -122,6 +123,14 @@ class AsyncRank(Rank):
         self._coming.clear()
         self._runs = None
         return left
+
+    def flying(self, flight: Flight) -> Span:
+        """What runs, for whoever looks at single steps."""
+        prompts = {sequence.request.index: chunk for sequence, chunk in flight.chunks.items()}
+        others = [*(one for one in self.running if one.decoding), *self._leaving, *self._coming]
+        decoding = frozenset(one.request.index for one in others if one not in flight.standing) - prompts.keys()
+        end_s = flight.start_s + leap_s(flight.leap, flight.steps)
+        return Span(flight.start_s, end_s, flight.steps, flight.batch, flight.blocked_by, prompts, decoding)
 
     def give_up(self, request: Request, flight: Flight, whole: int) -> Progress:
         """*request* is evicted from the queue or from the batch while *flight* runs, *whole* steps of which are over;

@@ -6,6 +6,7 @@ and who holds which KV blocks.
 """
 
 from abc import ABC, abstractmethod
+from copy import copy
 from heapq import heapify, heappop, heappush
 from math import isnan
 
@@ -15,7 +16,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
-from sim.records import Batch, Progress, Request
+from sim.records import Batch, Progress, Request, Span
 
 
 class RankSchedule(ABC):
@@ -273,6 +274,14 @@ class RankSchedule(ABC):
     def _context(self, sequence: Sequence, step: int) -> int:
         """Tokens with KV of *sequence*, which decodes, at step counter *step*."""
         return sequence.base + step
+
+    def span(self, start_s: float, end_s: float, steps: int) -> Span:
+        """The steps formed last."""
+        prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks}
+        standing = self.shares.standing(self._step)
+        decoding = [] if self._decodes_wait else [s for s in self.running if s.decoding and s not in standing]
+        indices = frozenset(sequence.request.index for sequence in decoding)
+        return Span(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices)
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
         """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""

@@ -12,7 +12,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import chunk_parts, recomputed_tokens
-from sim.records import Batch, Request
+from sim.records import Batch, Request, Span
 
 
 class Flying(Sequence):
@@ -62,6 +62,14 @@ class Launch:
         self.sampled: set[Flying] = set()
         """Who gets a token at its end."""
         self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
+
+    def span(self) -> Span:
+        """The batch, for whoever looks at single steps."""
+        prompts = {request.index for request, _, _ in self.parts}
+        indices = {one.request.index: new for one, new in self.chunks.items()}
+        chunks = {index: new for index, new in indices.items() if index in prompts}
+        decoding = frozenset(indices) - prompts
+        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding)
 
     def flown(self, now: float) -> float:
         """The share of its flight that is over at *now*."""

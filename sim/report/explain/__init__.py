@@ -1,0 +1,1 @@
+"""`gpufleet explain`: one request as text and as a trace."""

@@ -1,0 +1,93 @@
+"""The steps of the replicas that served one request, from its arrival to its last token."""
+
+from dataclasses import dataclass
+from math import isnan
+
+from sim.engine.protocol import ReplicaEngine
+from sim.fleet import RunningFleet
+from sim.records import Meters, Progress, Request, Span
+from sim.scenario.resolving.resolved import CasePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A request and what its replicas did meanwhile."""
+
+    plan: CasePlan
+    request: Request
+    """Its timestamps are as a client sees them."""
+    spans: list[tuple[int, Span]]
+    """(replica, steps), in order of their ends."""
+    requests: int
+    """Requests of the run."""
+
+    @property
+    def own(self) -> list[Span]:
+        """The steps that the request took part in."""
+        return [span for _, span in self.spans if takes_part(span, self.request.index)]
+
+
+def takes_part(span: Span, index: int) -> bool:
+    """Whether request number *index* is in the batch of *span*."""
+    return index in span.prompts or index in span.decoding
+
+
+class Watched:
+    """An engine whose steps are written down as they end."""
+
+    def __init__(self, engine: ReplicaEngine, replica: int, spans: list[tuple[int, Span]]) -> None:
+        self._engine, self._replica, self._spans = engine, replica, spans
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `Engine.offer`."""
+        return self._engine.offer(request, now, prompt_only)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        return self._engine.evict(request, now)
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        return self._engine.plan(now)
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        before = self._engine.under_way()
+        left = self._engine.advance()
+        still = {span.start_s for span in self._engine.under_way()}
+        self._spans += [(self._replica, span) for span in before if span.start_s not in still]
+        return left
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`."""
+        return self._engine.meters(now)
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._engine.share_time(on, now)
+
+    def under_way(self) -> list[Span]:
+        """See `Engine.under_way`."""
+        return self._engine.under_way()
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return self._engine.waiting()
+
+
+def journal_of(plan: CasePlan, index: int) -> Journal | None:
+    """Request number *index* of *plan*; None if the run has none of that number.
+
+    The run is simulated twice, which gives the same both times: first to see where the request goes.
+    """
+    log = RunningFleet(plan).run()
+    if not 0 <= index < len(log.requests):
+        return None
+    request = log.requests[index]
+    replicas = {hop.replica for hop in request.hops}
+    spans: list[tuple[int, Span]] = []
+    RunningFleet(plan, lambda e, replica: Watched(e, replica, spans) if replica in replicas else e).run()
+    own_s = [span.end_s for _, span in spans if takes_part(span, index)]
+    end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
+    seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
+    return Journal(plan, request, seen, len(log.requests))

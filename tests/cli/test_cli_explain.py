@@ -1,0 +1,65 @@
+"""`gpufleet explain`: the steps of one request, by hand, and a trace that a viewer opens."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sim.cli import app
+
+# a step of one second for 10 tokens; request 1 waits for the KV blocks of request 0
+SCENARIO = """
+name: two
+workload: {trace: {path: requests.csv, format: csv}}
+fleets:
+  - name: one
+    pools:
+      - steptime: {model: affine, base_s: 1, per_token_s: 0, per_context_token_s: 0}
+        replicas: 1
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 10, block_size: 1, num_gpu_blocks: 26,
+                   max_model_len: 100, async_scheduling: %s}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    (tmp_path / "requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,15,3\n0.5,20,2\n")
+    (tmp_path / "s.yaml").write_text(SCENARIO % "false")
+    return tmp_path / "s.yaml"
+
+
+def explain(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["explain", *arguments], env={"COLUMNS": "200"})
+    return done.exit_code, done.output
+
+
+def test_a_request_waits_for_blocks_and_then_computes_its_prompt_in_chunks(scenario: Path) -> None:
+    code, text = explain(str(scenario), "--request", "1")
+    assert code == 0, text
+    told = [line.split("  ")[0] for line in text.splitlines() if "." in line and line[:1].islower()]
+    assert told == [
+        "waits for the step under way",
+        "waits for KV blocks",
+        "prompt: 10 tokens, 10 of 20 computed",
+        "prompt: 10 tokens, 20 of 20 computed",
+        "decodes",
+    ]
+
+
+def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) -> None:
+    for ahead in ("false", "true"):
+        scenario.write_text(SCENARIO % ahead)
+        code, text = explain(str(scenario), "--request", "0", "--trace", str(tmp_path / "t.json"))
+        assert code == 0, text
+        events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+        assert {"name", "ph", "pid", "tid"} <= set.intersection(*(set(event) for event in events))
+        steps = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+        assert [(event["ts"], event["dur"]) for event in steps][:2] == [(0, 1e6), (1e6, 1e6)]
+        assert sum(event["dur"] for event in steps) == 4e6
+
+
+def test_a_request_that_is_not_there(scenario: Path) -> None:
+    code, text = explain(str(scenario), "--request", "2")
+    assert (code, text) == (2, "--request 2: the run has no request of that number\n")
+    assert explain(str(scenario), "--request", "0", "--fleet", "two")[0] == 2
