@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.deliver.basis import keep_basis
 from sim.deliver.folder import begin, written_together
 from sim.report.capacity.answer import write_capacity
 from sim.report.terminal.progress import Progress
@@ -35,6 +36,7 @@ def deliver_capacity(
         found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario))
     simulated = sum(search.simulated for one in found for search in one.found)
     with written_together(out, told | {"cases": simulated}) as folder:
+        keep_basis(folder, scenario, catalog)
         remarks = hostless_notes(scenario, catalog)
         write_capacity(folder, scenario, found, axis, relative, remarks, with_pictures=report)
     return found

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.deliver.basis import keep_basis
 from sim.deliver.folder import begin, written_together
 from sim.report.sensitivity.answer import write_sensitivity
 from sim.report.sensitivity.verdict import SensitivityAnswer
@@ -42,5 +43,6 @@ def deliver_sensitivity(
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = SensitivityAnswer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:
+        keep_basis(folder, scenario, catalog)
         write_sensitivity(folder, answer, scenario, hostless_notes(scenario, catalog), report)
     return answer

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.deliver.basis import keep_basis
 from sim.deliver.folder import begin, written_together
 from sim.report.size.answer import write_size
 from sim.report.terminal.progress import SearchProgress
@@ -33,6 +34,8 @@ def deliver_size(
     told = begin(out, scenario, command, "size", force)
     with SearchProgress(quiet) as progress:
         found = search(scenario, catalog, out, workplace, progress)
+    best = found.winner or found.nearest
     with written_together(out, told) as folder:
+        keep_basis(folder, scenario, catalog, [best.fleet] if best is not None and best.fleet is not None else [])
         write_size(folder, found, scenario, hostless_notes(scenario, catalog), report)
     return found

@@ -116,8 +116,9 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         "precision={max_replications: 5}",
     ]
     said = answer(*search, "--out", "out")
-    names = ["capacity.csv", "capacity.html", "capacity.png", "manifest.json", "points", "search.csv"]
-    assert sorted(path.name for path in (folder / "out").iterdir()) == names
+    basis = ["resolved.yaml", "scenario.yaml"]
+    names = ["capacity.csv", "capacity.html", "capacity.png", "manifest.json", "points"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [*names, *basis, "search.csv"]
     slow, fast = table(folder / "out" / "capacity.csv")
     assert [float(row["rate_rps"]) for row in (slow, fast)] == [one["rate_rps"] for one in said["fleets"]]
     assert float(fast["rate_rps"]) > float(slow["rate_rps"])

@@ -8,6 +8,7 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 SNIPPET = "window.vegaEmbed=vegaEmbed;"
 
@@ -17,12 +18,13 @@ def bundle() -> str:
     """A script that defines `vegaEmbed`; nothing is fetched."""
     import vl_convert
 
-    name = f"vega-{vl_convert.get_vega_version()}-lite-{vl_convert.get_vegalite_versions()[-1]}.js"
-    kept = _cache() / name
-    with suppress(OSError, UnicodeDecodeError):
-        return kept.read_text(encoding="utf-8")
+    made_of = (vl_convert.get_vega_version(), vl_convert.get_vegalite_versions()[-1], f"{crc32(SNIPPET.encode()):x}")
+    name = f"vega-{'-'.join(made_of)}.js"
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # there may be no home
+        return (_cache() / name).read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
-    with suppress(OSError):  # a cache that cannot be written is none
+    with suppress(OSError, RuntimeError):  # a cache that cannot be written is none
+        kept = _cache() / name
         kept.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(dir=kept.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
