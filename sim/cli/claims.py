@@ -23,7 +23,7 @@ from sim.cli.shared.common import (
 
 @app.command()
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="C08 C36; left out: all.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="IDS", help="C08 C36; left out: all.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/claims.")] = None,
     workers: Workers = None,
     force: Force = False,
