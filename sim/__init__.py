@@ -18,14 +18,15 @@ Reading guide. Start with these three files, in this order:
 Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for how long a step takes,
 `cost/bill/ledger.py` for money. Imports go one way only:
 
-    {cli, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-    scenario -> training -> steptime; scenario -> jobs -> spec
+    {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
+    scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
-    catalogue -> {spec, records} -> {yamlio, units, rng}
-    engine -> records
+    catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
+    engine -> {records, units, rng}
+    study -> benchdata -> catalogue
 
-To extend: a GPU, model or price is a file in data/; a policy is a file in its part (`routing/`, `batching/`,
-`steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
+To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
+(`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
 """
 
 from typing import Any

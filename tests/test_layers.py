@@ -150,6 +150,8 @@ def complaint_about(layer: str, found: Import) -> str | None:
 
 def test_the_arrow_holds(root: Path) -> None:
     assert complaints(root / "sim") == []
+    told = (root / "sim/__init__.py").read_text()
+    assert [line for line in str(__doc__).splitlines()[2:] if line not in told] == []
 
 
 def test_every_layer_of_the_arrow_exists(root: Path) -> None:
