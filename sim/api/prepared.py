@@ -11,6 +11,8 @@ from operator import index
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.folder import FolderRefused, owned, why_not
@@ -21,6 +23,7 @@ from sim.scenario.reading.given import given, options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
+from sim.study.capacity import NARROWEST, WIDEST
 from sim.study.cases.cores import Cores
 from sim.yamlio import Document
 
@@ -163,3 +166,10 @@ def _whole(workers: Any) -> int:
     if count < 1:
         raise ValueError(f"workers: a whole number of at least 1 is needed, not {workers!r}")
     return count
+
+
+def fraction(relative: Any) -> float:
+    """The width of a bracket, *relative*. Raises ValueError."""
+    if not (isinstance(relative, int | float | np.number) and NARROWEST <= relative <= WIDEST):
+        raise ValueError(f"relative: a number from {NARROWEST:g} to {WIDEST:g} is needed, not {relative!r}")
+    return float(relative)

@@ -66,6 +66,8 @@ def test_arguments_of_another_type_are_named() -> None:
         sim.simulate(ASKED, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="set is a dict"):
         sim.check("4x4090-vs-2xa100", "horizon_s=30")  # type: ignore[arg-type]
+    with pytest.raises(sim.ScenarioErrors, match="name: bytes cannot stand in a scenario"):
+        sim.check("4x4090-vs-2xa100", {"name": b"x"})
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, "2"])
@@ -73,6 +75,12 @@ def test_workers_are_counted(scenario: dict[str, Any], tmp_path: Path, workers: 
     with pytest.raises(ValueError, match=f"workers: a whole number of at least 1 is needed, not {workers!r}"):
         sim.run(scenario, workers=workers, quiet=True, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("relative", [0, -0.1, 5, "0.1", float("nan")])
+def test_a_bracket_has_a_width(scenario: dict[str, Any], relative: Any) -> None:
+    with pytest.raises(ValueError, match="relative: a number from 0"):
+        sim.capacity(scenario, relative=relative, workers=1, quiet=True)
 
 
 def test_an_answer_keeps_its_folder_and_does_not_take_another_one_s_files_for_its_own(

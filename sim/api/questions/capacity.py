@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from sim.api.prepared import Given, Prepared, Values
+from sim.api.prepared import Given, Prepared, Values, fraction
 from sim.api.result import Result
 from sim.deliver.capacity import deliver_capacity
 from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
@@ -82,5 +82,5 @@ def capacity(
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
     prepared.refuse(why_no_capacity(prepared.scenario))
     prepared.ignores("capacity", precision=precision_of(prepared.scenario))
-    more = {"relative": relative, "report": out is not None}
+    more = {"relative": fraction(relative), "report": out is not None}
     return CapacityResult(prepared, prepared.delivered(deliver_capacity, workers, quiet, force, **more), relative)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from sim.api.prepared import Given, Prepared, Values
+from sim.api.prepared import Given, Prepared, Values, fraction
 from sim.api.result import Result
 from sim.deliver.plan import deliver_plan
 from sim.report.charts.fonts import settings
@@ -83,5 +83,5 @@ def plan(
     prepared.refuse(why_no_plan(prepared.scenario))
     prepared.refuse(why_no_capacity(prepared.scenario))
     prepared.ignores("plan")
-    more = {"relative": relative, "report": out is not None}
+    more = {"relative": fraction(relative), "report": out is not None}
     return PlanResult(prepared, prepared.delivered(deliver_plan, workers, quiet, force, **more))

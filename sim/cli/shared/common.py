@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from sim.scenario.reading.shipped import scenario_file as scenario_file
-from sim.study.capacity import RELATIVE
+from sim.study.capacity import NARROWEST, RELATIVE, WIDEST
 
 BAD_INPUT = 2
 OTHER_FAILURE = 1
@@ -40,7 +40,7 @@ Out = Annotated[
     Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
 ]
 Relative = Annotated[
-    float, typer.Option(min=0.001, max=0.5, help="Width of the last bracket in the search for a capacity.")
+    float, typer.Option(min=NARROWEST, max=WIDEST, help="Width of the last bracket in the search for a capacity.")
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")

@@ -53,6 +53,6 @@ def plain(value: Any, place: Place = ()) -> Any:
         return value.isoformat()
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, Sequence | range):
+    if isinstance(value, Sequence | range) and not isinstance(value, bytes | bytearray):
         return [plain(item, (*place, index)) for index, item in enumerate(value)]
     raise ScenarioErrors([InputError("", 0, dotted(place), f"{type(value).__name__} cannot stand in a scenario")])
