@@ -40,7 +40,7 @@ def scenario(*pools: dict[str, Any]) -> dict[str, Any]:
             "n_cpu_moe: must be at most 48, the layers of qwen3-30b-a3b, not 49",
         ),
         (LLAMA_CPP | {"cpu_offload_gb": 9}, "cpu_offload_gb: llama.cpp has no such option; it has n_gpu_layers and"),
-        (SERVER | {"n_gpu_layers": 40}, "n_gpu_layers: vllm-0.11 has no such option; it has cpu_offload_gb"),
+        (SERVER | {"n_gpu_layers": 40}, "n_gpu_layers: vllm-0.14 has no such option; it has cpu_offload_gb"),
         (
             SERVER | {"engine": "tensorrt-llm-1.0", "cpu_offload_gb": 9},
             "cpu_offload_gb: tensorrt-llm-1.0 has no such option: it keeps all weights on its GPUs",
