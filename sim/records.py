@@ -65,16 +65,24 @@ class Hop:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request and its dates, each stamped once; nan until it has happened [s]."""
+    """One request and its timestamps, each set once; nan until it has happened [s]."""
 
     index: int
+    """Its place in the order of arrival, from 0."""
     arrived_s: float
+    """When it reached the router."""
     prompt_tokens: int
+    """Length of the prompt; 0 for a unit of work."""
     output_tokens: int
+    """Length of the answer, which no server would know before its end."""
     priority: int = 0
+    """Lower goes first with `scheduling: priority`."""
     block_hashes: tuple[int, ...] = ()
+    """Ids of the leading blocks that it may share with others."""
     hash_block_tokens: int = 1
+    """Tokens of such a block."""
     service: str = ONLY_SERVICE
+    """Which of several services it asks."""
     replica: int = -1
     """Where it is, or was last."""
     came_s: float = nan
@@ -82,11 +90,17 @@ class Request:
     left: tuple[Hop, ...] = ()
     """Visits to replicas before this one."""
     started_s: float = nan
+    """When the first step that works on it began."""
     first_token_s: float = nan
+    """When its first token was there."""
     finished_s: float = nan
+    """When its last token was there."""
     cached_tokens: int = 0
+    """Prompt tokens that the prefix cache had when it was admitted."""
     preemptions: int = 0
+    """How often it gave up its KV cache and was computed again."""
     rejected: bool = False
+    """Whether it can never fit, and was refused."""
     busy: BusyTime = field(default_factory=BusyTime)
     """Of the replica where it is, or was last."""
 
