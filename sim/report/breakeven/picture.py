@@ -74,7 +74,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
         axis_label(answer.axis),
         tuple(curves),
         y_format=money_mark,
-        x_limit=Limit(answer.load, "the load of the verdict"),
+        x_limit=Limit(answer.load, "the load of the verdict", forbids=False),
         kind="cost_vs_load",
     )
 

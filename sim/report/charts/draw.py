@@ -93,7 +93,7 @@ def _limit(axes: Any, limit: Limit, upright: bool, x: Scale) -> None:
     style = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3)), "zorder": 1.5}
     if upright:
         axes.axvline(limit.at, **style)
-        if limit.at < x.high:
+        if limit.forbids and limit.at < x.high:
             axes.axvspan(limit.at, x.high, color="#000000", alpha=0.035, linewidth=0)
     else:
         axes.axhline(limit.at, **style)

@@ -68,6 +68,8 @@ class Limit:
 
     at: float
     text: str
+    forbids: bool = True
+    """What lies right of an upright one misses it, and is shaded."""
 
 
 @dataclass(frozen=True, slots=True)

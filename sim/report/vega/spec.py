@@ -34,7 +34,7 @@ def chart_spec(panel: Panel) -> Spec:
     y = Scale(core(panel, "y", panel.y_limit), True, panel.y_share)
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
     layers = [
-        *_shade(panel.x_limit, x, upright=True),
+        *_shade(panel.x_limit, x),
         *_spans(panel),
         _bands(panel, x, y),
         *_rules(panel),
@@ -172,9 +172,9 @@ def _opacity(full: float) -> Spec:
     return {"expr": f"picked && picked != datum.fleet ? {FADED} * {full} : {full}"}
 
 
-def _shade(limit: Limit | None, scale: Scale, upright: bool) -> list[Spec]:
+def _shade(limit: Limit | None, scale: Scale) -> list[Spec]:
     """The side of an upright limit that misses it."""
-    if limit is None or not upright or limit.at >= scale.high:
+    if limit is None or not limit.forbids or limit.at >= scale.high:
         return []
     whole = {"x2": {"value": "width"}, "y": {"value": 0}, "y2": {"value": "height"}}
     mark = {"type": "rect", "clip": True, "color": {"expr": "shade"}}
