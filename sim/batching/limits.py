@@ -66,6 +66,13 @@ class QueueLimits(PagedLimits):
     """fcfs, or lower `priority` first and then by arrival."""
 
 
+class KvGroup(Spec):
+    """Layers whose KV caches are alike: they have blocks of their own out of the pool."""
+
+    window: Count | None
+    """Their sliding window [tokens]; null: they keep all tokens."""
+
+
 class VllmLimits(QueueLimits):
     """Limits of vLLM's V1 scheduler, with vLLM's names and defaults."""
 
@@ -83,6 +90,9 @@ class VllmLimits(QueueLimits):
     prefill_schedule_interval: Count = 1
     """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
     step that left requests in the queue."""
+    kv_groups: Annotated[tuple[KvGroup, ...], Field(min_length=1)] | None = None
+    """Groups of layers that share num_gpu_blocks, for pools with an affine step time; None: one that keeps all
+    tokens."""
     speculative: Speculative | None = None
     """Drafted tokens; None: each step makes one token for a sequence."""
 

@@ -38,6 +38,10 @@ class RankLimits:
     """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
     prefill_schedule_interval: int = 1
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
+    kv_groups: tuple[int | None, ...] = (None,)
+    """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens."""
+    batches_in_flight: int = 1
+    """Batches whose tokens a window keeps while they are computed."""
     draft_tokens: int = 0
     """Tokens drafted behind each sequence that decodes, in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
@@ -64,4 +68,13 @@ class RankLimits:
         """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
         slots = tokens - 1 + self.draft_tokens
-        return tokens <= self.max_model_len and -(-slots // self.block_size) <= self.num_gpu_blocks - 1
+        blocks = sum(self.most_blocks(window, slots) for window in self.kv_groups)
+        return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
+
+    def most_blocks(self, window: int | None, tokens: int) -> int:
+        """Most blocks that a request of so many *tokens* holds at once in a group with that *window*."""
+        blocks = -(-tokens // self.block_size)
+        if window is None:
+            return blocks
+        inside = min(window - 1 + self.batches_in_flight * self.max_num_batched_tokens, self.max_model_len)
+        return min(blocks, -(-inside // self.block_size) + 1)

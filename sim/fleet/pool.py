@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
-from sim.batching.limits import VllmLimits
+from sim.batching.limits import KvGroup, VllmLimits
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
@@ -56,7 +56,8 @@ def _engine(pool: PoolPlan, draws: Draws) -> ReplicaEngine:
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
     limits, schedule = rank_limits(pool), _schedule(pool)
-    if pool.pipeline_parallel_size > 1 and schedule is Rank and isinstance(batching, VllmLimits):
+    grouped = limits.kv_groups != (None,)
+    if (pool.pipeline_parallel_size > 1 or grouped) and schedule is Rank and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None
@@ -102,6 +103,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
             "long_prefill_token_threshold": batching.long_prefill_token_threshold,
             "reserve_full_isl": batching.scheduler_reserve_full_isl,
             "prefill_schedule_interval": batching.prefill_schedule_interval,
+            "kv_groups": tuple(group.window for group in batching.kv_groups or (KvGroup(window=None),)),
         }
     if isinstance(batching, RegisteredBatching):
         values["order"] = batching.order

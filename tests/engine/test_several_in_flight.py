@@ -24,6 +24,7 @@ from engine_workloads import (
     workloads,
 )
 from reference_engine import drain, drain_evicting
+from reference_groups import GroupsReference
 from reference_queued import QueuedReference
 
 
@@ -84,3 +85,20 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine.meters(1e9).steps == reference.steps
     assert engine._pool.free == engine._pool.usable
+
+
+@given(workloads(), st.lists(st.sampled_from([None, 5, 20]), min_size=1, max_size=3), st.integers(1, 2))
+@settings(max_examples=40, deadline=None)
+def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
+    requests, limits = workload
+    limits = limits | {"enable_prefix_caching": False, "kv_groups": tuple(windows)}
+    if windows == [None]:
+        return
+    fast = [Request(**r) for r in requests]
+    engine = StagesEngine(Affine(), RankLimits(**limits, batches_in_flight=stages), stages)
+    drain(engine, fast)
+    reference = GroupsReference(Affine().leap, stages=stages, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.request.preemptions
+    assert_conserved(engine, fast)

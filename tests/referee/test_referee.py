@@ -77,6 +77,8 @@ def scenario(case: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     if "spec_tokens" in config:
         drafts = {"num_speculative_tokens": config["spec_tokens"], "accepted": config["spec_accept"]}
         batching["speculative"] = drafts
+    if "kv_groups" in config:
+        batching["kv_groups"] = config["kv_groups"]
     pool = {"replicas": 1, "steptime": {"model": "affine", **case["step_time"]}, "batching": batching}
     if "pipeline_parallel_size" in config:
         pool["pipeline_parallel_size"] = config["pipeline_parallel_size"]
@@ -105,4 +107,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 45
+    assert len(CASES) >= 49

@@ -119,3 +119,15 @@ def test_prefix_caching_is_on_where_the_engine_has_it_on(tmp_path: Path, catalog
     assert caches(engine="vllm-0.11", batching={"enable_prefix_caching": False}) is False
     assert caches(engine="vllm-0.6") is False
     assert caches(steptime={"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}) is False
+
+
+def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catalog: Catalog) -> None:
+    groups = {"kv_groups": [{"window": None}, {"window": 64}], "num_gpu_blocks": 100, "max_model_len": 500}
+    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs a step time"):
+        plan_of(tmp_path, catalog, batching=groups)
+    affine = {"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}
+    limits = rank_limits(plan_of(tmp_path, catalog, steptime=affine, batching=groups).pools[0])
+    assert limits.kv_groups == (None, 64)
+    drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
+    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs enable_prefix_caching off"):
+        plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})

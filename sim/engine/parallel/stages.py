@@ -9,10 +9,12 @@ its requests have left the last one; the step-time model gives the time of one s
 
 from collections import deque
 from copy import copy
+from dataclasses import replace
 from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
+from sim.engine.schedulers.groups import GroupSchedule
 from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
 from sim.records import Meters, Progress, Request, Span, StepTime
 
@@ -22,11 +24,12 @@ class StagesEngine:
 
     def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
         self._steptime = steptime
-        self._limits = limits
         self._pool = limits.new_pool()
         self._waiting = limits.new_queue()
-        self._schedule = StageSchedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
         self._depth = stages + asynchronous
+        self._limits = limits = replace(limits, batches_in_flight=self._depth)
+        schedule = GroupSchedule if limits.kv_groups != (None,) else StageSchedule
+        self._schedule = schedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
         self._flying: deque[Launch] = deque()
         self._stage_free_s = [0.0] * stages
         self._waits = False

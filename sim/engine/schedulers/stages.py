@@ -164,7 +164,7 @@ class StageSchedule:
             new = min(one.new_tokens, self._longest_chunk, budget)
             if not new or self._calls < one.eligible or (self._prompts_wait and not one.decoding):
                 continue
-            blocks = -(-(one.computed + new) // self.pool.block_size) - one.held
+            blocks = self._need(one, new)
             while self.pool.free < blocks:
                 victim = self.waiting.victim(order)
                 place = order.index(victim)
@@ -179,6 +179,15 @@ class StageSchedule:
                 chunks[one] = new
                 budget -= new
         return budget
+
+    def _need(self, one: Flying, new: int) -> int:
+        """Blocks that *one* needs for the next *new* tokens."""
+        return max(0, -(-(one.computed + new) // self.pool.block_size) - one.held)
+
+    def _joins(self, one: Flying, hits: int, new: int) -> int:
+        """Free blocks that must be there for *one* to join with *new* tokens."""
+        tokens = one.tokens if self.limits.reserve_full_isl else hits * self.pool.block_size + new
+        return self.pool.missing(one, hits, tokens)
 
     def _give(self, one: Flying, blocks: int, new: int) -> None:
         if blocks > 0:
@@ -211,14 +220,13 @@ class StageSchedule:
                 return
             hits = pool.lookup(one)
             new = self._chunk(one.tokens - hits * pool.block_size, budget)
-            tokens = one.tokens if limits.reserve_full_isl else hits * pool.block_size + new
-            missing = pool.missing(one, hits, tokens) + (self._kept_free if self.running else 0)
+            missing = self._joins(one, hits, new) + (self._kept_free if self.running else 0)
             if not new or missing > pool.free:
                 self.blocked_by = "kv" if new else "budget"
                 return
             self.waiting.remove(one.request)
             self._seat(one, hits, now)
-            self._give(one, -(-(one.computed + new) // pool.block_size) - one.held, new)
+            self._give(one, self._need(one, new), new)
             chunks[one] = new
             budget -= new
 

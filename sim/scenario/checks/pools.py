@@ -12,7 +12,7 @@ from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.schema import Fleet, nearest
-from sim.steptime import Roofline
+from sim.steptime import Affine, Roofline
 
 
 def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
@@ -83,6 +83,12 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     limits, layout = pool.batching, pool.layout
     if not isinstance(limits, Vllm):
         return
+    if limits.kv_groups is not None:
+        if not isinstance(pool.steptime, Affine):
+            yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
+        if limits.enable_prefix_caching or limits.speculative is not None or layout.data_parallel_size > 1:
+            text = "needs enable_prefix_caching off, one data-parallel rank and no drafts"
+            yield Complaint((*place, "kv_groups"), text)
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
         yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
