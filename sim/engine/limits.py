@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
+from sim.engine.kv.groups import GroupPool
 from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
@@ -59,6 +60,8 @@ class RankLimits:
 
     def new_pool(self) -> BlockPool:
         """All blocks, free."""
+        if self.kv_groups != (None,):
+            return GroupPool(self.num_gpu_blocks, self.block_size, self.kv_groups, self.enable_prefix_caching)
         pool = PrefixCache if self.enable_prefix_caching else BlockPool
         return pool(self.num_gpu_blocks, self.block_size)
 

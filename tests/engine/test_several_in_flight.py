@@ -94,6 +94,10 @@ def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
     limits = limits | {"enable_prefix_caching": False, "kv_groups": tuple(windows)}
     if windows == [None]:
         return
+    cached = [Request(**r) for r in requests]
+    engine = StagesEngine(Affine(), RankLimits(**limits | {"enable_prefix_caching": True}), stages)
+    drain(engine, cached)
+    assert_conserved(engine, cached)
     fast = [Request(**r) for r in requests]
     engine = StagesEngine(Affine(), RankLimits(**limits, batches_in_flight=stages), stages)
     drain(engine, fast)

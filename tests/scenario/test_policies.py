@@ -129,5 +129,5 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
     limits = rank_limits(plan_of(tmp_path, catalog, steptime=affine, batching=groups).pools[0])
     assert limits.kv_groups == (None, 64)
     drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
-    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs enable_prefix_caching off"):
+    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs one data-parallel rank"):
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})

@@ -207,12 +207,15 @@ class PrefixCache(BlockPool):
     def _names(self, sequence: Sequence, blocks: int) -> list[object]:
         """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
         names = self._names_of.setdefault(sequence, [])
-        request = sequence.request
-        size, hash_size = self.block_size, request.hash_block_tokens
-        for block in range(len(names), blocks):
-            last = (block + 1) * size - 1
-            if last < request.shared_tokens:
-                names.append(request.block_hashes[last // hash_size] * hash_size + last % hash_size)
-            else:
-                names.append((request.index, block))
+        names += [block_name(sequence, block, self.block_size) for block in range(len(names), blocks)]
         return names[:blocks]
+
+
+def block_name(sequence: Sequence, block: int, size: int) -> object:
+    """Name of block number *block* of *sequence*, *size* tokens each."""
+    request, last = sequence.request, (block + 1) * size - 1
+    if last < request.shared_tokens:
+        return request.block_hashes[last // request.hash_block_tokens] * request.hash_block_tokens + (
+            last % request.hash_block_tokens
+        )
+    return request.index, block

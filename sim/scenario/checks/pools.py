@@ -86,8 +86,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     if limits.kv_groups is not None:
         if not isinstance(pool.steptime, Affine):
             yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
-        if limits.enable_prefix_caching or limits.speculative is not None or layout.data_parallel_size > 1:
-            text = "needs enable_prefix_caching off, one data-parallel rank and no drafts"
+        if limits.speculative is not None or layout.data_parallel_size > 1:
+            text = "needs one data-parallel rank and no drafts"
             yield Complaint((*place, "kv_groups"), text)
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):

@@ -1,0 +1,168 @@
+"""KV blocks of groups of layers that share one pool, block by block (vLLM V1 `HybridKVCacheCoordinator`)."""
+
+from collections import OrderedDict
+from collections.abc import Sequence as Listed
+
+from sim.engine.kv.blocks import BlockPool, block_name
+from sim.engine.sequence import Sequence
+
+Windows = tuple[int | None, ...]
+
+
+class GroupBlock:
+    """A block of any group."""
+
+    __slots__ = ("name", "users")
+
+    def __init__(self) -> None:
+        self.name: object = None
+        """(group, what it holds); None: nobody can ask for it."""
+        self.users = 0
+
+
+class GroupPool(BlockPool):
+    """Each sequence has a table of blocks for each group; None stands for one before the group's window.
+
+    A block that is given back keeps its name until it is reallocated, as in `PrefixCache`. A prefix is found where
+    every group has the blocks that the next token reads: all of them, or those of its window.
+    """
+
+    __slots__ = ("_caches", "_named", "_queue", "_tables", "windows")
+
+    def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
+        super().__init__(num_gpu_blocks, block_size)
+        self.windows = windows
+        self._caches = caches
+        self._queue: OrderedDict[GroupBlock, None] = OrderedDict((GroupBlock(), None) for _ in range(self.usable))
+        """Free blocks in the order in which they will be reallocated."""
+        self._named: dict[object, dict[GroupBlock, None]] = {}
+        self._tables: dict[Sequence, list[list[GroupBlock | None]]] = {}
+
+    def skipped(self, group: int, computed: int) -> int:
+        """Leading blocks of *group* that no token after the first *computed* ones reads."""
+        window = self.windows[group]
+        return 0 if window is None else max(0, computed - window + 1) // self.block_size
+
+    def lookup(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence* that every group has cached, as far as it still reads them."""
+        if not self._named:
+            return 0
+        kinds: dict[int | None, list[int]] = {}
+        for group, window in enumerate(self.windows):
+            kinds.setdefault(window, []).append(group)
+        order = sorted(kinds, key=lambda window: window is not None)
+        hits = (sequence.tokens - 1) // self.block_size
+        while True:
+            found = hits
+            for window in order:
+                found = self._found(sequence, kinds[window], window, found)
+            if found >= hits or (len(order) == 2 and order[0] is None):
+                return found
+            hits = found
+
+    def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
+        """The longest prefix of at most *most* blocks that *groups*, which have the same *window*, offer."""
+
+        def cached(block: int) -> bool:
+            name = block_name(sequence, block, self.block_size)
+            return all((group, name) in self._named for group in groups)
+
+        if window is None:
+            return next((block for block in range(most) if not cached(block)), most)
+        wanted = -(-(window - 1) // self.block_size)
+        run = 0
+        for block in range(most - 1, -1, -1):
+            run = run + 1 if cached(block) else 0
+            if run and run >= wanted:
+                return block + run
+        return run
+
+    def joins(self, sequence: Sequence, hits: int, blocks: Listed[int]) -> int:
+        """Free blocks that *sequence* takes with *blocks* in each group, the cached ones that nobody uses included."""
+        total = 0
+        for group, wanted in enumerate(blocks):
+            skipped = self.skipped(group, hits * self.block_size)
+            total += max(0, wanted - max(skipped, hits))
+            total += sum(not self._cached(sequence, group, block).users for block in range(skipped, hits))
+        return total
+
+    def _cached(self, sequence: Sequence, group: int, block: int) -> GroupBlock:
+        return next(iter(self._named[group, block_name(sequence, block, self.block_size)]))
+
+    def claim(self, sequence: Sequence, hits: int) -> None:
+        """Takes the cached blocks of *sequence* for it."""
+        tables: list[list[GroupBlock | None]] = []
+        for group in range(len(self.windows)):
+            skipped = self.skipped(group, hits * self.block_size)
+            found = [self._cached(sequence, group, block) for block in range(skipped, hits)]
+            for block in found:
+                if not block.users:
+                    del self._queue[block]
+                block.users += 1
+            tables.append([*[None] * skipped, *found])
+        self._tables[sequence] = tables
+        self._count()
+
+    def needs(self, sequence: Sequence, tokens: int) -> int:
+        """Blocks that are missing for the first *tokens* of *sequence*."""
+        blocks = -(-tokens // self.block_size)
+        return sum(max(0, blocks - len(table)) for table in self._tables[sequence])
+
+    def grow(self, sequence: Sequence, tokens: int) -> None:
+        """Gives *sequence* the blocks of its first *tokens*."""
+        blocks = -(-tokens // self.block_size)
+        for table in self._tables[sequence]:
+            table += [self._reallocate() for _ in range(blocks - len(table))]
+        self._count()
+
+    def _reallocate(self) -> GroupBlock:
+        block, _ = self._queue.popitem(last=False)
+        if block.name is not None:
+            same = self._named[block.name]
+            del same[block]
+            if not same:
+                del self._named[block.name]
+            block.name = None
+        block.users = 1
+        return block
+
+    def give_back(self, sequence: Sequence, computed: int) -> None:
+        """Gives back what lies before the windows, *computed* tokens being done; the last block first."""
+        for group, table in enumerate(self._tables[sequence]):
+            before = min(self.skipped(group, computed), len(table))
+            freed = [block for block in reversed(table[:before]) if block is not None]
+            if freed:
+                self._free(freed)
+                table[:before] = [None] * before
+        self._count()
+
+    def name(self, sequence: Sequence, tokens: int) -> None:
+        """Names the full blocks among the first *tokens* of *sequence*."""
+        for group, table in enumerate(self._tables[sequence] if self._caches else []):
+            for place, block in enumerate(table[: tokens // self.block_size]):
+                if block is not None and block.name is None:
+                    block.name = group, block_name(sequence, place, self.block_size)
+                    self._named.setdefault(block.name, {})[block] = None
+
+    def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
+        """Takes back all blocks of *sequence*, group by group, the last ones first."""
+        for table in self._tables.pop(sequence):
+            self._free([block for block in reversed(table) if block is not None])
+        self._count()
+
+    def _free(self, blocks: list[GroupBlock]) -> None:
+        """Those without a name will be reallocated first, the others last."""
+        idle = []
+        for block in blocks:
+            block.users -= 1
+            if not block.users:
+                idle.append(block)
+        self._queue.update((block, None) for block in idle if block.name is not None)
+        for block in reversed(idle):
+            if block.name is None:
+                self._queue[block] = None
+                self._queue.move_to_end(block, last=False)
+
+    def _count(self) -> None:
+        self.free = len(self._queue)
+        self.peak = max(self.peak, self.usable - self.free)
