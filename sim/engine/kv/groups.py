@@ -27,7 +27,7 @@ class GroupPool(BlockPool):
     every group has the blocks that the next token reads: all of them, or those of its window.
     """
 
-    __slots__ = ("_caches", "_named", "_queue", "_tables", "windows")
+    __slots__ = ("_caches", "_full", "_named", "_queue", "_tables", "windows")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
         super().__init__(num_gpu_blocks, block_size)
@@ -37,6 +37,8 @@ class GroupPool(BlockPool):
         """Free blocks in the order in which they will be reallocated."""
         self._named: dict[object, dict[GroupBlock, None]] = {}
         self._tables: dict[Sequence, list[list[GroupBlock | None]]] = {}
+        self._full: dict[Sequence, int] = {}
+        """Leading blocks of a sequence that have their names."""
 
     def skipped(self, group: int, computed: int) -> int:
         """Leading blocks of *group* that no token after the first *computed* ones reads."""
@@ -100,6 +102,7 @@ class GroupPool(BlockPool):
                     del self._queue[block]
                 block.users += 1
             tables.append([*[None] * skipped, *found])
+        self._full[sequence] = hits
         self._tables[sequence] = tables
         self._count()
 
@@ -129,23 +132,32 @@ class GroupPool(BlockPool):
     def give_back(self, sequence: Sequence, computed: int) -> None:
         """Gives back what lies before the windows, *computed* tokens being done; the last block first."""
         for group, table in enumerate(self._tables[sequence]):
-            before = min(self.skipped(group, computed), len(table))
-            freed = [block for block in reversed(table[:before]) if block is not None]
-            if freed:
-                self._free(freed)
-                table[:before] = [None] * before
+            freed: list[GroupBlock] = []
+            place = min(self.skipped(group, computed), len(table)) - 1
+            while place >= 0 and (block := table[place]) is not None:
+                freed.append(block)
+                table[place] = None
+                place -= 1
+            self._free(freed)
         self._count()
 
     def name(self, sequence: Sequence, tokens: int) -> None:
         """Names the full blocks among the first *tokens* of *sequence*."""
-        for group, table in enumerate(self._tables[sequence] if self._caches else []):
-            for place, block in enumerate(table[: tokens // self.block_size]):
+        full = tokens // self.block_size
+        known = self._full.get(sequence, 0)
+        if not self._caches or full <= known:
+            return
+        self._full[sequence] = full
+        for group, table in enumerate(self._tables[sequence]):
+            for place in range(known, full):
+                block = table[place]
                 if block is not None and block.name is None:
                     block.name = group, block_name(sequence, place, self.block_size)
                     self._named.setdefault(block.name, {})[block] = None
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back all blocks of *sequence*, group by group, the last ones first."""
+        self._full.pop(sequence, None)
         for table in self._tables.pop(sequence):
             self._free([block for block in reversed(table) if block is not None])
         self._count()
