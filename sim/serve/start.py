@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,6 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     say(address)
-    if opens and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name != "posix"):
+    if opens and (sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
         webbrowser.open(address)
     uvicorn.Server(config).run(sockets=[waiting])

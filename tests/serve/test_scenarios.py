@@ -99,12 +99,17 @@ def test_what_somebody_else_has_changed_is_not_overwritten(client: TestClient, f
     assert client.get("/api/scenario", params={"path": "outputs/demo/summary.csv"}).status_code == 400
 
 
-def test_every_template_is_sound(client: TestClient) -> None:
+def test_templates_are_sound_starts(client: TestClient, folder: Path) -> None:
     names = [one["name"] for one in client.get("/api/templates").json()["templates"]]
-    assert {"new", "4x4090-vs-2xa100", "training-4090-vs-a100"} <= set(names)
-    for name in ("new", "training-4090-vs-a100"):
+    assert names[:4] == ["new", "energy-mac-vs-4090", "office", "chat-from-a-trace"]
+    assert "training-gpt3-175b" in names
+    (folder / "requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,200,20\n")
+    for name in ("new", "office", "chat-from-a-trace", "training-4090-vs-a100"):
         text = client.get("/api/scenario", params={"template": name}).json()["text"]
         assert checked(client, text)["errors"] == []
+    (folder / "requests.csv").unlink()
+    (error,) = checked(client, client.get("/api/scenario?template=chat-from-a-trace").json()["text"])["errors"]
+    assert (error["line"], "requests.csv" in error["message"]) == (9, True)
     assert client.get("/api/scenario", params={"template": "../x"}).status_code == 404
 
 
