@@ -45,6 +45,11 @@ def test_the_wheel_carries_every_file(root: Path, unpacked: Path, folder: str) -
     assert files(unpacked / "sim" / folder) == files(root / folder) != set()
 
 
+def test_the_wheel_carries_the_pages_of_the_workspace(unpacked: Path) -> None:
+    for name in ("static/main.js", "static/page.css", "static/index.html", "scenarios/starts/office.yaml"):
+        assert (unpacked / "sim" / "serve" / name).is_file()
+
+
 def test_the_installed_package_reads_its_own_catalogue(unpacked: Path, installed: Installed) -> None:
     found = installed("-c", "from sim.catalogue.catalog import data_root; print(data_root())")
     assert Path(found.strip()) == unpacked / "sim" / "data"

@@ -1,5 +1,6 @@
 """Runs in the queue: once at a time, watched, stopped, and gone on with."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,18 @@ import pytest
 from small_scenario import SMALL
 from starlette.testclient import TestClient
 
-LONG = (
-    SMALL.replace("horizon_s: 5", "horizon_s: 300")
-    .replace("rate_rps: 1}", "rate_rps: 4}")
-    .replace("replications: 2", "replications: 30")
-)
+from sim.serve.queue import jobs
+
+FAKE = """
+import json, sys, time
+from pathlib import Path
+folder = Path(sys.argv[sys.argv.index("--out") + 1])
+for number in range(16):
+    (folder / "points" / str(number)).mkdir(parents=True, exist_ok=True)
+    time.sleep(0.1)
+(folder / "manifest.json").write_text(json.dumps({"program": "gpufleet", "status": "finished"}))
+"""
+"""A command that takes its time and no more."""
 
 
 def started(client: TestClient, *sets: str, path: str = "small.yaml") -> Any:
@@ -21,8 +29,8 @@ def started(client: TestClient, *sets: str, path: str = "small.yaml") -> Any:
 
 
 def job_of(client: TestClient, name: str) -> dict[str, Any]:
-    jobs: list[dict[str, Any]] = client.get("/api/jobs").json()["jobs"]
-    return next(job for job in jobs if job["id"] == name)
+    listed: list[dict[str, Any]] = client.get("/api/jobs").json()["jobs"]
+    return next(job for job in listed if job["id"] == name)
 
 
 def eventually(client: TestClient, name: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -34,10 +42,13 @@ def eventually(client: TestClient, name: str, wanted: Callable[[dict[str, Any]],
     raise AssertionError(job)
 
 
-def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(client: TestClient, folder: Path) -> None:
-    (folder / "small.yaml").write_text(LONG)
+def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
+    client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", FAKE))
+    (folder / "small.yaml").write_text(SMALL.replace("replications: 2", "replications: 16"))
     job = started(client).json()["job"]
-    assert job["cases"] == 30
+    assert job["cases"] == 16
     assert started(client).json()["job"]["id"] == job["id"]
     other = started(client, "seed=9").json()["job"]
     assert other["folder"] != job["folder"]
@@ -50,12 +61,25 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(client: T
     again = started(client).json()["job"]
     assert (again["folder"], again["id"] != job["id"]) == (job["folder"], True)
     assert eventually(client, again["id"], lambda one: one["done"] > 0)["done"] >= kept
-    done = eventually(client, again["id"], lambda one: one["state"] not in ("waiting", "running"))
-    assert (done["state"], done["done"], done["message"]) == ("done", 30, "")
+    done = eventually(client, again["id"], lambda one: one["state"] not in jobs.OPEN)
+    assert (done["state"], done["done"], done["message"]) == ("done", 16, "")
+
+
+def test_what_has_run_opens_and_what_fails_says_why(
+    client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sim").mkdir()
+    (folder / "sim" / "__init__.py").write_text("raise SystemExit('not the program')")
+    monkeypatch.setattr(jobs, "COMMAND", (*jobs.COMMAND, "--no-report"))
+    (folder / "small.yaml").write_text(SMALL)
+    job = started(client).json()["job"]
+    done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)
+    assert (done["state"], done["done"], done["message"]) == ("done", 2, "")
     assert client.get("/api/answer", params={"run": done["folder"]}).status_code == 200
-    same = client.get("/api/diff", params={"a": done["folder"], "b": done["folder"]}).json()
-    assert same["changes"] == []
-    assert {one["difference"] for one in same["points"]} == {0}
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "raise SystemExit('no room on the disk')"))
+    failed = started(client, "seed=4").json()["job"]
+    told = eventually(client, failed["id"], lambda one: one["state"] not in jobs.OPEN)
+    assert (told["state"], told["message"]) == ("failed", "no room on the disk")
 
 
 def test_what_cannot_run_is_not_started(client: TestClient, folder: Path) -> None:

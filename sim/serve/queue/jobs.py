@@ -31,6 +31,8 @@ LOOKS_S = 0.3
 """How often a running job is looked at."""
 LAST_LINES = 20
 OUTPUTS = "outputs"
+COMMAND = (sys.executable, "-P", "-m", "sim", "run", "--quiet")
+"""-P: a folder called sim in the workspace is not the program."""
 
 
 @dataclass(slots=True)
@@ -143,8 +145,7 @@ class Queue:
 
     def _started(self, job: Job) -> subprocess.Popen[str]:
         sets = [word for one in job.sets for word in ("--set", one)]
-        command = [sys.executable, "-P", "-m", "sim", "run", job.scenario, *sets, "--out", job.folder, "--quiet"]
-        command += ["--workers", str(os.cpu_count() or 1)]
+        command = [*COMMAND, job.scenario, *sets, "--out", job.folder, "--workers", str(os.cpu_count() or 1)]
         return subprocess.Popen(
             command, cwd=self.root, env=_environment(), start_new_session=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
