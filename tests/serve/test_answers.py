@@ -118,3 +118,11 @@ def test_exports_are_downloads(client: TestClient, folder: Path) -> None:
     assert client.get("/export", params={"run": RUN, "format": "../x"}).status_code == 400
     (folder / RUN / "linked.csv").symlink_to("/etc/hostname")
     assert client.get("/export", params={"run": RUN, "format": "csv"}).status_code == 403
+
+
+def test_capacity_says_what_it_rests_on(client: TestClient) -> None:
+    one, other = asked(client, of="capacity").json()["capacity"]
+    assert one["text"].startswith("capacity between 0.5 and 2 req/s (simulated), about ")
+    assert one["text"].endswith("(interpolated)")
+    assert 0.5 < one["about"] < 2
+    assert other["text"] == "meets the SLO up to 2 req/s, the highest that was simulated"

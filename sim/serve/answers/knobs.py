@@ -50,7 +50,7 @@ def _limits(scenario: Scenario) -> Iterator[Knob]:
         limit = getattr(scenario.slo, name)
         if not isinstance(limit, dict):
             most = 3 * limit if limit else 10.0
-            yield Knob(f"slo.{name}", LIMITS[name], "s", limit, 0.0, most)
+            yield Knob(f"slo.{name}", LIMITS[name], "s", limit, most / 300, most)
     if scenario.slo.per_request:
         yield Knob("slo.attainment", "for at least", "of the requests", scenario.slo.attainment, 0.5, 1.0)
 

@@ -11,7 +11,7 @@ from sim.report.run.figures import columns_for, figure, interval, standing
 from sim.report.run.verdict import verdict
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
-from sim.report.words.text import LIMITS, axis_label, places, question_of, short
+from sim.report.words.text import LIMITS, axis_label, place, places, question_of, short
 from sim.scenario.sections.slo import Slo
 from sim.serve.answers.knobs import Knob, knobs
 from sim.study.held.answer import Answer
@@ -158,14 +158,25 @@ def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         if low is not None and high is not None and low >= slo.attainment > high:
             share = (low - slo.attainment) / (low - high)
             about = sweep.x(met) + share * (sweep.x(missed) - sweep.x(met))
+    met_at, missed_at = (None if one is None else sweep.x(one) for one in (met, missed))
     return {
         "fleet": line.fleet,
         "setting": places(line.setting),
-        "met": None if met is None else sweep.x(met),
-        "missed": None if missed is None else sweep.x(missed),
+        "met": met_at,
+        "missed": missed_at,
         "about": about,
-        "axis": axis_label(sweep.axis),
+        "text": _capacity_text(sweep.axis, met_at, missed_at, about),
     }
+
+
+def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
+    """In words, with what each figure rests on."""
+    if met is None:
+        return f"misses the SLO from {place(axis, missed)} on (simulated)"
+    if missed is None:
+        return f"meets the SLO up to {place(axis, met)}, the highest that was simulated"
+    bracket = f"capacity between {short(met)} and {place(axis, missed)} (simulated)"
+    return bracket if about is None else f"{bracket}, about {place(axis, float(f'{about:.3g}'))} (interpolated)"
 
 
 def reading_data(line: Line, sweep: Sweep) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 /** A finished run: verdict, charts, what can be moved, and why one fleet costs more than another. */
 
 import { Chart } from "./chart.js";
-import { ask, element, keepInAddress, latest, plain, queryOf } from "./dom.js";
+import { ask, element, keepInAddress, latest, queryOf } from "./dom.js";
 import { Knobs } from "./knobs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
@@ -121,14 +121,8 @@ export class AnswerView {
   }
 }
 
-/** @param {any} one @returns {HTMLElement} */
-function capacityLine(one) {
-  const name = one.setting ? `${one.fleet}, ${one.setting}` : one.fleet;
-  if (one.met === null) return element("li", {}, `${name}: misses the SLO from ${plain(one.missed)} on (${one.axis}; simulated)`);
-  if (one.missed === null) return element("li", {}, `${name}: meets the SLO up to ${plain(one.met)}, the highest simulated ${one.axis}`);
-  const about = one.about === null ? "" : `; about ${plain(one.about)} (interpolated)`;
-  return element("li", {}, `${name}: capacity between ${plain(one.met)} and ${plain(one.missed)} ${one.axis} (simulated)${about}`);
-}
+/** @param {{fleet: string, setting: string, text: string}} one @returns {HTMLElement} */
+const capacityLine = (one) => element("li", {}, `${one.setting ? `${one.fleet}, ${one.setting}` : one.fleet}: ${one.text}`);
 
 /** @param {{heads: string[], rows: string[][]}} data @returns {HTMLElement} */
 export function tableOf(data) {
