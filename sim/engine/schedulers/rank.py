@@ -301,5 +301,6 @@ class Rank(RankSchedule):
             self._answers.remove(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        self._name_answers(False)
+        if self._answers:
+            self._name_answers(False)
         super()._leave(sequence)
