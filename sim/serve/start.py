@@ -5,6 +5,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -97,4 +98,5 @@ def serve(
     say(address)
     if opens and (sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
         webbrowser.open(address)
-    uvicorn.Server(config).run(sockets=[waiting])
+    with suppress(KeyboardInterrupt):  # how a server is ended
+        uvicorn.Server(config).run(sockets=[waiting])

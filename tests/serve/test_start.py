@@ -53,4 +53,5 @@ def test_it_prints_its_address_and_answers_there(folder: Path, root: Path) -> No
                 assert answer.status == 200
         finally:
             server.send_signal(signal.SIGINT)
-            server.wait(30)
+            ended = server.wait(30)
+    assert ended == 0
