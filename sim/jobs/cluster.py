@@ -81,7 +81,7 @@ class _Cluster:
                 self._decide(now_s)
         end_s = until_s if until_s < inf else now_s
         for work in self._running.values():
-            work.stop(end_s)
+            work.break_off(end_s)
         return Schedule(tuple(works), end_s)
 
     def _finish(self, now_s: float, works: Sequence[Work]) -> bool:

@@ -88,6 +88,13 @@ class Work:
         self.segments.append(Segment(self.running_since_s, now_s, restart_s, reached_s - saved_s))
         self.done_s, self.running_since_s = saved_s, nan
 
+    def break_off(self, now_s: float) -> None:
+        """The horizon is there: nobody takes its GPUs, so what it has done counts, saved or not."""
+        ran_s = now_s - self.running_since_s
+        restart_s = min(ran_s, self.restarting_s)
+        self.segments.append(Segment(self.running_since_s, now_s, restart_s, 0.0))
+        self.done_s, self.running_since_s = self.done_s + ran_s - restart_s, nan
+
     def finish(self, now_s: float) -> None:
         """All of it is done."""
         self.segments.append(Segment(self.running_since_s, now_s, self.restarting_s, 0.0))

@@ -72,6 +72,14 @@ def test_at_the_horizon_everything_stops() -> None:
     assert schedule.works[3].preemptions == 0
 
 
+def test_the_horizon_takes_no_work_away() -> None:
+    """Unsaved work counts at the horizon; only what a preemption undid is lost."""
+    jobs = [Job("low", 0, 8, 100, priority=1, checkpoint_s=30, restart_s=5), Job("high", 40, 8, 10, priority=0)]
+    [low, high] = simulate(jobs, 8, POLICIES[2], until_s=60).works
+    assert [(one.useful_s, one.lost_s, one.restart_s) for one in low.segments] == [(30, 10, 0), (5, 0, 5)]
+    assert (low.done_s, high.finished_s) == (35, 50)
+
+
 def test_what_is_larger_than_the_cluster_never_starts_and_blocks_nobody() -> None:
     schedule = simulate([Job("huge", 0, 9, 1), Job("a", 0, 8, 1)], 8, FIFO)
     assert schedule.works[0].segments == []

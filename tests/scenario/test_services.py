@@ -90,6 +90,16 @@ def test_requests_of_services_have_no_lengths_and_all_others_do(tmp_path: Path, 
     )
 
 
+def test_limits_and_options_of_tokens_are_refused(tmp_path: Path, catalog: Catalog) -> None:
+    """No request of a service could miss a tpot_s, so a run would always meet it."""
+    for limit in (0.1, {"p99": 0.1}):
+        [told] = complaints(tmp_path, catalog, scenario(SERVICE_POOL, slo={"tpot_s": limit}))
+        assert "slo.tpot_s: limits the time between tokens" in told
+    pool = SERVICE_POOL | {"engine": "vllm-v1", "max_model_len": 100}
+    told = complaints(tmp_path, catalog, scenario(pool))
+    assert [key in line for key, line in zip(("engine", "max_model_len"), told, strict=True)] == [True, True]
+
+
 def test_a_run_of_a_given_batch_time_by_hand() -> None:
     burst = {"arrivals": {"process": "burst", "num_requests": 10}}
     run = sim.run(scenario({"steptime": AFFINE, "batching": DYNAMIC}, workload=burst, requests="csv"))

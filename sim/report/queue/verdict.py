@@ -49,9 +49,10 @@ def _headline(rows: Sequence[QueueRow]) -> str:
 def _finding(row: QueueRow) -> str:
     cells = row.cells
     told = f"{name(row)}: {percent(cells['utilisation'])} of the GPU-hours used"
-    told += f", done after {duration(cells['makespan_h'])}"
+    told += f", {'broken off' if cells['unfinished'] else 'done'} after {duration(cells['makespan_h'])}"
     if cells["wait_h_p95"] is not None:
-        told += f"; 95 % of the jobs wait at most {duration(cells['wait_h_p95'])}"
+        wait = "have waited" if cells["unfinished"] else "wait"
+        told += f"; 95 % of the jobs {wait} at most {duration(cells['wait_h_p95'])}"
     parts = []
     if cells["preemptions"]:
         lost = plain(cells["lost_gpu_h"])

@@ -13,6 +13,9 @@ from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sections.slo import Slo
 from sim.workload import TraceError, Workload
 
+TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
+"""What a pool of a service cannot have of its own; at the top they may be there for other pools."""
+
 
 def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     """Lengths where requests have none, or the reverse; language models and services behind one router."""
@@ -28,6 +31,8 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint(("fleets", i), text)
     served = [one for pools in dynamic for one in pools]
     yield from _trace_complaints(workload, served, ("workload", "trace"))
+    if any(served):
+        yield from _token_limit_complaints(scenario.slo, ("slo",))
     if workload.lengths is not None and any(served):
         text = "a request of a service is one unit of work: remove lengths, or policy: dynamic"
         yield Complaint(("workload", "lengths"), text)
@@ -71,7 +76,16 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
     for i, service in enumerate(scenario.services):
         pools = [pool for fleet in scenario.fleets for pool in fleet.pools if pool.service == service.name]
         yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
+        if any(isinstance(pool.batching, Dynamic) for pool in pools):
+            yield from _token_limit_complaints(service.slo, ("services", i, "slo"))
     yield from _of_one_service_only(scenario)
+
+
+def _token_limit_complaints(slo: Slo, place: Place) -> Iterator[Complaint]:
+    """A limit that every unit of work would meet."""
+    if slo.tpot_s is not None:
+        text = "limits the time between tokens, and a request of a service has one unit of work: say e2e_s"
+        yield Complaint((*place, "tpot_s"), text)
 
 
 def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[Complaint]:
@@ -134,6 +148,9 @@ def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Itera
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         if getattr(pool.spec, name) != 1 and pool.slicing is None:
             yield Complaint((*place, name), "must be 1: a service runs on one GPU; more of them are more replicas")
+    for name in TOKEN_KEYS:
+        if getattr(pool.spec, name):
+            yield Complaint((*place, name), "is about language models, and this pool answers in one pass: remove it")
     if isinstance(pool.steptime, OnePass):
         yield from _uncomputable(pool, place, catalog)
 

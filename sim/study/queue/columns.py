@@ -53,9 +53,16 @@ def waited_s(work: Work) -> float:
     return work.started_s - work.job.arrived_s
 
 
+def _waited_by_the_end_s(work: Work, one: QueueOutcome) -> float:
+    """With those that wait still: a cluster that starts fewer jobs must not look as if its jobs waited less."""
+    waits = status_of(work, one) == "unfinished" and isnan(work.started_s)
+    so_far_s = one.schedule.end_s - work.job.arrived_s
+    return so_far_s if waits and so_far_s >= 0 else waited_s(work)
+
+
 def _waiting(show: Callable[[Any], Any]) -> Value:
     def value(one: QueueOutcome) -> float | None:
-        waits = [wait for work in one.schedule.works if not isnan(wait := waited_s(work))]
+        waits = [wait for work in one.schedule.works if not isnan(wait := _waited_by_the_end_s(work, one))]
         return float(show(np.array(waits))) / SECONDS_PER_HOUR if waits else None
 
     return value
@@ -123,7 +130,8 @@ COLUMNS: tuple[QueueColumn, ...] = (
                 lambda one: one.schedule.end_s / SECONDS_PER_HOUR),
     QueueColumn("utilisation", "share", "GPU-hours that a job had over those that there were", _share(*PHASES)),
     QueueColumn("useful_share", "share", "GPU-hours of work that counts over those that there were", _share("working")),
-    QueueColumn("wait_h_mean", "h", "from arrival to the first start", _waiting(np.mean)),
+    QueueColumn("wait_h_mean", "h", "from arrival to the first start, or to the horizon",
+                _waiting(np.mean)),
     QueueColumn("wait_h_p50", "h", "median of it", _waiting(lambda waits: np.percentile(waits, 50))),
     QueueColumn("wait_h_p95", "h", "95th percentile", _waiting(lambda waits: np.percentile(waits, 95))),
     QueueColumn("wait_h_p99", "h", "99th percentile", _waiting(lambda waits: np.percentile(waits, 99))),

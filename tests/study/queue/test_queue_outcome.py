@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.report.queue.verdict import verdict
 from sim.scenario.job.load import load_job
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.queue.columns import QueueRow, summary
@@ -65,6 +66,20 @@ def test_meters_add_up(shipped: dict[str, QueueRow]) -> None:
         )
         joules = power.server_energy_j(3600 * hours, power.gpu_energy_j(3600 * hours, loaded / 8))
         assert row.cells["energy_kwh"] == pytest.approx(joules / JOULES_PER_KWH)
+
+
+def test_jobs_that_wait_at_the_horizon_are_counted_with_what_they_have_waited(catalog: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    path.write_text("""
+jobs: [{gpus: 4, duration_h: 8}, {arrival_h: 1, gpus: 4, duration_h: 1}, {arrival_h: 6, gpus: 1, duration_h: 1}]
+horizon_h: 5
+fleets: [{name: f, pools: [{gpu: a100-80gb-sxm, gpus: 4}], cost: {acquisition: rent, quotes: {a100-80gb-sxm: 2}}}]
+""")
+    [row] = rows(catalog, file=path).values()
+    assert row.cells["wait_h_mean"] == (0 + 4) / 2  # the third has not arrived
+    assert (row.cells["useful_share"], row.cells["lost_gpu_h"]) == (1, 0)
+    [told] = verdict([row]).findings
+    assert "broken off after 5 hours; 95 % of the jobs have waited at most" in told
 
 
 def test_energy_of_jobs_follows_their_load(catalog: Catalog, tmp_path: Path) -> None:
