@@ -46,6 +46,8 @@ def knobs(scenario: Scenario, catalog: Catalog, paid: Mapping[str, Collection[st
 
 
 def _limits(scenario: Scenario) -> Iterator[Knob]:
+    if scenario.services:
+        return  # each has limits of its own
     for name in LATENCIES:
         limit = getattr(scenario.slo, name)
         if not isinstance(limit, dict):
