@@ -8,7 +8,7 @@ import pytest
 import sim
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
+from sim.scenario.reading.load import load, load_for_size
 from sim.yamlio import dump
 
 DYNAMIC = {"policy": "dynamic", "max_batch_size": 8, "max_queue_delay_s": 0.002}
@@ -93,11 +93,20 @@ def test_requests_of_services_have_no_lengths_and_all_others_do(tmp_path: Path, 
 def test_limits_and_options_of_tokens_are_refused(tmp_path: Path, catalog: Catalog) -> None:
     """No request of a service could miss a tpot_s, so a run would always meet it."""
     for limit in (0.1, {"p99": 0.1}):
-        [told] = complaints(tmp_path, catalog, scenario(SERVICE_POOL, slo={"tpot_s": limit}))
-        assert "slo.tpot_s: limits the time between tokens" in told
+        [refused] = complaints(tmp_path, catalog, scenario(SERVICE_POOL, slo={"tpot_s": limit}))
+        assert "slo.tpot_s: limits the time between tokens" in refused
     pool = SERVICE_POOL | {"engine": "vllm-v1", "max_model_len": 100}
     told = complaints(tmp_path, catalog, scenario(pool))
     assert [key in line for key, line in zip(("engine", "max_model_len"), told, strict=True)] == [True, True]
+
+
+def test_sizing_a_service_needs_no_fleet_beside_its_candidates(tmp_path: Path, catalog: Catalog) -> None:
+    costs = {"rented": {"acquisition": "rent", "quotes": {"l4": 0.6}}}
+    size = {"gpus": ["l4"], "tensor_parallel_sizes": [1], "batching": [DYNAMIC], "costs": costs}
+    asked = scenario(model="resnet-50", size=size, slo={"e2e_s": 0.1})
+    path = tmp_path / "s.yaml"
+    path.write_text(dump({key: value for key, value in asked.items() if key != "fleets"}))
+    assert load_for_size(path, catalog=catalog).size is not None
 
 
 def test_a_run_of_a_given_batch_time_by_hand() -> None:

@@ -30,6 +30,8 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
             text = "serves a language model and a service behind one router: give each a fleet of its own"
             yield Complaint(("fleets", i), text)
     served = [one for pools in dynamic for one in pools]
+    if not scenario.fleets and scenario.size is not None:
+        served = [isinstance(batching, Dynamic) for batching in scenario.size.batching]
     yield from _trace_complaints(workload, served, ("workload", "trace"))
     if any(served):
         yield from _token_limit_complaints(scenario.slo, ("slo",))
