@@ -21,13 +21,17 @@ class Schedule:
     """Of the last job, or of the window."""
 
 
-def simulate(jobs: Sequence[Job], gpus: int, policy: Policy, until_s: float = inf) -> Schedule:
+def simulate(
+    jobs: Sequence[Job], gpus: int, policy: Policy, until_s: float = inf, held: Sequence[tuple[float, int]] = ()
+) -> Schedule:
     """Run *jobs* on *gpus* under *policy*; at *until_s* everything stops, and what has not finished is unfinished.
 
-    Jobs that end give their GPUs back before those that arrive at the same moment are looked at. A job that asks for
-    more GPUs than there are is never started.
+    *held*: (when, how many of the GPUs a service beside the jobs holds from then on), in order of time, the first at 0.
+    It takes free GPUs first, then those of running jobs in the policy's order.
+    Jobs that end give their GPUs back before the service takes its own, and both before jobs that arrive at the same
+    moment are looked at. A job that asks for more GPUs than the service ever leaves is never started.
     """
-    return _Cluster(gpus, policy).run(sorted(jobs, key=lambda job: job.arrived_s), until_s)
+    return _Cluster(gpus, policy, held).run(sorted(jobs, key=lambda job: job.arrived_s), until_s)
 
 
 class _Queue(Sequence[Work]):
@@ -53,8 +57,13 @@ class _Queue(Sequence[Work]):
 
 
 class _Cluster:
-    def __init__(self, gpus: int, policy: Policy) -> None:
-        self._gpus = self._free = gpus
+    def __init__(self, gpus: int, policy: Policy, held: Sequence[tuple[float, int]]) -> None:
+        self._free = gpus
+        self._largest = gpus - min((count for _, count in held), default=0)
+        """Jobs that need more GPUs can never run."""
+        before = [0, *(count for _, count in held)]
+        self._coming = [(at_s, count - last) for (at_s, count), last in zip(held, before, strict=False)]
+        """(when, GPUs) that the service takes and has not taken yet."""
         self._policy = policy
         self._waiting = _Queue(policy)
         self._running: dict[int, Work] = {}
@@ -66,14 +75,15 @@ class _Cluster:
         works = [Work(job) for job in jobs]
         self._index = {id(work): index for index, work in enumerate(works)}
         place, now_s = 0, 0.0
-        while place < len(works) or self._ends:
-            next_s = self._ends[0][0] if self._ends else inf
+        while place < len(works) or self._ends or (self._waiting and self._coming):
+            next_s = min(self._ends[0][0] if self._ends else inf, self._coming[0][0] if self._coming else inf)
             if place < len(works):
                 next_s = min(next_s, works[place].job.arrived_s)
             if next_s >= until_s:
                 break
             now_s = next_s
             changed = self._finish(now_s, works)
+            changed |= self._serve(now_s)
             while place < len(works) and works[place].job.arrived_s <= now_s:
                 changed |= self._queue(works[place])
                 place += 1
@@ -96,23 +106,42 @@ class _Cluster:
                 changed = True
         return changed
 
+    def _serve(self, now_s: float) -> bool:
+        """Gives the service what it holds from now on; whether that has changed."""
+        changed = False
+        while self._coming and self._coming[0][0] <= now_s:
+            self._free -= self._coming.pop(0)[1]
+            changed = True
+        if self._free < 0:
+            # of jobs that started together, those that were behind in the queue go first
+            running = list(self._running.values())[::-1]
+            for work in sorted(running, key=self._policy.kept):
+                self._preempt(work, now_s)
+                if self._free >= 0:
+                    break
+        return changed
+
+    def _preempt(self, work: Work, now_s: float) -> None:
+        del self._running[self._index[id(work)]]
+        self._free += work.job.gpus
+        work.stop(now_s)
+        work.preemptions += 1
+        self._queue(work)
+
     def _queue(self, work: Work) -> bool:
         """Whether it can ever run."""
-        if work.job.gpus > self._gpus:
+        if work.job.gpus > self._largest:
             return False
         self._waiting.add(work, self._index[id(work)])
         return True
 
     def _decide(self, now_s: float) -> None:
-        found = self._policy.decide(View(now_s, self._free, self._waiting, tuple(self._running.values())))
+        running = tuple(self._running.values())
+        found = self._policy.decide(View(now_s, self._free, self._waiting, running, self._coming))
         for work in found.start:
             self._waiting.remove(work, self._index[id(work)])
         for work in found.preempt:
-            del self._running[self._index[id(work)]]
-            self._free += work.job.gpus
-            work.stop(now_s)
-            work.preemptions += 1
-            self._queue(work)
+            self._preempt(work, now_s)
         for work in found.start:
             work.start(now_s)
             index = self._index[id(work)]

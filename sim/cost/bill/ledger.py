@@ -73,6 +73,10 @@ class Ledger:
         return {name: amount / NANO_PER_USD / self.window_h for name, amount in self.by_component().items()}
 
 
+RARE = ("booting", "held")
+"""Few fleets boot or stand beside jobs: the others have no empty rows of these phases."""
+
+
 class _Entry(NamedTuple):
     """A ledger row before its amount is settled."""
 
@@ -105,7 +109,7 @@ def _entries(charge: Charge, window: Window) -> list[_Entry]:
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())
         for phase, part in zip(PHASES, sums, strict=True)
-        if part or phase != "booting"  # few fleets boot: no empty rows for all the others
+        if part or phase not in RARE
     ]
 
 

@@ -4,8 +4,8 @@ from typing import Literal, NamedTuple
 
 from sim.records import Interval
 
-Phase = Literal["prefill", "decode", "recompute", "idle", "booting"]
-PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting")
+Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting", "held")
 
 
 class ByPhase(NamedTuple):
@@ -17,6 +17,8 @@ class ByPhase(NamedTuple):
     idle: float
     booting: float = 0.0
     """Of replicas that have been switched on and do not serve yet."""
+    held: float = 0.0
+    """Of GPUs that an inference service holds in a cluster of jobs."""
 
     def scaled(self, factor: float) -> "ByPhase":
         """Every part times *factor*."""
@@ -38,6 +40,8 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
     idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
     if interval.state == "booting":
         return ByPhase(0.0, 0.0, 0.0, 0.0, idle_s)
+    if interval.state == "held":
+        return ByPhase(0.0, 0.0, 0.0, 0.0, held=interval.busy_s)
     if interval.unused:
         used = 1 - interval.unused
         idle_s += interval.unused * interval.busy_s
@@ -58,6 +62,8 @@ def wall_j_by_phase(interval: Interval) -> ByPhase:
     """
     if interval.state == "booting":
         return ByPhase(0.0, 0.0, 0.0, 0.0, interval.server_energy_j)
+    if interval.state == "held":
+        return ByPhase(0.0, 0.0, 0.0, 0.0, held=interval.server_energy_j)
     parts = (interval.prefill_energy_j, interval.recompute_energy_j, interval.idle_energy_j)
     prefill_j, recompute_j, idle_j = parts
     return ByPhase(prefill_j, max(0.0, interval.server_energy_j - sum(parts)), recompute_j, idle_j)

@@ -4,6 +4,10 @@ Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
 """
 
 from collections.abc import Sequence
+from heapq import merge
+from itertools import groupby
+from math import inf
+from operator import itemgetter
 from typing import Literal
 
 from sim.jobs.job import Job, Work
@@ -23,6 +27,10 @@ class Backfill(Spec):
     def order(self, job: Job) -> float:
         """By arrival."""
         return job.arrived_s
+
+    def kept(self, work: Work) -> float:
+        """The latest started is preempted first: as a rule it loses least."""
+        return -work.running_since_s
 
     def decide(self, view: View) -> Decision:
         """Starts jobs from the front as long as they fit, then those that fit around the first one that does not."""
@@ -54,14 +62,28 @@ class Backfill(Spec):
 
 
 def _reservation(first: Work, free: int, view: View, started: Sequence[Work]) -> tuple[float, int]:
-    """(when *first* can start at the latest, GPUs that are left over then)."""
+    """(when *first* can start at the latest, GPUs that are left over then); never: (inf, 0).
+
+    A service that takes GPUs before then preempts the latest started jobs where too few are free.
+    """
     ends = [(max(view.now_s, work.planned_end_s), work.job.gpus) for work in view.running]
     ends += [(view.now_s + work.job.planned_s - work.done_s + _restart_s(work), work.job.gpus) for work in started]
-    for end_s, gpus in sorted(ends):
-        free += gpus
+    latest, preempted = list(range(len(ends))), set()
+    events = sorted((*end, place) for place, end in enumerate(ends))
+    taken = ((at_s, -gpus, -1) for at_s, gpus in view.coming)  # a service's change is counted before the ends
+    for at_s, together in groupby(merge(taken, events, key=itemgetter(0)), key=itemgetter(0)):
+        for _, gpus, place in together:
+            free += 0 if place in preempted else gpus
+            if free >= first.job.gpus:
+                return at_s, free - first.job.gpus
+        while free < 0:
+            place = latest.pop()
+            if ends[place][0] > at_s and place not in preempted:
+                preempted.add(place)
+                free += ends[place][1]
         if free >= first.job.gpus:
-            return end_s, free - first.job.gpus
-    raise ValueError(f"{first.job.name} needs more GPUs than there are")
+            return at_s, free - first.job.gpus
+    return inf, 0
 
 
 def _restart_s(work: Work) -> float:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.jobs.job import Job
+from sim.jobs.job import Job, Work
 from sim.jobs.policies.protocol import Decision, View
 from sim.spec import Spec
 
@@ -15,6 +15,10 @@ class Fifo(Spec):
     def order(self, job: Job) -> float:
         """By arrival."""
         return job.arrived_s
+
+    def kept(self, work: Work) -> float:
+        """The latest started is preempted first: as a rule it loses least."""
+        return -work.running_since_s
 
     def decide(self, view: View) -> Decision:
         """Starts jobs from the front as long as they fit."""

@@ -21,6 +21,10 @@ class Priority(Spec):
         """Lower numbers first, then by arrival."""
         return job.priority, job.arrived_s
 
+    def kept(self, work: Work) -> tuple[int, float]:
+        """The least urgent is preempted first; of those the latest started, which lose least as a rule."""
+        return -work.job.priority, -work.running_since_s
+
     def decide(self, view: View) -> Decision:
         """Starts jobs from the front as long as they fit, or as others can make room."""
         found, free = Decision(), view.free
@@ -42,8 +46,7 @@ class Priority(Spec):
             lower = [one for one in lower if one not in found.preempt]
         if free + sum(one.job.gpus for one in lower) < work.job.gpus:
             return []
-        # the least urgent first; of those the latest started, which lose least as a rule
-        lower.sort(key=lambda one: (-one.job.priority, -one.running_since_s))
+        lower.sort(key=self.kept)
         count = 0
         while free < work.job.gpus:
             free += lower[count].job.gpus

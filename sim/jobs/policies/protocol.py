@@ -18,6 +18,8 @@ class View:
     """In the order of the policy."""
     running: Sequence[Work]
     """In the order of their starts."""
+    coming: Sequence[tuple[float, int]] = ()
+    """(when, GPUs) that a service beside the jobs takes later, in order of time; negative: gives back."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,9 @@ class Policy(Protocol):
 
     def order(self, job: Job) -> Any:
         """Key by which waiting jobs are sorted; equal keys stay in the order of arrival."""
+
+    def kept(self, work: Work) -> Any:
+        """Key by which running jobs keep their GPUs where a service takes some: the lowest is preempted first."""
 
     def decide(self, view: View) -> Decision:
         """What to do now. Started jobs must fit what is free once preempted ones have stopped."""

@@ -113,6 +113,8 @@ def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale) -> None:
         axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, **dotted)
     if any(curve.half):
         _band(axes, curve, steady, y)
+    if curve.filled:
+        axes.fill_between(*path.T, y.low, color=curve.color, alpha=0.18, linewidth=0)
     if curve.marker:
         _markers(axes, curve, inside, x, y)
 

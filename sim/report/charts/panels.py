@@ -48,6 +48,8 @@ class ChartCurve:
     dash: Any = "-"
     half: tuple[float | None, ...] = ()
     """Half-width of the 95 % interval of y."""
+    filled: bool = False
+    """The area below it is shaded."""
     good: tuple[bool, ...] = ()
     """Points that meet the SLO are filled, the others hollow."""
     steady: tuple[bool, ...] = ()

@@ -13,8 +13,9 @@ from sim.report.run.tables import write_rows
 from sim.report.terminal.fitted import FittedTable
 from sim.scenario.queue.schema import QueueScenario
 from sim.study.queue.columns import QueueRow, job_cells
+from sim.study.queue.outcome import HELD
 
-PHASES = {"prefill": "restarting", "decode": "working", "recompute": "lost", "idle": "idle"}
+PHASES = {"prefill": "restarting", "decode": "working", "recompute": "lost", "idle": "idle", HELD: "serving"}
 """Phases of the ledger, under the names that they have in a queue."""
 
 

@@ -17,12 +17,14 @@ RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("finished", "jobs done", lambda value: f"{value:,}"),
     ("makespan_h", "until done [h]", plain),
     ("utilisation", "GPU-hours used", percent),
+    ("utilisation_with_serving", "with serving", percent),
     ("wait_h_mean", "wait mean [h]", plain),
     ("wait_h_p95", "wait p95 [h]", plain),
     ("slowdown_mean", "slowdown", plain),
     ("preemptions", "preemptions", lambda value: f"{value:,}"),
     ("energy_kwh", "energy [kWh]", plain),
     ("cost_usd", "cost", cash),
+    ("serving_usd", "of it serving", cash),
     ("usd_per_job", "per job", cash),
     ("usd_per_useful_gpu_h", "per GPU-hour of work", cash),
 )
@@ -98,6 +100,9 @@ def cost_table(rows: Sequence[QueueRow]) -> Table | None:
     ]
     body.append(["together", *(cash(row.cells["cost_usd"]) for row in priced)])
     body.append(["of it for idle GPUs", *(cash(row.cells["idle_usd"]) for row in priced)])
+    if any(row.cells.get("serving_usd") is not None for row in priced):
+        body.append(["of it for the service", *(cash(row.cells["serving_usd"]) for row in priced)])
+        body.append(["of it for jobs", *(cash(row.cells["jobs_usd"]) for row in priced)])
     return Table("What the cluster costs", "", ["component", *(row.fleet for row in priced)], body)
 
 

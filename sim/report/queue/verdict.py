@@ -48,21 +48,33 @@ def _headline(rows: Sequence[QueueRow]) -> str:
 
 def _finding(row: QueueRow) -> str:
     cells = row.cells
-    told = f"{name(row)}: {percent(cells['utilisation'])} of the GPU-hours used"
-    told += f", {'broken off' if cells['unfinished'] else 'done'} after {duration(cells['makespan_h'])}"
+    if row.outcome.plan.serving is None:
+        told = f"{name(row)}: {percent(cells['utilisation'])} of the GPU-hours used"
+        told += f", {'broken off' if cells['unfinished'] else 'done'} after {duration(cells['makespan_h'])}"
+    else:
+        held = percent(cells["serving_gpu_h"] / (cells["gpus"] * cells["makespan_h"]))
+        told = f"{name(row)}: serving holds {held} of the GPU-hours of {duration(cells['makespan_h'])}, jobs"
+        told += f" {percent(cells['utilisation'])}"
     if cells["wait_h_p95"] is not None:
         wait = "have waited" if cells["unfinished"] else "wait"
         told += f"; 95 % of the jobs {wait} at most {duration(cells['wait_h_p95'])}"
     parts = []
+    if cells.get("serving_usd"):
+        parts.append(f"serving takes {cash(cells['serving_usd'])} and jobs {cash(cells['jobs_usd'])} of the bill")
     if cells["preemptions"]:
         lost = plain(cells["lost_gpu_h"])
         count = cells["preemptions"]
         parts.append(f"{count:,} preemption{'s' * (count > 1)} undid {lost} GPU-hours of work")
     if cells["deadlines"]:
         parts.append(f"{cells['deadlines_met']} of {cells['deadlines']} deadlines are met")
-    for key, words in (("rejected", "need more GPUs than there are"), ("unfinished", "are not done at the horizon")):
+    for key, words in (("rejected", _too_large(row)), ("unfinished", "are not done at the horizon")):
         if cells[key]:
             parts.append(f"{cells[key]:,} of {cells['jobs']:,} jobs {words}")
     if cells.get("idle_usd"):
         parts.append(f"idle GPUs take {cash(cells['idle_usd'])} of {cash(cells['cost_usd'])}")
     return f"{told}." + (f" {listing(parts)[0].upper()}{listing(parts)[1:]}." if parts else "")
+
+
+def _too_large(row: QueueRow) -> str:
+    than = "there are" if row.outcome.plan.serving is None else "serving ever leaves"
+    return f"need more GPUs than {than}"

@@ -231,6 +231,9 @@ def _bands(panel: Panel, x: Scale, y: Scale) -> Spec:
                 low, high = max(middle - half, y.low), min(middle + half, y.most)
                 look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
                 rows.append({"x": at, "y": low, "hi": high, **look})
+        if curve.filled:
+            look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
+            rows += [{"x": at, "y": y.low, "hi": high, **look} for at, high in zip(curve.x, curve.y, strict=True)]
     if not rows:
         return {}
     mark = {"type": "area", "clip": True, "color": {"expr": "palette[datum.color]"}, "opacity": _opacity(0.18)}

@@ -6,7 +6,7 @@ from sim.catalogue.catalog import Catalog
 from sim.jobs.traces import JobTraceError
 from sim.scenario.job.checks import hardware_complaints, placed_complaints, training_complaints
 from sim.scenario.job.schema import TrainingJob
-from sim.scenario.queue.schema import QueuedJob, QueueScenario, TracedJobs
+from sim.scenario.queue.schema import QueuedJob, QueueFleet, QueueScenario, TracedJobs
 from sim.scenario.reading.errors import Complaint, InputError, Place
 
 
@@ -18,6 +18,7 @@ def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Comp
         if pool.gpus is None:
             yield Complaint((*place, "gpus"), "is missing: the size of the cluster")
         yield from hardware_complaints(pool, place, catalog)
+        yield from _of_serving(scenario, fleet, i)
     if isinstance(scenario.jobs, TracedJobs):
         yield from _of_trace(scenario.jobs)
         return
@@ -28,6 +29,17 @@ def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Comp
         yield from _of_job(one, ("jobs", j))
         if one.training is not None:
             yield from _of_training(scenario, one.training, one.gpus, ("jobs", j), catalog)
+
+
+def _of_serving(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Iterator[Complaint]:
+    serving, gpus = fleet.serving, fleet.pools[0].gpus
+    if serving is None:
+        return
+    if gpus is not None and serving.most_gpus > gpus:
+        text = f"holds up to {serving.most_gpus} GPUs ({serving.most} x {serving.gpus_per_replica})"
+        yield Complaint(("fleets", place, "serving", "replicas"), f"{text}, the cluster has {gpus}")
+    if scenario.horizon_h is None:
+        yield Complaint(("horizon_h",), "is missing: the service goes on for ever")
 
 
 def _of_trace(jobs: TracedJobs) -> Iterator[Complaint | InputError]:

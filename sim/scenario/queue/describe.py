@@ -19,6 +19,7 @@ def describe_queue(plan: QueuePlan, catalog: Catalog) -> dict[str, Any]:
         "notes": [*plan.notes, *pool.notes],
         "policy": plan.policy.model_dump(),
         "pool": described_pool(pool),
+        **_serving(plan),
         "jobs": {
             "number": len(jobs),
             "last_arrival_h": jobs[-1].arrived_s / SECONDS_PER_HOUR,
@@ -30,3 +31,11 @@ def describe_queue(plan: QueuePlan, catalog: Catalog) -> dict[str, Any]:
         "values": values,
         "sources": sources_of(values, catalog),
     }
+
+
+def _serving(plan: QueuePlan) -> dict[str, Any]:
+    """The service beside the jobs, with its schedule as times of day."""
+    if plan.serving is None:
+        return {}
+    replicas = {f"{at // 60:02}:{at % 60:02}": count for at, count in sorted(plan.serving.replicas.items())}
+    return {"serving": plan.serving.model_dump() | {"replicas": replicas}}

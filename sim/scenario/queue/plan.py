@@ -6,13 +6,14 @@ from math import inf
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.cost import MIDNIGHT
 from sim.jobs.job import Job
 from sim.jobs.policies import QueuePolicy
 from sim.scenario.job.bind import Hardware
 from sim.scenario.job.facts import hardware_facts, training_facts
 from sim.scenario.job.pool import PoolOfJobs, pool_of_jobs
 from sim.scenario.job.training import TrainingRun, training_run
-from sim.scenario.queue.schema import QueuedJob, QueueFleet, QueueScenario, TracedJobs
+from sim.scenario.queue.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
 from sim.scenario.resolving.resolved import Fact
 from sim.units import SECONDS_PER_HOUR
 
@@ -33,6 +34,14 @@ class QueuePlan:
     infeasible: str
     """Why it cannot run; empty if it can."""
     facts: tuple[Fact, ...]
+    serving: Serving | None = None
+    held: tuple[tuple[float, int], ...] = ()
+    """(when, GPUs that the service holds from then on) until the horizon; empty without a service."""
+
+    @property
+    def most_gpus(self) -> int:
+        """The most that jobs ever have: what the service leaves when it holds least."""
+        return self.pool.gpus - min((gpus for _, gpus in self.held), default=0)
 
 
 def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, Any], catalog: Catalog) -> QueuePlan:
@@ -50,16 +59,21 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
     facts = [*hardware_facts(prefix, hardware, pool, catalog)]
     for run in runs.values():
         facts += training_facts(prefix, run.bound, hardware, catalog)
+    horizon_s = scenario.horizon_h * SECONDS_PER_HOUR if scenario.horizon_h else inf
+    held = fleet.serving.held(pool.clock or MIDNIGHT, horizon_s) if fleet.serving is not None else ()
+    left = gpus - min((count for _, count in held), default=0)
     return QueuePlan(
         fleet=fleet.name,
         axes=axes,
         pool=pool,
         jobs=jobs,
         policy=fleet.queue or scenario.queue,
-        horizon_s=scenario.horizon_h * SECONDS_PER_HOUR if scenario.horizon_h else inf,
+        horizon_s=horizon_s,
         notes=notes,
-        infeasible=_infeasible(jobs, refusals, gpus),
+        infeasible=_infeasible(jobs, refusals, gpus, left),
         facts=tuple(dict.fromkeys(facts)),
+        serving=fleet.serving,
+        held=held,
     )
 
 
@@ -76,10 +90,12 @@ def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog)
             yield place, training_run(one.training, pool, catalog)
 
 
-def _infeasible(jobs: tuple[Job, ...], refusals: list[str], gpus: int) -> str:
+def _infeasible(jobs: tuple[Job, ...], refusals: list[str], gpus: int, left: int) -> str:
+    """*left*: the most of the *gpus* that jobs ever have."""
     least = min(job.gpus for job in jobs)
-    if not refusals and least > gpus:
-        return f"every job needs at least {least} GPUs, the cluster has {gpus}"
+    if not refusals and least > left:
+        beside = f", of which the service leaves at most {left}" if left < gpus else ""
+        return f"every job needs at least {least} GPUs, the cluster has {gpus}{beside}"
     return "; ".join(refusals)
 
 

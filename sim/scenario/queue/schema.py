@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from sim.cost import Clock
 from sim.jobs.policies import Fifo, QueuePolicy
 from sim.jobs.traces import JobTrace
 from sim.scenario.experiment import Name
 from sim.scenario.job.schema import JobFleet, TrainingJob, WorkScenario
+from sim.scenario.sections.schedule import ReplicasByDay
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_YEAR
 
@@ -51,11 +53,32 @@ class TracedJobs(Spec):
     """Recorded jobs in one of several public formats."""
 
 
+class Serving(ReplicasByDay):
+    """What an inference service holds of a cluster's GPUs by the time of day; jobs use what it leaves."""
+
+    gpus_per_replica: Count
+    """From switching a replica on: its start counts."""
+    load: Fraction = 1.0
+    """How hard it works its GPUs, as a job's."""
+
+    @property
+    def most_gpus(self) -> int:
+        """The most that it holds at any time."""
+        return self.most * self.gpus_per_replica
+
+    def held(self, clock: Clock, until_s: float) -> tuple[tuple[float, int], ...]:
+        """(simulated time, GPUs that it holds from then on), the first at 0, up to *until_s*."""
+        times = [0.0, *self.switches_s(clock, until_s)]
+        return tuple((at_s, self.gpus_per_replica * self.wanted(clock.second_of_day(at_s))) for at_s in times)
+
+
 class QueueFleet(JobFleet):
     """One cluster to compare."""
 
     queue: QueuePolicy | None = None
     """In place of the scenario's."""
+    serving: Serving | None = None
+    """An inference service beside the jobs, which takes its GPUs from them."""
 
 
 class QueueScenario(WorkScenario):

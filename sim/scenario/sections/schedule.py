@@ -27,14 +27,12 @@ def _minute(value: Any) -> int:
 TimeOfDay = Annotated[int, BeforeValidator(_minute, json_schema_input_type=str)]
 
 
-class Schedule(Spec):
-    """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
+class ReplicasByDay(Spec):
+    """A number of replicas that changes every day at the same times; before the first of them the last one holds."""
 
     replicas: Annotated[dict[TimeOfDay, WholeNumber], Field(min_length=1)]
     """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. With `starts_at` it is the
     site's local time, else the day begins with simulated time 0."""
-    starting_s: NonNegative
-    """From switching a replica on to its first request: the machine, the engine, the weights."""
 
     @property
     def most(self) -> int:
@@ -50,3 +48,10 @@ class Schedule(Spec):
     def switches_s(self, clock: Clock, until_s: float) -> list[float]:
         """Simulated times in (0, *until_s*) at which the number may change."""
         return [at_s for at_s in clock.shows_s(self.replicas, until_s) if at_s > 0]
+
+
+class Schedule(ReplicasByDay):
+    """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
+
+    starting_s: NonNegative
+    """From switching a replica on to its first request: the machine, the engine, the weights."""

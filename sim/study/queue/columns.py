@@ -10,7 +10,7 @@ import numpy as np
 from sim.jobs.cluster import is_finished
 from sim.jobs.job import Work
 from sim.study.queue.outcome import QueueOutcome, is_late
-from sim.study.queue.timeline import PHASES
+from sim.study.queue.timeline import PHASES, SERVING
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 LEAST_S = 10.0
@@ -30,6 +30,8 @@ class QueueColumn:
     """Known of what cannot run, too."""
     money: bool = False
     """Only where something has a cost."""
+    beside: bool = False
+    """Only where a service stands beside the jobs."""
 
 
 def works_finished(one: QueueOutcome) -> list[Work]:
@@ -42,10 +44,10 @@ def _count(status: str) -> Value:
 
 
 def status_of(work: Work, one: QueueOutcome) -> str:
-    """finished, rejected (larger than the cluster) or unfinished."""
+    """finished, rejected (larger than what jobs ever have) or unfinished."""
     if is_finished(work):
         return "finished"
-    return "rejected" if work.job.gpus > one.plan.pool.gpus else "unfinished"
+    return "rejected" if work.job.gpus > one.plan.most_gpus else "unfinished"
 
 
 def waited_s(work: Work) -> float:
@@ -88,16 +90,28 @@ def _usd(one: QueueOutcome) -> float | None:
 
 
 def _idle_usd(one: QueueOutcome) -> float | None:
-    return None if one.ledger is None else (one.ledger.total_nano_usd - sum(one.job_nano_usd)) / NANO_PER_USD
+    if one.ledger is None:
+        return None
+    return (one.ledger.total_nano_usd - one.serving_nano_usd - sum(one.job_nano_usd)) / NANO_PER_USD
+
+
+def _left_usd(one: QueueOutcome) -> float | None:
+    """The cost less the service's part."""
+    return None if one.ledger is None else (one.ledger.total_nano_usd - one.serving_nano_usd) / NANO_PER_USD
+
+
+def _idle_gpu_h(one: QueueOutcome) -> float:
+    there = one.plan.pool.gpus * one.schedule.end_s / SECONDS_PER_HOUR
+    return max(0.0, there - float(_gpu_h(*PHASES, SERVING)(one)))
 
 
 def _usd_per_job(one: QueueOutcome) -> float | None:
-    usd, done = _usd(one), len(works_finished(one))
+    usd, done = _left_usd(one), len(works_finished(one))
     return None if usd is None or not done else usd / done
 
 
 def _usd_per_useful_hour(one: QueueOutcome) -> float | None:
-    usd, hours = _usd(one), _gpu_h("working")(one)
+    usd, hours = _left_usd(one), _gpu_h("working")(one)
     return None if usd is None or not hours else usd / hours
 
 
@@ -124,12 +138,17 @@ COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
     QueueColumn("jobs", "", "jobs that arrived", lambda one: len(one.schedule.works)),
     QueueColumn("finished", "", "of them those that were done", _count("finished")),
-    QueueColumn("rejected", "", "of them those that need more GPUs than there are", _count("rejected")),
+    QueueColumn("rejected", "", "of them those that need more GPUs than they can ever have", _count("rejected")),
     QueueColumn("unfinished", "", "of them those that were not done at the horizon", _count("unfinished")),
     QueueColumn("makespan_h", "h", "from time 0 until the last job has finished, or the horizon",
                 lambda one: one.schedule.end_s / SECONDS_PER_HOUR),
     QueueColumn("utilisation", "share", "GPU-hours that a job had over those that there were", _share(*PHASES)),
     QueueColumn("useful_share", "share", "GPU-hours of work that counts over those that there were", _share("working")),
+    QueueColumn("utilisation_with_serving", "share", "with a service: GPU-hours of jobs and service over those that "
+                "there were", _share(*PHASES, SERVING), beside=True),
+    QueueColumn("serving_gpu_h", "h", "GPU-hours of the service", _gpu_h(SERVING), beside=True),
+    QueueColumn("jobs_gpu_h", "h", "GPU-hours of jobs", _gpu_h(*PHASES), beside=True),
+    QueueColumn("idle_gpu_h", "h", "the other GPU-hours", _idle_gpu_h, beside=True),
     QueueColumn("wait_h_mean", "h", "from arrival to the first start, or to the horizon",
                 _waiting(np.mean)),
     QueueColumn("wait_h_p50", "h", "median of it", _waiting(lambda waits: np.percentile(waits, 50))),
@@ -152,10 +171,14 @@ COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("cost_usd", "USD", "of the cluster from time 0 to the end", _usd, money=True),
     QueueColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
                 money=True),
-    QueueColumn("idle_usd", "USD", "of it for GPUs without a job", _idle_usd, money=True),
-    QueueColumn("usd_per_job", "USD", "cost over finished jobs", _usd_per_job, money=True),
-    QueueColumn("usd_per_useful_gpu_h", "USD", "cost over GPU-hours of work that counts", _usd_per_useful_hour,
-                money=True),
+    QueueColumn("idle_usd", "USD", "of it for GPUs that nobody had", _idle_usd, money=True),
+    QueueColumn("serving_usd", "USD", "of it for the service",
+                lambda one: one.serving_nano_usd / NANO_PER_USD if one.ledger else None, money=True, beside=True),
+    QueueColumn("jobs_usd", "USD", "of it for jobs",
+                lambda one: sum(one.job_nano_usd) / NANO_PER_USD if one.ledger else None, money=True, beside=True),
+    QueueColumn("usd_per_job", "USD", "cost, less the service's, over finished jobs", _usd_per_job, money=True),
+    QueueColumn("usd_per_useful_gpu_h", "USD", "cost, less the service's, over GPU-hours of work that counts",
+                _usd_per_useful_hour, money=True),
 )  # fmt: skip
 
 
@@ -178,13 +201,14 @@ class QueueRow:
 
 
 def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
-    """One row per outcome, in order; columns of money only where something has a cost."""
+    """One row per outcome, in order; columns of money only where something has a cost, of a service only beside one."""
     priced = any(one.plan.pool.costs is not None for one in found)
+    beside = any(one.plan.serving is not None for one in found)
     rows = []
     for one in found:
         cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
         for column in COLUMNS:
-            if column.name not in cells and (priced or not column.money):
+            if column.name not in cells and (priced or not column.money) and (beside or not column.beside):
                 known = column.always or not one.plan.infeasible
                 cells[column.name] = column.value(one) if known else None
         rows.append(QueueRow(one, cells))

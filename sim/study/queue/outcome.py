@@ -17,10 +17,14 @@ from sim.records import Interval
 from sim.scenario.queue.plan import QueuePlan, resolve_queue
 from sim.scenario.queue.schema import LONGEST_H, QueueScenario
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
-from sim.study.queue.timeline import PHASES, Timeline
+from sim.study.queue.timeline import PHASES, SERVING, Timeline
 from sim.units import SECONDS_PER_HOUR
 
 STATE = "serving"
+HELD = "held"
+"""State, and phase of the ledger, of the GPUs of a service beside the jobs."""
+SERVICE = 1
+"""Replica, in the meters, that stands for the service; 0 for the rest."""
 MOST_READINGS = 5000
 ENERGY = "energy"
 """Component of the ledger that follows what jobs draw; all others follow time."""
@@ -39,7 +43,13 @@ class QueueOutcome:
     ledger: Ledger | None
     """None without a `cost`."""
     job_nano_usd: tuple[int, ...]
-    """What each job cost, in the order of the schedule; the rest of the bill is idle time. Empty without a bill."""
+    """What each job cost, in the order of the schedule; the rest of the bill is the service beside them and idle time.
+    Empty without a bill."""
+
+    @property
+    def serving_nano_usd(self) -> int:
+        """What the service beside the jobs cost."""
+        return sum(row.amount_nano_usd for row in self.ledger.rows if row.phase == HELD) if self.ledger else 0
 
 
 def queue_outcomes(scenario: QueueScenario, catalog: Catalog) -> list[QueueOutcome]:
@@ -57,11 +67,12 @@ def queue_outcomes(scenario: QueueScenario, catalog: Catalog) -> list[QueueOutco
 def outcome(plan: QueuePlan) -> QueueOutcome:
     """Schedule, meters and bill of *plan*."""
     jobs = () if plan.infeasible else plan.jobs
-    schedule = simulate(jobs, plan.pool.gpus, plan.policy, plan.horizon_s)
+    schedule = simulate(jobs, plan.pool.gpus, plan.policy, plan.horizon_s, plan.held)
     if schedule.end_s > LONGEST_H * SECONDS_PER_HOUR:
         schedule = simulate(jobs, plan.pool.gpus, plan.policy, LONGEST_H * SECONDS_PER_HOUR)
     end_s = schedule.end_s if jobs else 0.0
-    timeline = Timeline.of(schedule.works, _edges(plan, end_s))
+    held, load = (plan.held, plan.serving.load) if plan.serving is not None and jobs else ((), 1.0)
+    timeline = Timeline.of(schedule.works, _edges(plan, end_s), held, load)
     intervals = tuple(_intervals(plan, timeline))
     if plan.pool.costs is None or not intervals:
         return QueueOutcome(plan, schedule, timeline, intervals, None, ())
@@ -89,7 +100,14 @@ def _intervals(plan: QueuePlan, timeline: Timeline) -> list[Interval]:
         start_s, end_s = float(edges[place]), float(edges[place + 1])
         if end_s <= start_s:
             continue
-        seconds = {phase: timeline.gpu_s(phase, place) / pool.gpus for phase in PHASES}
+        seconds = {phase: timeline.gpu_s(phase, place) / pool.gpus for phase in (*PHASES, SERVING)}
+        loads = {phase: timeline.load_s(phase, place) / pool.gpus for phase in (*PHASES, SERVING)}
+        if (held_s := seconds.pop(SERVING)) > 0:
+            found.append(_held(plan, start_s, end_s, held_s, loads[SERVING]))
+        if (left_s := end_s - start_s - held_s) <= 0:
+            continue
+        # meters of the jobs' part read times: those GPUs are left_s / (end_s - start_s) of all
+        stretched = (end_s - start_s) / left_s
         interval = Interval(
             pool=pool.name,
             server=pool.server,
@@ -97,26 +115,38 @@ def _intervals(plan: QueuePlan, timeline: Timeline) -> list[Interval]:
             state=STATE,
             start_s=start_s,
             end_s=end_s,
-            gpu_s=pool.gpus * (end_s - start_s),
-            busy_s=min(end_s - start_s, sum(seconds.values())),
-            prefill_s=seconds["restarting"],
-            recompute_s=seconds["lost"],
+            gpu_s=pool.gpus * left_s,
+            busy_s=min(end_s - start_s, stretched * sum(seconds.values())),
+            prefill_s=stretched * seconds["restarting"],
+            recompute_s=stretched * seconds["lost"],
         )
         if pool.power is not None:
-            loads = {phase: timeline.load_s(phase, place) / pool.gpus for phase in PHASES}
-            _add_energy(interval, pool.power, seconds, loads)
+            _add_energy(interval, pool.power, left_s, seconds, {phase: loads[phase] for phase in PHASES})
         found.append(interval)
     return found
 
 
-def _add_energy(interval: Interval, power: PoolPower, seconds: dict[str, float], loads: dict[str, float]) -> None:
-    duration_s = interval.end_s - interval.start_s
-    interval.peak_w = power.peak_w
+def _held(plan: QueuePlan, start_s: float, end_s: float, held_s: float, load_s: float) -> Interval:
+    """The service's part between two readings: *held_s* as time of the whole pool, *load_s* the same times its load."""
+    pool = plan.pool
+    found = Interval(pool.name, pool.server, SERVICE, HELD, start_s, end_s, pool.gpus * held_s, busy_s=end_s - start_s)
+    if pool.power is not None:
+        found.peak_w = pool.power.peak_w * (held_s / (end_s - start_s))
+        found.gpu_energy_j = pool.power.gpu_energy_j(held_s, load_s)
+        found.server_energy_j = pool.power.server_energy_j(held_s, found.gpu_energy_j)
+    return found
+
+
+def _add_energy(
+    interval: Interval, power: PoolPower, duration_s: float, seconds: dict[str, float], loads: dict[str, float]
+) -> None:
+    """*duration_s*, *seconds* and *loads* as times of the whole pool: shorter than the interval beside a service."""
+    interval.peak_w = power.peak_w * (duration_s / (interval.end_s - interval.start_s))
     interval.gpu_energy_j = power.gpu_energy_j(duration_s, sum(loads.values()))
     interval.server_energy_j = power.server_energy_j(duration_s, interval.gpu_energy_j)
     interval.prefill_energy_j = _wall_j(power, seconds["restarting"], loads["restarting"])
     interval.recompute_energy_j = _wall_j(power, seconds["lost"], loads["lost"])
-    interval.idle_energy_j = _wall_j(power, max(0.0, duration_s - interval.busy_s), 0.0)
+    interval.idle_energy_j = _wall_j(power, max(0.0, duration_s - sum(seconds.values())), 0.0)
 
 
 def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from sim.jobs.job import Segment, Work
 
 PHASES = ("working", "lost", "restarting")
+SERVING = "serving"
+"""What GPUs do that a service beside the jobs holds."""
 Numbers = NDArray[np.float64]
 
 
@@ -23,8 +25,10 @@ class Timeline:
     """Phase -> the same times the jobs' loads."""
 
     @classmethod
-    def of(cls, works: Sequence[Work], edges_s: Numbers) -> "Timeline":
-        """From the segments of all *works*."""
+    def of(
+        cls, works: Sequence[Work], edges_s: Numbers, held: Sequence[tuple[float, int]] = (), held_load: float = 1.0
+    ) -> "Timeline":
+        """From the segments of all *works*, and *held*: (when, GPUs that a service at *held_load* has from then on)."""
         busy, loaded = {}, {}
         for phase in PHASES:
             spans = np.array(
@@ -33,6 +37,10 @@ class Timeline:
             load = spans[:, 3] if phase != "restarting" else np.zeros(len(spans))
             busy[phase] = between(spans[:, 0], spans[:, 1], spans[:, 2], edges_s)
             loaded[phase] = between(spans[:, 0], spans[:, 1], spans[:, 2] * load, edges_s)
+        since = np.array(held, dtype=float).reshape(-1, 2)
+        until = np.append(since[1:, 0], max(edges_s[-1], since[-1, 0])) if len(since) else since[:, 0]
+        busy[SERVING] = between(since[:, 0], until, since[:, 1], edges_s)
+        loaded[SERVING] = held_load * busy[SERVING]
         return cls(edges_s, busy, loaded)
 
     def gpu_s(self, phase: str, place: int | None = None) -> float:
@@ -46,8 +54,15 @@ class Timeline:
     @property
     def used(self) -> Numbers:
         """Mean number of GPUs that have a job between each two readings."""
+        return self._mean(np.sum([self.busy[phase] for phase in PHASES], axis=0))
+
+    @property
+    def serving(self) -> Numbers:
+        """Mean number of GPUs that the service holds between each two readings."""
+        return self._mean(self.busy[SERVING])
+
+    def _mean(self, total: Numbers) -> Numbers:
         lengths = np.diff(self.edges_s)
-        total = np.sum([self.busy[phase] for phase in PHASES], axis=0)
         return np.asarray(np.divide(total, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
