@@ -17,11 +17,11 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
-from sim.study.capacity.search import capacities
 from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import capacities
+from sim.study.fleets.run.summary import summarize
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.statistics import half_width, mean, wilson
-from sim.study.run.summary import summarize
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000

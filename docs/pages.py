@@ -17,9 +17,9 @@ from sim.report.check.catalogue import COLUMNS, listing
 from sim.scenario.job.schema import JobScenario
 from sim.scenario.queue.schema import QueueScenario
 from sim.scenario.reading.template import documented, schema_text
-from sim.study.job import columns as job_columns
 from sim.study.metrics import columns
-from sim.study.queue import columns as queue_columns
+from sim.study.work.job import columns as job_columns
+from sim.study.work.queue import columns as queue_columns
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")

@@ -73,6 +73,8 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
 SLOW_TO_IMPORT = frozenset({"scipy", "joblib"})
 """A command that does not need them starts without them, so any function may import them."""
 LONGEST_FILE = 350
+MOST_ENTRIES = 12
+"""Of a folder within sim: files and folders, `__init__.py` apart."""
 
 
 @dataclass(frozen=True)
@@ -220,3 +222,11 @@ def test_what_the_design_allows_passes(tmp_path: Path, file: str, line: str) -> 
     allowed.parent.mkdir(parents=True)
     allowed.write_text(line)
     assert complaints(tmp_path / "sim") == []
+
+
+def test_a_folder_has_at_most_a_dozen_entries(root: Path) -> None:
+    folders = {path.parent for path in (root / "sim").rglob("*.py")} - {root / "sim"}
+    entries = {
+        folder: {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__"} for folder in sorted(folders)
+    }
+    assert [folder for folder, names in entries.items() if len(names) > MOST_ENTRIES] == []

@@ -13,7 +13,7 @@ from stages import Stages, request_names, stages
 
 from sim.benchdata import BenchRow
 from sim.catalogue.catalog import Catalog
-from sim.study.validate.predict import PreparedRow, Run, prepared, with_client_pause
+from sim.study.fidelity.validate.predict import PreparedRow, Run, prepared, with_client_pause
 
 MS_PER_S = 1000.0
 THROUGHPUT = ("output_tok_s", "total_tok_s", "req_s")

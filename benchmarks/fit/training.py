@@ -26,9 +26,9 @@ from training_parameters import (
 
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.study.validate.training.case import TrainingCase, case_of
-from sim.study.validate.training.names import NotCovered
-from sim.study.validate.training.predict import Figured, speed
+from sim.study.fidelity.validate.training.case import TrainingCase, case_of
+from sim.study.fidelity.validate.training.names import NotCovered
+from sim.study.fidelity.validate.training.predict import Figured, speed
 from sim.training.rates import Rates
 from sim.training.setting import rates
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.value import Value
-from sim.study.validate.training.case import TrainingCase
+from sim.study.fidelity.validate.training.case import TrainingCase
 from sim.training.figures import Figures, GpuFigures, LinkRule, NetworkFigures, StackFigures, TrainingData
 from sim.training.setting import older_kernels_suffer
 

@@ -8,10 +8,10 @@ import pandas as pd
 
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
-from sim.deliver.folder import manifest_of
+from sim.deliver.shared.folder import manifest_of
+from sim.report.fleets.run.frames import read_table
 from sim.report.page.notebook import notebook_html
 from sim.report.page.page import picture
-from sim.report.run.frames import read_table
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import showing
 from sim.report.words.units import counted

@@ -10,14 +10,14 @@ import pandas as pd
 from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
-from sim.deliver.folder import owned
 from sim.deliver.run import futures_told, price_run, run_scenario
+from sim.deliver.shared.folder import owned
 from sim.deliver.work import run_work
 from sim.report.charts.curves import curves
 from sim.report.charts.panels import Panel, panels_of
+from sim.report.fleets.run.frames import read_run
+from sim.report.fleets.run.terminal import brief_table
 from sim.report.page.document import run_document
-from sim.report.run.frames import read_run
-from sim.report.run.terminal import brief_table
 from sim.report.words.exactness import precision_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
@@ -28,9 +28,9 @@ from sim.scenario.reading.given import options
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
-from sim.study.price.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
-from sim.study.run.summary import summarize
-from sim.study.run.sweep import Sweep, sweep_of
+from sim.study.fleets.run.summary import summarize
+from sim.study.fleets.run.sweep import Sweep, sweep_of
+from sim.study.money.price.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
 
 
 class Run(Result):

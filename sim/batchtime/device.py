@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.slice import sliced
+from sim.catalogue.entries.slices.slice import sliced
 
 Precision = Literal["fp16", "fp8", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)

@@ -8,25 +8,11 @@ from io import TextIOWrapper
 import typer
 from typer.exceptions import TyperException
 
-from sim.cli import (  # noqa: F401 - each registers its command
-    breakeven,
-    calibrate,
-    capacity,
-    catalogue,
-    check,
-    claims,
-    diff,
-    explain,
-    export,
-    init,
-    plan,
-    price,
-    run,
-    sensitivity,
-    serve,
-    size,
-    validate,
-)
+# each registers its command
+from sim.cli import catalogue, check, claims, export, init, serve  # noqa: F401
+from sim.cli.fidelity import calibrate, validate  # noqa: F401
+from sim.cli.fleets import capacity, diff, explain, run, sensitivity, size  # noqa: F401
+from sim.cli.money import breakeven, plan, price  # noqa: F401
 from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
 
 LONGEST_SHOWN = 100

@@ -33,7 +33,7 @@ def check(
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
         from sim.report.check.resolved import overview, space
-        from sim.report.futures.tables import inputs_told
+        from sim.report.fleets.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document
         from sim.scenario.job.load import has_job
         from sim.scenario.reading.load import load_for_size

@@ -36,7 +36,7 @@ def claims(
 
         from sim.catalogue.catalog import load_catalog
         from sim.deliver.claims import deliver_claims
-        from sim.deliver.folder import owned
+        from sim.deliver.shared.folder import owned
         from sim.report.claims.write import claim_rows, terminal_table
         from sim.report.page.document import as_json
         from sim.scenario.claims.reading import chosen, claim_files

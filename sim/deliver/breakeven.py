@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.basis import keep_basis
-from sim.deliver.folder import begin, written_together
-from sim.report.breakeven.answer import write_breakeven
+from sim.deliver.shared.basis import keep_basis
+from sim.deliver.shared.folder import begin, written_together
+from sim.report.money.breakeven.answer import write_breakeven
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
-from sim.study.breakeven.candidates import Ledgers
-from sim.study.breakeven.decision import BreakevenAnswer, decide
-from sim.study.capacity import RELATIVE
-from sim.study.capacity.search import capacities
 from sim.study.cases.execute import Workplace
+from sim.study.fleets.capacity import RELATIVE
+from sim.study.fleets.capacity.search import capacities
+from sim.study.money.breakeven.candidates import Ledgers
+from sim.study.money.breakeven.decision import BreakevenAnswer, decide
 
 
 @in_its_currency

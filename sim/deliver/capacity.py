@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.basis import keep_basis
-from sim.deliver.folder import begin, written_together
-from sim.report.capacity.answer import write_capacity
+from sim.deliver.shared.basis import keep_basis
+from sim.deliver.shared.folder import begin, written_together
+from sim.report.fleets.capacity.answer import write_capacity
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
-from sim.study.capacity.search import Capacity, LoadAxis, capacities, precision_of
 from sim.study.cases.execute import Workplace
+from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities, precision_of
 
 
 @in_its_currency

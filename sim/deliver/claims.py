@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin_question, written_together
+from sim.deliver.shared.folder import begin_question, written_together
 from sim.report.claims.write import write_claims
 from sim.report.terminal.progress import Progress
 from sim.study.claims.answer import Answer

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.basis import keep_basis
-from sim.deliver.folder import begin, written_together
-from sim.report.plan.answer import write_plan
+from sim.deliver.shared.basis import keep_basis
+from sim.deliver.shared.folder import begin, written_together
+from sim.report.money.plan.answer import write_plan
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
-from sim.study.capacity.search import capacities
 from sim.study.cases.execute import Workplace
 from sim.study.cases.points import POINTS
 from sim.study.cases.store import discard_unfinished
-from sim.study.plan.loads import part_loads
-from sim.study.plan.plans import Outlook, outlooks
+from sim.study.fleets.capacity.search import capacities
+from sim.study.money.plan.loads import part_loads
+from sim.study.money.plan.plans import Outlook, outlooks
 
 
 @in_its_currency

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import MANIFEST, begin, written_together
-from sim.report.futures.sentences import sentences
-from sim.report.run.write import write_report
+from sim.deliver.shared.folder import MANIFEST, begin, written_together
+from sim.report.fleets.futures.sentences import sentences
+from sim.report.fleets.run.write import write_report
 from sim.report.terminal.progress import Progress
 from sim.report.words.exactness import precision_notes, statistics_told
 from sim.report.words.money import in_its_currency
@@ -19,10 +19,10 @@ from sim.scenario.year import year_plan
 from sim.study.cases.execute import Workplace
 from sim.study.cases.points import limits, resolved_plans, run_points
 from sim.study.cases.store import StoredCase
-from sim.study.futures.draws import futures_of
+from sim.study.fleets.futures.draws import futures_of
+from sim.study.fleets.run.summary import summarize
 from sim.study.metrics.idle import idle_hours
-from sim.study.price.reprice import keep_scenario, reprice
-from sim.study.run.summary import summarize
+from sim.study.money.price.reprice import keep_scenario, reprice
 
 
 @in_its_currency

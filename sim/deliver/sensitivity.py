@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.basis import keep_basis
-from sim.deliver.folder import begin, written_together
-from sim.report.sensitivity.answer import write_sensitivity
-from sim.report.sensitivity.verdict import SensitivityAnswer
+from sim.deliver.shared.basis import keep_basis
+from sim.deliver.shared.folder import begin, written_together
+from sim.report.fleets.sensitivity.answer import write_sensitivity
+from sim.report.fleets.sensitivity.verdict import SensitivityAnswer
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import Sensitivity
 from sim.study.cases.execute import Workplace
-from sim.study.sensitivity.gap import Explained, explain
-from sim.study.sensitivity.one_at_a_time import USD, swings
+from sim.study.fleets.sensitivity.gap import Explained, explain
+from sim.study.fleets.sensitivity.one_at_a_time import USD, swings
 
 
 @in_its_currency

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin_question, written_together
-from sim.deliver.tables import TableKind
+from sim.deliver.shared.folder import begin_question, written_together
+from sim.deliver.shared.tables import TableKind
+from sim.report.fidelity.validate.page import write_page
 from sim.report.terminal.progress import Progress
-from sim.report.validate.page import write_page
 
 
 def run_validation(

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin_question, written_together
-from sim.deliver.question import Question, digest
+from sim.deliver.shared.folder import begin_question, written_together
+from sim.deliver.shared.question import Question, digest
 from sim.report.words.money import in_its_currency
 from sim.report.work.kinds import kind_of
 from sim.scenario.job.load import AnyScenario
 from sim.scenario.sweep import as_data
 from sim.study.cases.inputs import placeless
-from sim.study.price.reprice import SCENARIO_FILE
+from sim.study.money.price.reprice import SCENARIO_FILE
 from sim.yamlio import dump
 
 BY_THEMSELVES = ("question", "seed", "replications", "fleets", "sweep", "claim")

@@ -7,7 +7,7 @@ from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import Quantization
-from sim.catalogue.entries.slice import sliced
+from sim.catalogue.entries.slices.slice import sliced
 from sim.memory.fit import fit
 
 MOST_GPUS = 64

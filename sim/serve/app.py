@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.folder import FolderBusy
+from sim.deliver.shared.folder import FolderBusy
 from sim.serve.answers.exports import ExportRoutes
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.routes import AnswerRoutes

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse
 
 from sim.catalogue.catalog import CatalogError, UnknownId
 from sim.cost import CostError
-from sim.deliver.folder import FolderBusy, FolderRefused
+from sim.deliver.shared.folder import FolderBusy, FolderRefused
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import uvicorn
 
-from sim.deliver.folder import manifest_of
+from sim.deliver.shared.folder import manifest_of
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.app import application
 from sim.serve.guard import Access

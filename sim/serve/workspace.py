@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.deliver.folder import MANIFEST, is_finished, manifest_of
+from sim.deliver.shared.folder import MANIFEST, is_finished, manifest_of
 from sim.serve.refused import Refused
 
 DEEPEST = 4

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sim.deliver.folder import begin, written_together
+from sim.deliver.shared.folder import begin, written_together
 from sim.scenario.schema import Scenario
 
 SCENARIO = Scenario.model_validate(

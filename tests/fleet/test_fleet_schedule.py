@@ -20,7 +20,7 @@ from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sweep import cases
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
-from sim.study.price.rebill import Rebilling
+from sim.study.money.price.rebill import Rebilling
 
 CATALOG = load_catalog()
 HOUR = 3600.0

@@ -16,16 +16,16 @@ from sim.cost.finance.horizon import Horizon
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.breakeven.cash import months
-from sim.study.capacity.search import Capacity
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
 from sim.study.cases.store import StoredCase
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.idle import idle_window
-from sim.study.plan.plans import outlook
-from sim.study.plan.unit import Quantities
-from sim.study.price.rebill import Rebilling, metered
-from sim.study.price.year_hours import YEAR
+from sim.study.money.breakeven.cash import months
+from sim.study.money.plan.plans import outlook
+from sim.study.money.plan.unit import Quantities
+from sim.study.money.price.rebill import Rebilling, metered
+from sim.study.money.price.year_hours import YEAR
 
 CATALOG = load_catalog()
 LOAD = 2.0

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.cost.finance.finance import Annuity
-from sim.study.plan.unit import Declines, value_of
+from sim.study.money.plan.unit import Declines, value_of
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}

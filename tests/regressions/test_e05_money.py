@@ -12,8 +12,8 @@ from sim.cost.finance.finance import Annuity
 from sim.cost.finance.flows import Flows
 from sim.cost.finance.horizon import Horizon
 from sim.scenario.schema import Scenario
-from sim.study.breakeven.cash import months
-from sim.study.breakeven.horizon import horizon_of
+from sim.study.money.breakeven.cash import months
+from sim.study.money.breakeven.horizon import horizon_of
 
 HOURS_PER_MONTH = 730
 

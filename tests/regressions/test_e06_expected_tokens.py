@@ -6,11 +6,11 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.study.breakeven.candidates import Ledgers
-from sim.study.capacity.search import Capacity
 from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens
-from sim.study.price.year_hours import hours_of
+from sim.study.money.breakeven.candidates import Ledgers
+from sim.study.money.price.year_hours import hours_of
 
 CATALOG = load_catalog()
 SCENARIO = """\

@@ -13,12 +13,12 @@ from sim.catalogue.catalog import load_catalog
 from sim.cost.bill.window import Window
 from sim.records import Interval
 from sim.scenario.schema import Scenario
-from sim.study.capacity.search import Capacity
-from sim.study.plan import plans as planning
-from sim.study.plan.existing import HeldUnits
-from sim.study.plan.plans import Outlook, api_outlook, existing_units, outlook
-from sim.study.plan.sale import MOST_TOGETHER, RowsOf, Sales, best_sales
-from sim.study.plan.unit import Quantities
+from sim.study.fleets.capacity.search import Capacity
+from sim.study.money.plan import plans as planning
+from sim.study.money.plan.existing import HeldUnits
+from sim.study.money.plan.plans import Outlook, api_outlook, existing_units, outlook
+from sim.study.money.plan.sale import MOST_TOGETHER, RowsOf, Sales, best_sales
+from sim.study.money.plan.unit import Quantities
 
 CATALOG = load_catalog()
 TOKENS = (100.0, 100.0)

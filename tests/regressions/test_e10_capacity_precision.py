@@ -9,8 +9,8 @@ from sim.catalogue.catalog import load_catalog
 from sim.report.words.exactness import capacity_notes
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
-from sim.study.capacity.search import Capacity, Found, capacities, precision_of
 from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import Capacity, Found, capacities, precision_of
 from sim.study.metrics.precision import next_cases
 from sim.study.metrics.statistics import half_width, mean
 

@@ -11,20 +11,20 @@ from rich.console import Console
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.charts.panels import panels_of
-from sim.report.run.figures import columns_for
-from sim.report.run.paired import blocks
-from sim.report.run.terminal import terminal_differences
+from sim.report.fleets.run.figures import columns_for
+from sim.report.fleets.run.paired import blocks
+from sim.report.fleets.run.terminal import terminal_differences
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sections.slo import Slo
-from sim.study.capacity.search import capacities
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
+from sim.study.fleets.capacity.search import capacities
+from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.summary import summarize
+from sim.study.fleets.size.bounds import Floor
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing
-from sim.study.run.paired import differences
-from sim.study.run.summary import summarize
-from sim.study.size.bounds import Floor
 
 CATALOG = load_catalog()
 SCENARIO = """
@@ -139,7 +139,7 @@ def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) 
 def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     from sim.scenario.resolving.case import resolve
     from sim.scenario.sweep import cases
-    from sim.study.size.bounds import OfferedLoad
+    from sim.study.fleets.size.bounds import OfferedLoad
 
     asked = scenario(tmp_path, "{tpot_s: {p50: 0.001}}")
     floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], OfferedLoad.of(asked))
@@ -160,10 +160,10 @@ def test_nobody_else_decides(root: Path) -> None:
     # the others compare names of columns, an interval with the target, and look for where a line crosses it
     assert readers <= {
         "sim/study/metrics/service_level.py",
-        "sim/report/run/figures.py",
+        "sim/report/fleets/run/figures.py",
         "sim/scenario/sections/precision.py",
         "sim/report/words/goals.py",
-        "sim/report/diff/answer.py",
+        "sim/report/fleets/diff/answer.py",
         "sim/serve/answers/shapes.py",
     }
 

@@ -8,10 +8,10 @@ from typer.testing import CliRunner, Result
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cli.shared.naming import default_folder
-from sim.deliver.question import differences, question_of
-from sim.report.calibrate.answer import calibration_text, why_kept
+from sim.deliver.shared.question import differences, question_of
+from sim.report.fidelity.calibrate.answer import calibration_text, why_kept
 from sim.scenario.reading.load import load
-from sim.study.calibrate.runs import calibration_of
+from sim.study.fidelity.calibrate.runs import calibration_of
 
 SCENARIO = """\
 name: tiny

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.report.run.frames import read_run
-from sim.report.run.tables import cell, unquoted
+from sim.report.fleets.run.frames import read_run
+from sim.report.fleets.run.tables import cell, unquoted
 
 NAMES = ["=HYPERLINK(1)", "+1+1", "-2+3", "@SUM(A1)", "'=quoted"]
 

@@ -110,8 +110,8 @@ def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catal
     from sim.scenario.sweep import axes
     from sim.study.cases.cores import Cores
     from sim.study.cases.points import limits, run_points
-    from sim.study.run.point import FinishedCase
-    from sim.study.run.summary import summarize
+    from sim.study.fleets.run.point import FinishedCase
+    from sim.study.fleets.run.summary import summarize
 
     (tmp_path / "t.csv").write_text(TRACE)
     (tmp_path / "s.yaml").write_text(f"requests: none\n{REFEREE}{sweep}")

@@ -4,7 +4,7 @@ import pytest
 
 from sim.cost.operations.component import OwnerComponent, UserComponent
 from sim.cost.operations.operations import Operations, left_out
-from sim.report.size.answer import NOT_THE_WINNERS
+from sim.report.fleets.size.answer import NOT_THE_WINNERS
 from sim.scenario.reading.template import template
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.study.cases.inputs import NOT_IN_DIGEST

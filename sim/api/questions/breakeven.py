@@ -8,15 +8,15 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result, drawn_of
 from sim.deliver.breakeven import deliver_breakeven
-from sim.report.breakeven.answer import breakeven_document, left_out, ranking
-from sim.report.breakeven.picture import key, panels
+from sim.report.money.breakeven.answer import breakeven_document, left_out, ranking
+from sim.report.money.breakeven.picture import key, panels
 from sim.report.page.page import text_table
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
-from sim.study.breakeven.decision import BreakevenAnswer as Found
-from sim.study.breakeven.decision import why_no_breakeven
-from sim.study.capacity.search import why_no_capacity
+from sim.study.fleets.capacity.search import why_no_capacity
+from sim.study.money.breakeven.decision import BreakevenAnswer as Found
+from sim.study.money.breakeven.decision import why_no_breakeven
 
 
 class BreakevenResult(Result):

@@ -10,13 +10,13 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values, fraction
 from sim.api.result import Result
 from sim.deliver.capacity import deliver_capacity
-from sim.report.capacity.answer import capacity_document, capacity_rows, capacity_table
-from sim.report.capacity.picture import picture
+from sim.report.fleets.capacity.answer import capacity_document, capacity_rows, capacity_table
+from sim.report.fleets.capacity.picture import picture
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.scenario.sections.slo import Slo
-from sim.study.capacity import RELATIVE
-from sim.study.capacity.search import Capacity, LoadAxis, precision_of, why_no_capacity
+from sim.study.fleets.capacity import RELATIVE
+from sim.study.fleets.capacity.search import Capacity, LoadAxis, precision_of, why_no_capacity
 
 
 class CapacityResult(Result):

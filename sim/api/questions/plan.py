@@ -11,14 +11,14 @@ from sim.api.prepared import Given, Prepared, Values, fraction
 from sim.api.result import Result
 from sim.deliver.plan import deliver_plan
 from sim.report.charts.fonts import settings
-from sim.report.plan.answer import plan_document
-from sim.report.plan.picture import draw_plan
-from sim.report.plan.tables import plan_table
+from sim.report.money.plan.answer import plan_document
+from sim.report.money.plan.picture import draw_plan
+from sim.report.money.plan.tables import plan_table
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
-from sim.study.capacity import RELATIVE
-from sim.study.capacity.search import LoadAxis, why_no_capacity
-from sim.study.plan.plans import Outlook, why_no_plan
+from sim.study.fleets.capacity import RELATIVE
+from sim.study.fleets.capacity.search import LoadAxis, why_no_capacity
+from sim.study.money.plan.plans import Outlook, why_no_plan
 
 
 class PlanResult(Result):

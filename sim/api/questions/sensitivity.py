@@ -9,13 +9,13 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result
 from sim.deliver.sensitivity import deliver_sensitivity
+from sim.report.fleets.sensitivity.answer import charts, sensitivity_document, tables
+from sim.report.fleets.sensitivity.picture import picture
+from sim.report.fleets.sensitivity.verdict import SensitivityAnswer as Found
 from sim.report.page.page import text_table
-from sim.report.sensitivity.answer import charts, sensitivity_document, tables
-from sim.report.sensitivity.picture import picture
-from sim.report.sensitivity.verdict import SensitivityAnswer as Found
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
-from sim.study.sensitivity.one_at_a_time import why_no_sensitivity
+from sim.study.fleets.sensitivity.one_at_a_time import why_no_sensitivity
 
 
 class SensitivityResult(Result):

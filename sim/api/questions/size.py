@@ -9,15 +9,15 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result, drawn_of
 from sim.deliver.size import deliver_size
+from sim.report.fleets.size.answer import MOST_ROWS, size_document
+from sim.report.fleets.size.picture import key, panels
+from sim.report.fleets.size.tables import ranking
 from sim.report.page.page import text_table
-from sim.report.size.answer import MOST_ROWS, size_document
-from sim.report.size.picture import key, panels
-from sim.report.size.tables import ranking
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.scenario.reading.load import load_for_size
-from sim.study.size.search import why_no_size
-from sim.study.size.tried import Sizing
+from sim.study.fleets.size.search import why_no_size
+from sim.study.fleets.size.tried import Sizing
 from sim.yamlio import read
 
 

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Literal
 
-from sim.catalogue.entries.mig import Mig
+from sim.catalogue.entries.slices.mig import Mig
 from sim.catalogue.value import Value
 from sim.spec import Spec
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from sim.scenario.reading.shipped import scenario_file as scenario_file
-from sim.study.capacity import NARROWEST, RELATIVE, WIDEST
+from sim.study.fleets.capacity import NARROWEST, RELATIVE, WIDEST
 
 BAD_INPUT = 2
 OTHER_FAILURE = 1
@@ -57,7 +57,7 @@ def bad_input_told() -> Iterator[None]:
     """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
     from sim.benchdata.errors import BenchdataError
     from sim.catalogue.catalog import CatalogError, UnknownId
-    from sim.deliver.folder import FolderBusy, FolderRefused
+    from sim.deliver.shared.folder import FolderBusy, FolderRefused
     from sim.scenario.reading.errors import ScenarioErrors
     from sim.yamlio import YamlError
 
@@ -77,7 +77,7 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 def usable(folder: Path) -> Path:
     """*folder*, if results may go there."""
-    from sim.deliver.folder import why_not
+    from sim.deliver.shared.folder import why_not
 
     if refusal := why_not(folder):
         fail(f"--out {folder}: {refusal}")

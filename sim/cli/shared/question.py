@@ -37,7 +37,7 @@ from sim.cli.shared.common import (
 from sim.cli.shared.hint import next_command, shown_to_people
 from sim.cli.shared.naming import default_folder
 from sim.cli.shared.workplace import Address, workplace
-from sim.study.capacity import RELATIVE
+from sim.study.fleets.capacity import RELATIVE
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "scenario": (ScenarioFile, Parameter.empty),

@@ -28,7 +28,7 @@ def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any
 
     A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """
-    from sim.deliver.folder import owned
+    from sim.deliver.shared.folder import owned
 
     if cluster is not None:
         _refuse_files_elsewhere(scenario, file.absolute().parent)

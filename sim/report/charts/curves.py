@@ -10,7 +10,7 @@ from typing import Any
 from sim.report.charts.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
 from sim.report.charts.fonts import glyphs, lines_of, settings
 from sim.report.charts.panels import DASHES, Panel, dashes, style
-from sim.study.run.sweep import Sweep
+from sim.study.fleets.run.sweep import Sweep
 
 PANEL_IN = (4.6, 3.3)
 LEFT, RIGHT, TOP, BOTTOM = 0.55, 0.15, 0.55, 0.48

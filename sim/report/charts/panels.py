@@ -11,9 +11,9 @@ from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import axis_label, percent, places, plain, short
 from sim.report.words.units import counted, noun
 from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.point import Point, has_money
+from sim.study.fleets.run.sweep import Line, Sweep, sweep_of
 from sim.study.metrics.cohort import latencies_s
-from sim.study.run.point import Point, has_money
-from sim.study.run.sweep import Line, Sweep, sweep_of
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.mig import MigProfile
 from sim.catalogue.entries.price import Offer
+from sim.catalogue.entries.slices.mig import MigProfile
 from sim.catalogue.value import Sourced, Value
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.text import plain

@@ -9,13 +9,13 @@ from rich.text import Text
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import WEAK_KINDS
 from sim.report.check.catalogue import origin
-from sim.report.run.basis import notes
+from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.money import cash
 from sim.report.words.text import percent, plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
-from sim.study.size.units import units
+from sim.study.fleets.size.units import units
 
 HOST_MEMORY_PARTS = ("weights", "kv")
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.claims.words import ARTICLES, claimed, computed, interval, notes, reason, rule, shown
+from sim.report.fleets.run.tables import write_rows
 from sim.report.page.template import render
-from sim.report.run.tables import write_rows
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.text import first_sentence, listing
 from sim.study.claims.answer import Answer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from sim.report.run.frames import read_table
+from sim.report.fleets.run.frames import read_table
 from sim.yamlio import read
 
 MAIN = {

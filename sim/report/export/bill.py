@@ -7,7 +7,7 @@ import pandas as pd
 from sim.report.export.answer import StoredAnswer
 from sim.report.export.book import Book, cell
 from sim.report.export.charts import Line, stacked
-from sim.report.plan.tables import BACK, ELSEWHERE, EXISTING, FRONT
+from sim.report.money.plan.tables import BACK, ELSEWHERE, EXISTING, FRONT
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SHEET = "Monthly bill"

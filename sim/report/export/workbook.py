@@ -9,7 +9,7 @@ from sim.report.export.bill import write_bill
 from sim.report.export.book import Book
 from sim.report.export.cash_flow import write_cash_flow
 from sim.report.export.charts import Line, scatter
-from sim.report.run.basis import notes
+from sim.report.fleets.run.basis import notes
 from sim.report.words.text import axis_label, number
 from sim.study.metrics.columns import COLUMNS
 

@@ -8,15 +8,15 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Sourced, Value
 from sim.report.check.catalogue import entry, kind_of
-from sim.report.run.verdict import verdict
+from sim.report.fleets.run.verdict import verdict
 from sim.report.words.money import twinned
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
+from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.point import FinishedCase, has_money
+from sim.study.fleets.run.summary import columns_where_known, summarize
 from sim.study.metrics.columns import summary_columns
-from sim.study.run.paired import differences
-from sim.study.run.point import FinishedCase, has_money
-from sim.study.run.summary import columns_where_known, summarize
 
 
 def as_json(document: Mapping[str, Any]) -> str:

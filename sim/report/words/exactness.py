@@ -6,8 +6,8 @@ from typing import Any
 from sim.report.words.text import percent, place, plain
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
-from sim.study.capacity.search import Capacity
 from sim.study.cases.store import StoredCase
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.precision import Held, held_to, replications_wanted
 
 WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"

@@ -4,23 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.job import answer as of_job
-from sim.report.job.check import job_overview
-from sim.report.job.picture import panels as job_panels
-from sim.report.job.verdict import JobVerdict
-from sim.report.job.verdict import verdict as job_verdict
-from sim.report.queue import answer as of_queue
-from sim.report.queue.check import queue_overview
-from sim.report.queue.picture import panels as queue_panels
-from sim.report.queue.verdict import verdict as queue_verdict
+from sim.report.work.job import answer as of_job
+from sim.report.work.job.check import job_overview
+from sim.report.work.job.picture import panels as job_panels
+from sim.report.work.job.verdict import JobVerdict
+from sim.report.work.job.verdict import verdict as job_verdict
+from sim.report.work.queue import answer as of_queue
+from sim.report.work.queue.check import queue_overview
+from sim.report.work.queue.picture import panels as queue_panels
+from sim.report.work.queue.verdict import verdict as queue_verdict
 from sim.scenario.job.describe import describe_job
 from sim.scenario.job.load import AnyScenario
 from sim.scenario.queue.describe import describe_queue
 from sim.scenario.queue.schema import QueueScenario
-from sim.study.job import columns as job_columns
-from sim.study.job.outcome import job_outcomes
-from sim.study.queue import columns as queue_columns
-from sim.study.queue.outcome import queue_outcomes
+from sim.study.work.job import columns as job_columns
+from sim.study.work.job.outcome import job_outcomes
+from sim.study.work.queue import columns as queue_columns
+from sim.study.work.queue.outcome import queue_outcomes
 
 Rows = Sequence[Any]
 """Of summary.csv, each with its outcome: JobRow or QueueRow."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sim.batchtime import BatchMemory, OnePass
-from sim.catalogue.entries.slice import sliced
+from sim.catalogue.entries.slices.slice import sliced
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool
 from sim.units import GB

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.mig import Mig
+from sim.catalogue.entries.slices.mig import Mig
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 

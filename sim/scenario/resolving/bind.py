@@ -17,7 +17,7 @@ from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.offload import Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
 from sim.catalogue.entries.server import Server
-from sim.catalogue.entries.slice import sliced
+from sim.catalogue.entries.slices.slice import sliced
 from sim.catalogue.value import Value
 from sim.memory import Layout, host_weights
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.mig import Mig
-from sim.catalogue.entries.slice import sms_share
+from sim.catalogue.entries.slices.mig import Mig
+from sim.catalogue.entries.slices.slice import sms_share
 
 
 @dataclass(frozen=True, slots=True)

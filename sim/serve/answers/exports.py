@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from sim.deliver.export import ENDINGS, exported, why_no_export
-from sim.deliver.folder import is_finished
+from sim.deliver.shared.folder import is_finished
 from sim.serve.answers.routes import asked_for
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace

@@ -7,11 +7,11 @@ from threading import Lock, Semaphore
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import MANIFEST, is_finished
+from sim.deliver.shared.folder import MANIFEST, is_finished
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
-from sim.study.diff.runs import StoredRun
-from sim.study.held.answer import Answer, Answers
+from sim.study.fleets.diff.runs import StoredRun
+from sim.study.fleets.held.answer import Answer, Answers
 
 MOST_HELD = 4
 """Runs at once; the one that nobody has looked at for longest goes."""

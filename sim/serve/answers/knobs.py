@@ -12,7 +12,7 @@ from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.slo import LATENCIES
 from sim.scenario.sweep import as_data, points
-from sim.study.breakeven.tipping import INPUTS, in_stated_currency, number_of
+from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of
 
 USD = "USD"
 LIMITS = {"ttft_s": "TTFT at most", "tpot_s": "TPOT at most", "e2e_s": "E2E at most"}

@@ -6,17 +6,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sim.report.diff.answer import diff_document
+from sim.report.fleets.diff.answer import diff_document
+from sim.report.fleets.run.verdict import verdict
 from sim.report.page.document import as_json
-from sim.report.run.verdict import verdict
 from sim.report.words.money import showing
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.shapes import answer_data, capacity_data, gap_data
 from sim.serve.refused import Refused
-from sim.study.diff.runs import compare
-from sim.study.held.answer import Answer
-from sim.study.run.sweep import sweep_of
+from sim.study.fleets.diff.runs import compare
+from sim.study.fleets.held.answer import Answer
+from sim.study.fleets.run.sweep import sweep_of
 from sim.yamlio import YamlError, parse
 
 MOST_VALUES = 60

@@ -7,16 +7,16 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
-from sim.report.run.figures import columns_for, figure, interval, standing
-from sim.report.run.verdict import verdict
+from sim.report.fleets.run.figures import columns_for, figure, interval, standing
+from sim.report.fleets.run.verdict import verdict
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import LIMITS, axis_label, place, places, question_of, short
 from sim.scenario.sections.slo import Slo
 from sim.serve.answers.knobs import Knob, knobs
-from sim.study.held.answer import Answer
-from sim.study.run.point import Point
-from sim.study.run.sweep import Line, Sweep, sweep_of
+from sim.study.fleets.held.answer import Answer
+from sim.study.fleets.run.point import Point
+from sim.study.fleets.run.sweep import Line, Sweep, sweep_of
 from sim.units import SECONDS_PER_HOUR
 
 COST = "usd_per_million_output_tokens"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sim.deliver.folder import is_finished
+from sim.deliver.shared.folder import is_finished
 from sim.serve.refused import Refused
 from sim.study.cases.points import POINTS
 

@@ -14,7 +14,7 @@ from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
 from sim.study.metrics.cohort import Cohort, percentile
 from sim.study.metrics.limits import limited_by, step_share
-from sim.study.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
+from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
 
 PERCENTILES = (50, 95, 99)

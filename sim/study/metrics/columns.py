@@ -1,7 +1,8 @@
 """Every column of summary.csv, declared once: its name, unit and meaning, and how it comes from the replications.
 
 The table, the JSON answer, the documentation, the paired differences and what the terminal and report.html show are
-read from here. Whether prices move a column follows from the figures that it rests on (see `sim.study.price.bill`).
+read from here. Whether prices move a column follows from the figures that it rests on (see
+`sim.study.money.price.bill`).
 """
 
 import re

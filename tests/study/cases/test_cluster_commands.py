@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
-from sim.study.capacity.search import capacities
 from sim.study.cases import cluster
 from sim.study.cases.cluster import Cluster
 from sim.study.cases.cores import Cores
 from sim.study.cases.execute import Job
 from sim.study.cases.points import POINTS
-from sim.study.sensitivity.gap import HYBRIDS
+from sim.study.fleets.capacity.search import capacities
+from sim.study.fleets.sensitivity.gap import HYBRIDS
 
 CATALOG = load_catalog()
 SCENARIO = """\

@@ -2,11 +2,11 @@
 
 from sim.scenario.claims.figures import Capacity
 from sim.scenario.reading.errors import did_you_mean
-from sim.study.capacity.at_capacity import at_capacity
-from sim.study.capacity.search import LoadAxis, capacities, why_no_capacity
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.registry import finds
+from sim.study.fleets.capacity.at_capacity import at_capacity
+from sim.study.fleets.capacity.search import LoadAxis, capacities, why_no_capacity
 
 
 @finds(Capacity)

@@ -9,8 +9,8 @@ from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.given import options
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
-from sim.study.job.columns import summary
-from sim.study.job.outcome import job_outcomes
+from sim.study.work.job.columns import summary
+from sim.study.work.job.outcome import job_outcomes
 
 FITS = "fits"
 """In place of a column: 1 where the job can be done, else 0."""

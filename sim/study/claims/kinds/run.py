@@ -13,7 +13,7 @@ from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.job import of_job
 from sim.study.claims.kinds.registry import finds
-from sim.study.run.summary import summarize
+from sim.study.fleets.run.summary import summarize
 
 
 def simulated(fleet: str, values: Mapping[str, Any], asked: Asked) -> tuple[Scenario, list[StoredCase]]:

@@ -1,0 +1,68 @@
+"""`gpufleet validate`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.shared.common import (
+    OTHER_FAILURE,
+    Force,
+    Quiet,
+    Workers,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    show_all,
+    usable,
+)
+
+
+@app.command()
+def validate(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Measurements: a CSV table, a result of `vllm bench serve`, or a folder of these."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
+    workers: Workers = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict measured benchmarks and show how far the predictions are off."""
+    with bad_input_told():
+        from sim.catalogue.catalog import load_catalog
+        from sim.deliver.shared.tables import table_kind
+
+        kind = table_kind(table)
+        rows = kind.read(table)
+        folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
+
+        from concurrent.futures.process import BrokenProcessPool
+
+        from sim.deliver.shared.folder import owned
+        from sim.deliver.validate import run_validation
+
+        try:
+            with owned(folder):
+                outcomes = run_validation(
+                    kind=kind,
+                    rows=rows,
+                    catalog=load_catalog(),
+                    out=folder,
+                    workers=workers or os.cpu_count() or 1,
+                    table=str(table),
+                    quiet=quiet,
+                    command=command_line(),
+                    force=force,
+                )
+        except BrokenProcessPool:
+            fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
+        except KeyboardInterrupt:
+            fail("interrupted; nothing is kept", OTHER_FAILURE)
+    if not quiet:
+        show_all(*kind.show(outcomes), f"results in {folder}")

@@ -1,0 +1,44 @@
+"""`gpufleet run`."""
+
+from sim.cli.shared.question import Asked, asks
+
+
+@asks(suffix="", jobs=True)
+def run(asked: Asked) -> None:
+    """Simulate a scenario and write tables, curves and a report."""
+    from sim.deliver.run import futures_told, run_scenario
+    from sim.report.fleets.run.terminal import terminal_differences, terminal_table
+    from sim.report.page.document import run_document
+    from sim.report.words.exactness import precision_notes
+    from sim.scenario.job.schema import WorkScenario
+    from sim.scenario.sweep import axes
+    from sim.study.cases.points import limits
+
+    scenario, folder = asked.scenario, asked.folder
+    if isinstance(scenario, WorkScenario):
+        _run_work(asked)
+        return
+    cases = asked.delivered(run_scenario)
+    told = (cases, axes(scenario), limits(scenario))
+    notes = [*scenario.workload.notes(), *precision_notes(scenario, cases), *asked.notes(), *futures_told(folder)]
+    asked.show(
+        lambda out: run_document(scenario, *told, notes, out),
+        lambda: [terminal_table(*told), *terminal_differences(*told), *notes, f"results in {folder}"],
+    )
+    if all(case.status == "infeasible" for case in cases):
+        asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
+
+
+def _run_work(asked: Asked) -> None:
+    """A job, or a queue of jobs, in place of a service."""
+    from sim.deliver.work import run_work
+    from sim.report.work.kinds import kind_of
+
+    kind, rows = kind_of(asked.scenario), asked.delivered(run_work)
+    told = kind.verdict(rows)
+    asked.show(
+        lambda out: kind.document(asked.scenario, rows, out),
+        lambda: [*kind.tables(rows), told.headline, *told.findings, f"results in {asked.folder}"],
+    )
+    if not any(row.ok for row in rows):
+        asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))

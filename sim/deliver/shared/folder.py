@@ -1,0 +1,228 @@
+"""The folder of results: who may write to it, how they came to be, and files that appear together."""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sim.deliver.shared.question import Question, differences, question_of
+from sim.scenario.schema import Scenario
+from sim.study.cases.durable import flush, flush_folder, write_whole
+from sim.study.cases.points import POINTS
+from sim.study.cases.store import discard_unfinished
+
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+ANSWER = ".answer"
+"""A finished answer that is taking the place of the one before."""
+KEEP = ".keep"
+"""In an answer: the names of its files, and of the points that stay (null: all)."""
+Manifest = dict[str, Any]
+
+
+class FolderRefused(ValueError):
+    """Results may not go there; the message says why and what to do."""
+
+
+class FolderBusy(RuntimeError):
+    """Another process writes there."""
+
+
+def why_not(out: Path) -> str:
+    """Why results may not go to *out*; empty if it is new, empty or an earlier run's, and can be written."""
+    if out.is_dir():
+        names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
+        if names and names != {POINTS} and manifest_of(out) is None:
+            return "holds files that are no gpufleet run (no manifest.json of ours); name another folder"
+    elif out.exists() or out.is_symlink():
+        return "is no folder"
+    above = out.absolute()
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    try:
+        Path(tempfile.mkdtemp(prefix=".gpufleet-", dir=above)).rmdir()
+    except OSError as error:
+        return f"cannot be written: {(error.strerror or str(error)).lower()}"
+    return ""
+
+
+def _is_scaffold(path: Path) -> bool:
+    """Whether a command that was killed has left *path*."""
+    return path.name == LOCK or path.name.startswith((f"{ANSWER}-", f".{MANIFEST}-", ".gpufleet-"))
+
+
+def manifest_of(out: Path) -> Manifest | None:
+    """The manifest of the results in *out*; None if it holds none of ours."""
+    for folder in (out, out / ANSWER):
+        try:
+            told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(told, dict) and told.get("program") == "gpufleet":
+            return told
+    return None
+
+
+def is_finished(out: Path) -> bool:
+    """Whether *out* holds an answer, and all of it."""
+    told = manifest_of(out)
+    return told is not None and told.get("status") == "finished" and not (out / ANSWER).exists()
+
+
+@contextmanager
+def owned(out: Path) -> Iterator[None]:
+    """Makes this process the only one that writes to *out*, until the context ends or the process does.
+
+    What an earlier process could not finish when it was killed is finished or cleared away first. Raises FolderBusy.
+    """
+    handle = _locked(out)
+    try:
+        _settle(out)
+        for left in out.iterdir():
+            if left.name != LOCK and _is_scaffold(left):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        discard_unfinished(out / POINTS)
+        yield
+    finally:
+        (out / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):
+            out.rmdir()  # nothing was written
+        os.close(handle)
+
+
+def _locked(out: Path) -> int:
+    """The open lock file. The system unlocks it when this process ends, however it ends."""
+    path = out / LOCK
+    while True:
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+            os.close(handle)
+            text = f"another gpufleet (process {owner or 'unknown'}) writes there; wait for it, or name another folder"
+            raise FolderBusy(f"--out {out}: {text}") from None
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            return handle
+        os.close(handle)  # its owner has finished, and removed it, since it was opened
+
+
+def begin(
+    out: Path, scenario: Scenario, command: Sequence[str], kind: str, force: bool = False, **options: Any
+) -> Manifest:
+    """Makes the folder *out* ours for what the command *kind* asks about *scenario*; the first entries of its manifest.
+
+    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    """
+    question = question_of(kind, scenario, **options)
+    return begin_question(out, question, command, force, scenario=scenario.name, seed=scenario.seed)
+
+
+def begin_question(out: Path, question: Question, command: Sequence[str], force: bool, **told: Any) -> Manifest:
+    """`begin` for any question; the manifest has *told*, too.
+
+    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    known = manifest_of(out)
+    differ = differences(known.get("question"), question) if known is not None else []
+    if differ and not force:
+        text = f"holds results of another question ({', '.join(differ)})"
+        raise FolderRefused(f"--out {out}: {text}; --force replaces them, --out with another folder keeps both")
+    began: Manifest = {
+        "program": "gpufleet",
+        "version": program_version(),
+        **told,
+        "command": list(command),
+        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "question": question,
+    }
+    if known is None or known.get("status") == "unfinished":
+        write_manifest(out, began | {"status": "unfinished"})
+    return began
+
+
+@contextmanager
+def written_together(out: Path, told: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
+    """A folder for the files of an answer. They take the place of an earlier answer's in *out* once all are written.
+
+    Of the simulated points those named *points* stay; all if it is None. The manifest gets *told* and, from its
+    `started_at`, how long it took. A process that is killed leaves the earlier answer, or a complete new one that the
+    next command in *out* puts in its place.
+    """
+    aside = Path(tempfile.mkdtemp(prefix=f"{ANSWER}-", dir=out))
+    try:
+        yield aside
+        write_manifest(aside, told | finished(told))
+        for path in aside.iterdir():
+            path.chmod(0o644)
+        names = sorted(path.name for path in aside.iterdir())
+        kept = {"files": names, "points": None if points is None else sorted(points)}
+        (aside / KEEP).write_text(json.dumps(kept), encoding="utf-8")
+        flush_folder(aside)
+        aside.replace(out / ANSWER)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _settle(out)
+
+
+def _settle(out: Path) -> None:
+    """Puts a complete answer in the place of the one before. Killed at any moment, it can be called again.
+
+    The manifest goes first and comes last, so that a mixture never passes for a finished answer.
+    """
+    answer = out / ANSWER
+    if not answer.is_dir():
+        return
+    flush(out)
+    if (answer / KEEP).is_file():
+        keep = json.loads((answer / KEEP).read_text(encoding="utf-8"))
+        if (answer / MANIFEST).exists():
+            (out / MANIFEST).unlink(missing_ok=True)
+        for path in out.iterdir():
+            if path.is_file() and path.name not in (*keep["files"], LOCK):
+                path.unlink()
+        if keep["points"] is not None:
+            _keep_points(out / POINTS, set(keep["points"]))
+        for name in (*(name for name in keep["files"] if name != MANIFEST), MANIFEST):
+            if (answer / name).exists():
+                (answer / name).replace(out / name)
+        flush(out)
+    shutil.rmtree(answer)
+
+
+def _keep_points(points: Path, names: set[str]) -> None:
+    for path in points.iterdir() if points.is_dir() else ():
+        if path.name not in names:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def finished(told: Manifest) -> Manifest:
+    """The last entries of a manifest that begins with *told*."""
+    wall_s = time.time() - datetime.fromisoformat(told["started_at"]).timestamp()
+    return {"wall_s": round(wall_s, 3), "status": "finished"}
+
+
+def write_manifest(folder: Path, told: Manifest) -> None:
+    """manifest.json: how the files beside it came to be."""
+    write_whole(folder / MANIFEST, json.dumps(told, indent=2) + "\n")
+
+
+def program_version() -> str:
+    """Of the installed package."""
+    try:
+        return version("gpufleet")
+    except PackageNotFoundError:
+        return "source tree"

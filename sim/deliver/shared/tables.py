@@ -1,0 +1,83 @@
+"""Kinds of tables that `gpufleet validate` knows: the header says which. A new kind is a row in KINDS."""
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.benchdata import read_benchmarks
+from sim.benchdata.mlperf import REQUIRED, read_mlperf
+from sim.benchdata.training import TELLING, read_training
+from sim.catalogue.catalog import Catalog
+from sim.report.fidelity.validate.answer import terminal_tables, write_validation
+from sim.report.fidelity.validate.pairs import PairError, service_pairs, serving_pairs, training_pairs
+from sim.report.fidelity.validate.services import service_tables, write_services
+from sim.report.fidelity.validate.training import training_tables, write_training
+from sim.report.terminal.fitted import FittedTable
+from sim.study.fidelity.validate.services.predict import predict_all
+from sim.study.fidelity.validate.table import Told, validate
+from sim.study.fidelity.validate.training.table import validate_training
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """What is done with one kind of table of measurements. Rows and outcomes are the kind's own."""
+
+    columns: frozenset[str]
+    """A header that has all of these belongs to this kind."""
+    read: Callable[[Path], Sequence[Any]]
+    """Path -> rows. Raises BenchdataError with everything that is wrong."""
+    predict: Callable[[Sequence[Any], Catalog, int, Told], Sequence[Any]]
+    """(rows, catalogue, workers, progress) -> outcomes, in the order of the rows."""
+    write: Callable[[Path, Sequence[Any]], None]
+    """(folder, outcomes): validation.csv, summaries, a picture."""
+    show: Callable[[Sequence[Any]], list[FittedTable | str]]
+    """Outcomes -> what the terminal prints."""
+    pairs: Callable[[Sequence[Any]], list[PairError]]
+    """Outcomes -> the error of each pair of GPU and model, for the page."""
+
+
+SERVING = TableKind(
+    columns=frozenset(),
+    read=read_benchmarks,
+    predict=validate,
+    write=write_validation,
+    show=terminal_tables,
+    pairs=serving_pairs,
+)
+"""Operating points of serving engines; any table that no other kind knows."""
+SERVICES = TableKind(
+    columns=frozenset(REQUIRED),
+    read=read_mlperf,
+    predict=predict_all,
+    write=write_services,
+    show=service_tables,
+    pairs=service_pairs,
+)
+"""MLPerf results of services that answer in one pass."""
+TRAINING = TableKind(
+    columns=frozenset(TELLING),
+    read=read_training,
+    predict=validate_training,
+    write=write_training,
+    show=training_tables,
+    pairs=training_pairs,
+)
+"""Runs and published cells of training and fine-tuning."""
+KINDS: tuple[TableKind, ...] = (SERVICES, TRAINING, SERVING)
+"""The first kind whose columns are all in the header counts."""
+
+
+def table_kind(path: Path) -> TableKind:
+    """The kind of the table at *path*; a folder, a result of a benchmark client or an unreadable file is SERVING's."""
+    header = _header(path) if path.is_file() and path.suffix != ".json" else frozenset[str]()
+    return next(kind for kind in KINDS if kind.columns <= header)
+
+
+def _header(path: Path) -> frozenset[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return frozenset(name.strip() for name in next(csv.reader(file), []))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return frozenset()  # the kind's own reader says what is wrong

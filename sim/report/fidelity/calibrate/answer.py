@@ -1,0 +1,92 @@
+"""What a calibration leaves: its file, and tables of its factors and of what they gain."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sim.report.terminal.fitted import FittedTable
+from sim.steptime import Calibration, Factor
+from sim.study.fidelity.calibrate.factors import FittedFactors, told
+from sim.yamlio import YamlError, dump, read_text
+
+HEADER = """\
+# Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
+# A scenario takes them with `calibration: <this file>`, at the top, in a fleet or in a pool.
+# factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs say too
+# little, and the figure stays what it was.
+"""
+MOST_NAMED = 10
+WIDE_SCATTER = 1.5
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """The file that a scenario names."""
+    head = HEADER.format(rows=calibration.rows, table=calibration.table or "a table")
+    return head + dump(calibration.model_dump(mode="json"))
+
+
+def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
+    """Why the file *path* is not replaced by factors of *gpu*, fitted to *table*; empty if it is.
+
+    It is if `calibration_text` has written it for the same question; for another one only by *force*.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if not text.startswith(HEADER.partition("{")[0]):
+        return "exists and is no calibration; name another file"
+    try:
+        data = read_text(text, str(path)).data
+        known = (data.get("gpu"), Path(data.get("table") or "").name)
+    except (YamlError, AttributeError):
+        known = (None, "")
+    if force or known == (gpu, Path(table).name):
+        return ""
+    return f"holds factors of {known[0]}, fitted to {known[1]}; --force replaces them, another file keeps both"
+
+
+def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
+    """For the terminal: factors, errors before and after, and what the runs cannot determine."""
+    calibration = fitted.calibration
+    rows = []
+    for name, factor in factors(calibration):
+        note = "" if factor.determined else "not determined by these runs"
+        rows.append([name, f"{factor.factor:.2f}", f"{factor.low:.2f} and {factor.high:.2f}", note])
+    errors = [
+        [metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}"]
+        for metric, error in calibration.errors.items()
+    ]
+    return [
+        FittedTable(("factor on", "now", "95 % between", ""), rows, frozenset({0, 3})),
+        "",
+        FittedTable(("median error of", "runs", "before", "after"), errors),
+        *_remarks(fitted),
+    ]
+
+
+def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
+    """Every factor with its dotted name."""
+    yield "compute_efficiency", calibration.compute_efficiency
+    yield "memory_efficiency", calibration.memory_efficiency
+    for kind, holders in (("engines", calibration.engines), ("links", calibration.links)):
+        for holder, own in holders.items():
+            for name in type(own).model_fields:
+                yield f"{kind}.{holder}.{name}", getattr(own, name)
+
+
+def _remarks(fitted: FittedFactors) -> Iterator[str]:
+    calibration = fitted.calibration
+    if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
+        yield f"These runs cannot determine {', '.join(unknown)}: the figures in data/ stay."
+    if fitted.noise > WIDE_SCATTER:
+        scatter = f"they scatter {fitted.noise:.1f} times as much as expected"
+        yield f"The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so."
+    for row, column, error in fitted.contradicting[:MOST_NAMED]:
+        side = "above" if error > 0 else "below"
+        yield f"{_place(calibration, row.line)}: simulated {column} stays {abs(error):.0%} {side} the measured one"
+    if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
+        yield f"and {more} more that stay off"
+    if fitted.skipped:
+        yield "Not used:"
+        yield from told(fitted.skipped, calibration.table)
+
+
+def _place(calibration: Calibration, line: int) -> str:
+    return f"{calibration.table}:{line}" if line else calibration.table

@@ -1,0 +1,147 @@
+"""capacity.html: one self-contained page that fetches nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import isinf
+from typing import Any
+
+from sim.report.charts.panels import style
+from sim.report.fleets.run.sections import swatches
+from sim.report.page.template import render as filled
+from sim.report.vega.figures import Drawn, PageFigure
+from sim.report.words.exactness import capacity_notes
+from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
+from sim.report.words.money import cash
+from sim.report.words.text import LIMITS, axis_label, percent, place, plain, seconds, spread
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.capacity.at_capacity import capacity_differences
+from sim.study.fleets.capacity.search import Capacity, LoadAxis, precision_of
+
+TEMPLATE = "fleets/capacity/capacity.html.j2"
+Row = Mapping[str, Any]
+
+
+def headline(rows: Sequence[Row], axis: LoadAxis) -> str:
+    """The capacity of every fleet in one sentence each."""
+    return " ".join(f"{row['fleet']} {_takes(row, axis)}." for row in rows)
+
+
+def _takes(row: Row, axis: LoadAxis) -> str:
+    load, half = row[axis.label], row[f"{axis.label}_ci95"]
+    if row["reason"]:
+        return f"cannot run: {row['reason']}"
+    if load == 0:
+        return "meets the SLO at no load that was tried"
+    if isinf(load):
+        return "meets the SLO at every load that was tried"
+    around = f" ± {plain(half, 2)}" if half else ""
+    cost = row["usd_per_million_good_tokens"]
+    price = f", at {cash(cost)} per million goodput tokens" if cost is not None else ""
+    return f"meets the SLO up to {place(axis.label, plain(load) + around)}{price}"
+
+
+def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario) -> list[str]:
+    """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
+    told = capacity_notes(found, precision_of(scenario))
+    told += [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
+            for row in rows if row["limited_by"]]  # fmt: skip
+    for one in capacity_differences(found):
+        certain = "differs" if one.certain else "cannot tell: zero is within it"
+        text = ("+" if one.load > 0 else "") + plain(one.load)
+        text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
+        told.append(f"{one.first} less {one.second}, paired by seed: {place(axis.label, text)} ({certain}).")
+    return told
+
+
+def render_capacity(
+    scenario: Scenario,
+    question: str,
+    found: Sequence[Capacity],
+    rows: Sequence[Row],
+    axis: LoadAxis,
+    relative: float,
+    figures: Sequence[PageFigure],
+    remarks: Sequence[str] = (),
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    return filled(
+        TEMPLATE,
+        name=scenario.name,
+        question=question,
+        headline=headline(rows, axis),
+        findings=[*findings(found, rows, axis, scenario), *remarks],
+        swatches=swatches(list(style([one.fleet for one in found]))),
+        heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
+        rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
+        figures=figures,
+        drawn=Drawn() if figures else None,
+        method=_method(scenario, axis, relative),
+        load_label=axis_label(axis.label),
+        search=list(_search(found, scenario.slo)),
+        goals=_goal_heads(scenario.slo),
+    )  # fmt: skip
+
+
+Column = tuple[str, str, str, Any]
+"""Column of capacity.csv, heading, unit, how a value is shown."""
+
+
+def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
+    """Those that hold something."""
+    columns: list[Column] = [
+        (axis.label, axis_label(axis.label), "", plain),
+        *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
+        ("output_tokens_per_s", "output tokens", "1/s", plain),
+        ("gpu_busy_fraction", "GPU busy", "", percent),
+        ("cost_usd_per_h", "cost per hour", "", cash),
+        ("usd_per_million_good_tokens", "per million goodput tokens", "", cash),
+    ]
+    return [column for column in columns if any(row[column[0]] is not None for row in rows)]
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
+    cells = []
+    for name, _, _, show in columns:
+        value, half = row[name], row.get(f"{name}_ci95")
+        around = spread(half, value) if half and value else ""
+        cells.append(("" if value is None else show(value), f"± {around}" if around else ""))
+    limit = LIMITS.get(row["limited_by"], row["limited_by"])
+    return {"fleet": row["fleet"], "reason": row["reason"], "cells": cells, "limited_by": limit}
+
+
+def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
+    start, precision = place(axis.label, plain(axis.start)), precision_of(scenario)
+    return (
+        f"The SLO: {asked_for(scenario.slo)}, and a queue that does not grow without end. Each replication is searched "
+        f"by itself, the first from {start}: the load is doubled or halved until the SLO is met on one side, then "
+        f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every "
+        "load and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did "
+        "not; shown is the mean over replications. They are added, from five on, until half of the 95 % interval is at "
+        f"most {100 * precision.relative:g} % of the mean in every fleet, or to {precision.max_replications}."
+    )
+
+
+def _goal_heads(slo: Slo) -> list[str]:
+    """What is read at every load: the share within the limits of each request, and the percentiles with a limit."""
+    return [*(["requests within SLO"] if slo.per_request else []), *map(name_of, slo.percentiles)]
+
+
+def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
+    for one in found:
+        first = True
+        for search in one.found:
+            for tried in search.tried:
+                over = ", overloaded" if tried.overloaded else ""
+                shares = [share_beside(tried.slo_attainment, slo.attainment)] if slo.per_request else []
+                known = [(tried.percentiles[one.column], one.limit_s) for one in slo.percentiles]
+                values = ["" if value is None else seconds_beside(value, limit_s) for value, limit_s in known]
+                yield {
+                    "fleet": one.fleet,
+                    "first": first,
+                    "replication": search.replication,
+                    "load": plain(tried.load, 4),
+                    "attained": [*shares, *values],
+                    "meets": tried.meets,
+                    "standing": ("yes" if tried.meets else "no") + over,
+                }
+                first = False

@@ -1,0 +1,131 @@
+"""futures.png and its charts for report.html: how costs are distributed, and which inputs change them."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, wrapped
+from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
+from sim.report.charts.fonts import glyphs, settings
+from sim.report.charts.panels import ChartCurve, Panel, style
+from sim.report.charts.tornado import TornadoBar, draw_tornado, side_bars, tornado_height_in
+from sim.report.fleets.futures.sentences import bars, where
+from sim.report.vega.bars import bar_figure
+from sim.report.vega.figures import PageFigure, panel_figure
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.text import percent
+from sim.study.fleets.futures.draws import MILLION, FutureStudy
+from sim.study.fleets.futures.settings import Setting
+
+UNIT = "USD per million output tokens"
+SHARES = np.linspace(0.0, 1.0, 201)
+MOST_BARS = 9
+"""In one chart; tornado.csv has all."""
+
+
+def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
+    """Share of futures below each cost, a curve per fleet."""
+    curves = []
+    for one in setting.outcomes:
+        values = one.draws[MILLION]
+        values = np.sort(values[np.isfinite(values)]) * shown(1.0)
+        if len(values):
+            x = np.quantile(values, SHARES)
+            color = style(fleets)[one.fleet][0]
+            curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
+    return Panel(
+        f"Cost per token{where(setting.axes)}",
+        "share of draws that cost less than this",
+        in_code(UNIT),
+        tuple(curves),
+        x_format=money_mark,
+        y_format=percent,
+        y_share=True,
+        x_anchored=False,
+    )
+
+
+class Tornado:
+    """One tornado chart with its titles."""
+
+    def __init__(self, title: str, subtitle: str, base: float, found: Sequence[TornadoBar], zero: bool) -> None:
+        """*zero*: mark where the sign changes."""
+        self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
+        self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
+        if len(found) > MOST_BARS:
+            self.subtitle += f"; the {MOST_BARS} widest of {len(found)}"
+        self.height_in = TOP + tornado_height_in(self.bars)
+
+    def plot(self, figure: Any, x: float, y: float) -> None:
+        """Draw into the cell whose lower left corner is at (x, y) [inches]."""
+        width, height = figure.get_size_inches()
+        left = 0.2 + GLYPH * SMALL * max((glyphs(bar.label) for bar in self.bars), default=0)
+        place = (x + left, y + 0.48, PANEL_IN[0] - left - RIGHT, self.height_in - TOP - 0.48)
+        axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
+        draw_tornado(axes, self.base, self.bars, in_code(UNIT))
+        low, high = axes.get_xlim()
+        if self.zero and low < 0 < high:
+            axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=3)
+        top = (y + self.height_in - TOP) / height
+        for text, above_in, look in (
+            (self.title, 24 / 72, {"fontsize": HEAD, "color": INK, "fontweight": "bold"}),
+            (self.subtitle, 11 / 72, {"fontsize": SMALL, "color": SOFT}),
+        ):
+            figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, text, **look)
+
+    @property
+    def figure(self) -> PageFigure:
+        """For report.html."""
+        return bar_figure(self.title, self.subtitle, side_bars(self.base, self.bars), in_code(UNIT), self.base)
+
+
+def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
+    """Of the difference between the two cheapest fleets, then of each fleet; none without a cost to move."""
+    between = "each input alone, 10 % (blue) to 90 % quantile (orange)"
+    found = []
+    if setting.first_two is not None:
+        first, second = setting.first_two
+        base = shown(second.central[MILLION] - first.central[MILLION])
+        title = f"What {second.fleet} costs more than {first.fleet}"
+        found.append(Tornado(title, between, base, bars(study, second, first), zero=True))
+    found += [
+        Tornado(f"Cost of {one.fleet}", between, shown(one.central[MILLION]), bars(study, one), zero=False)
+        for one in setting.outcomes
+    ]
+    return [one for one in found if np.isfinite(one.base)]
+
+
+def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[PageFigure]:
+    """The charts of a page at the settings *chosen*."""
+    found = []
+    for setting in chosen:
+        found.append(panel_figure(distribution_panel(setting, fleets)))
+        found += [one.figure for one in tornadoes(study, setting)]
+    return found
+
+
+def write_picture(path: Path, study: FutureStudy, setting: Setting, fleets: Sequence[str], answer: str) -> None:
+    """futures.png: the distribution and the tornado charts at one *setting*, two abreast, under the *answer*."""
+    below = tornadoes(study, setting)
+    width = 2 * PANEL_IN[0]
+    lines = wrapped(answer, HEAD, width)
+    heights = [max([PANEL_IN[1], *(one.height_in for one in below[:1])])]
+    heights += [max(one.height_in for one in below[at : at + 2]) for at in range(1, len(below), 2)]
+    height = sum(heights) + 2 * MARGIN + 0.2 * len(lines) + 0.1
+    with settings():
+        figure = figure_of(width, height)
+        for index, line in enumerate(lines):
+            figure.text(
+                MARGIN / width, (height - MARGIN - 0.2 * index) / height, line, fontsize=HEAD, color=INK, va="top"
+            )
+        y = height - MARGIN - 0.2 * len(lines) - 0.1
+        plot(figure, distribution_panel(setting, fleets), 0.0, y - PANEL_IN[1])
+        for index, one in enumerate(below, start=1):
+            row, column = divmod(index, 2)
+            one.plot(figure, column * PANEL_IN[0], y - sum(heights[:row]) - one.height_in)
+        data = BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+    path.write_bytes(data.getvalue())

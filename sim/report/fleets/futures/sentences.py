@@ -1,0 +1,153 @@
+"""What many futures come to, in words: who is cheaper in how many of them, how far costs range, what decides."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.report.charts.tornado import TornadoBar
+from sim.report.words.money import cash, shown
+from sim.report.words.text import AXIS_UNITS, listing, percent, place, plain
+from sim.scenario.sections.load_profile import RATE
+from sim.study.fleets.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest
+from sim.study.fleets.futures.inputs import HIGH, LOW, UncertainInput
+from sim.study.fleets.futures.settings import Setting, settings_of
+from sim.study.fleets.run.point import Point
+from sim.study.fleets.run.sweep import sweep_of
+from sim.study.metrics.statistics import wilson
+from sim.study.money.breakeven.tipping import INPUTS
+
+PREFIXES = ("site.", "finance.", "operations.", "workload.arrivals.")
+LEAST_SWING = 1e-9
+"""A share of the result; what moves it less moves nothing."""
+
+
+def where(axes: Mapping[str, Any]) -> str:
+    """` at 1 req/s`, empty where nothing is swept."""
+    return f" at {listing([place(axis, value) for axis, value in axes.items()])}" if axes else ""
+
+
+def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[Setting]:
+    """Those that the report speaks of: at its place of reference on the main axis."""
+    sweep = sweep_of(points, axes)
+    at = sweep.reference
+    found = settings_of(study)
+    return [one for one in found if one.axes.get(sweep.axis, at) == at] or found
+
+
+def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
+    """The answer at each setting shown: who, how far, what turns it around."""
+    found = []
+    for one in shown_settings(study, points, axes):
+        if len(one.outcomes) > 1:
+            parts = [_who(one, study), _range(one, "them")]
+        else:
+            parts = [_range(one, f"{study.draws:,} draws{where(one.axes)}")]
+        found.append(" ".join([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
+    return found
+
+
+def _who(setting: Setting, study: FutureStudy) -> str:
+    """Which of several fleets is the cheapest how often."""
+    wins, n = cheapest(setting.outcomes), study.draws
+    ranked = sorted(wins, key=lambda fleet: -wins[fleet])
+    best = ranked[0]
+    low, high = wilson(wins[best], n)
+    interval = f"(95 % interval of the draws: {exact(low)} to {exact(high)})"
+    ties = n - sum(wins.values())
+    same = f"; in {percent(ties / n)} they cost the same" if ties else ""
+    if len(wins) == 2:
+        other = ranked[1]
+        return (
+            f"{best} is cheaper per million output tokens than {other} in {exact(wins[best] / n)} of {n:,} draws"
+            f"{where(setting.axes)} {interval}{same}."
+        )
+    rest = listing([f"{fleet} in {exact(wins[fleet] / n)}" for fleet in ranked[1:]])
+    return (
+        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} draws"
+        f"{where(setting.axes)} {interval}, {rest}{same}."
+    )
+
+
+def exact(share: float) -> str:
+    """A share with a tenth of a percent, where it is neither none nor all."""
+    return f"{100 * share:.{1 if 0 < share < 1 else 0}f}\u00a0%"
+
+
+def _range(setting: Setting, futures: str) -> str:
+    parts = []
+    for one in setting.outcomes:
+        low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
+        parts.append(f"{cash(float(low))} to {cash(float(high))} ({one.fleet})")
+    return f"In 80 % of {futures} a million output tokens costs {listing(parts)}."
+
+
+def _against_api(setting: Setting) -> Iterator[str]:
+    parts = [
+        f"{one.fleet} in {exact(float(np.mean(one.draws[MILLION] < one.draws[API])))}"
+        for one in setting.outcomes
+        if API in one.draws
+    ]
+    if parts:
+        yield f"Cheaper than the API: {listing(parts)}."
+
+
+def _missed(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> Iterator[str]:
+    """Fleets that do not meet the SLO, or keep up, where they are compared."""
+    for one in setting.outcomes:
+        here = [point for point in points if point.fleet == one.fleet and setting.axes.items() <= point.axes.items()]
+        missed = [point for point in here if point.ok and not point.good]
+        if not missed:
+            continue
+        loads = [plain(float(point.axes[axis])) for point in missed for axis in point.axes if axis not in setting.axes]
+        if study.load_drawn and loads:
+            yield f"{one.fleet} does not meet the SLO, or keep up, at {AXIS_UNITS['rate_rps'].format(listing(loads))}."
+        else:
+            yield f"{one.fleet} does not meet the SLO, or keep up, there."
+
+
+def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
+    """The inputs that turn the order of the first two around by themselves."""
+    if setting.first_two is None or len(study.inputs) < 2:
+        return
+    first, second = setting.first_two
+    ends = zip(
+        study.inputs, second.low[MILLION] - first.low[MILLION], second.high[MILLION] - first.high[MILLION], strict=True
+    )
+    turning = [label(one) for one, low, high in ends if min(low, high) < 0]
+    if turning:
+        yield f"Between its 10 % and its 90 % quantile {' or '.join(turning)} alone changes which fleet is cheaper."
+    else:
+        yield "No input alone, between its 10 % and its 90 % quantile, changes which fleet is cheaper."
+
+
+def label(one: UncertainInput) -> str:
+    """An input's name as people read it."""
+    if one.places[0] == RATE:
+        return "load [requests/s]"
+    name = one.name
+    usual = name.removesuffix(".price")  # of a price in a currency of its own, which is not known here
+    if usual in INPUTS:
+        words, unit, *_ = INPUTS[usual]
+        return f"{words} [{unit}]" if unit and usual == name else words
+    for prefix in PREFIXES:
+        name = name.replace(f": {prefix}", ": ").removeprefix(prefix)
+    return name if name.startswith(("price of ", "rent of ")) else name.replace("_", " ").replace(".", " ")
+
+
+def bars(study: FutureStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
+    """How inputs change the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
+    found = []
+    for index, one in enumerate(study.inputs):
+        low, high = (float(table[MILLION][index]) for table in (first.low, first.high))
+        if less is not None:
+            low, high = low - float(less.low[MILLION][index]), high - float(less.high[MILLION][index])
+        found.append(TornadoBar(label(one), shown(low), shown(high), *(_value(one, share) for share in (LOW, HIGH))))
+    size = max((abs(end) for bar in found for end in (bar.low, bar.high)), default=0.0)
+    return [bar for bar in found if abs(bar.high - bar.low) > LEAST_SWING * size]
+
+
+def _value(one: UncertainInput, share: float) -> str:
+    """The input's quantile; where its places differ, which quantile it is."""
+    values = dict.fromkeys(plain(value) for world in one.at(share) for value in world.values())
+    return next(iter(values)) if len(values) == 1 else percent(share)

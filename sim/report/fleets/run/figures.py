@@ -1,0 +1,202 @@
+"""The key figures of every point, as the terminal and report.html show them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sim.report.words.goals import number_beside, percentiles_shown, share_beside
+from sim.report.words.money import cash, shown
+from sim.report.words.text import LIMITS, axis_label, percent, short, spread, steady
+from sim.report.words.units import noun
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.point import Point
+from sim.study.metrics.columns import IN_REPORT, Column, column
+
+THIN, OVER = "†", "▲"
+NOTES = {
+    THIN: f"{THIN} percentile with fewer than 20 requests in its tail",
+    OVER: f"{OVER} overloaded: the queue grows through the whole run, and what is marked depends on the horizon",
+}
+UNSTEADY = "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
+INTERVALS = {
+    "replications": "± half of the 95 % interval over replications",
+    "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One figure of the tables: its heading, the column of summary.csv, and how a value is shown (without unit)."""
+
+    head: str
+    unit: str
+    name: str
+    show: Callable[[float], str]
+    scale: float = 1.0
+    """From base units to those shown, for the interval."""
+    brief: str = ""
+    """Heading in the terminal; empty: not shown there."""
+    named: bool = False
+    """A percentile that the service level names."""
+
+    @classmethod
+    def of(cls, column: Column) -> "Shown":
+        """A column as its declaration says it."""
+        in_ms = column.unit == "s" and column.name.startswith("tpot")
+        unit, show, scale = BY_UNIT["ms" if in_ms else column.unit.partition("/")[0]]
+        return cls(column.head, unit, column.name, show, scale, column.brief)
+
+
+def _ms(value: float) -> str:
+    return steady(1e3 * value)
+
+
+def _kw(value: float) -> str:
+    return steady(1e-3 * value)
+
+
+def _tokens(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else steady(value)
+
+
+BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
+    "share": ("", percent, 100.0),
+    "s": ("s", steady, 1.0),
+    "ms": ("ms", _ms, 1e3),
+    "tokens": ("1/s", _tokens, 1.0),
+    "W": ("kW", _kw, 1e-3),
+    "USD": ("", cash, 1.0),
+    "kg": ("kg", steady, 1.0),
+}
+"""Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
+WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
+
+
+def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
+    """*columns*; of a service those that apply: it has one latency and no KV cache."""
+    if not noun():
+        return list(columns)
+    latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
+    other = tuple({"ttft_s", "tpot_s", "e2e_s", "kv_"} - {latency})
+    return [
+        replace(column, brief="latency p95 [s]") if column.name == f"{latency}_p95" else column
+        for column in columns
+        if not column.name.startswith(other)
+    ]
+
+
+def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Shown]:
+    """The columns that hold something in this run."""
+    level = Slo.model_validate(slo)
+    wanted = [
+        _beside_target(column, level)
+        for column in _of_service(_with_named(level, brief), level)
+        if column.brief or not brief
+    ]
+    if not level.per_request and not any(point.services or "service" in point.row for point in points):
+        wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
+    return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def _with_named(slo: Slo, brief: bool) -> list[Shown]:
+    """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
+    found = [Shown.of(column(name)) for name in IN_REPORT]
+    for latency in dict.fromkeys(one.latency for one in slo.percentiles):
+        usual = Shown.of(column(f"{latency}_p95"))
+        named = [_percentile(usual, part) for part in percentiles_shown(slo, latency)]
+        replaced = {column.name for column in named} | ({usual.name} if brief else set())
+        others = [column for column in found if column.name not in replaced]
+        group = [*named, *(column for column in others if column.name.startswith(f"{latency}_p"))]
+        at = next(place for place, column in enumerate(found) if column.name.startswith(f"{latency}_p"))
+        rest = [column for column in others if column not in group]
+        found = [*rest[:at], *sorted(group, key=lambda one: float(one.name.rpartition("_p")[2])), *rest[at:]]
+    return found
+
+
+def _percentile(usual: Shown, part: str) -> Shown:
+    """The column of a percentile that the service level names, by that of the 95th."""
+    word = usual.head.split()[0]
+    head = f"{word} {part}"
+    return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
+
+
+def _beside_target(column: Shown, slo: Slo) -> Shown:
+    """With enough digits to distinguish what is attained from the target."""
+    if column.name == "slo_attainment":
+        return replace(column, show=lambda share: share_beside(share, slo.attainment))
+    limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)
+    if limit_s is None:
+        return column
+    scale = 1e3 if column.unit == "ms" else 1.0
+    return replace(column, show=lambda value: number_beside(scale * value, scale * limit_s))
+
+
+def figure(point: Point, column: Shown) -> str:
+    """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
+    value = point.number(column.name)
+    return "" if value is None else column.show(value) + _marks(point, column.name)
+
+
+def _marks(point: Point, name: str) -> str:
+    listed = {THIN: "thin_percentiles", OVER: "horizon_dependent"}
+    return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
+
+
+def interval(point: Point, column: Shown) -> str:
+    """`± half-width`, for the figures that differ most between replications."""
+    value, half = point.number(column.name), point.number(f"{column.name}_ci95")
+    if not (column.named or column.name in WITH_INTERVAL) or value is None or not half:
+        return ""
+    scale = column.scale * (shown(1.0) if column.show is cash else 1.0)
+    text = spread(scale * half, scale * value)
+    return f"± {text}" if text else ""
+
+
+def standing(point: Point) -> str:
+    """yes, no or nothing (without an SLO), with the mark of an overloaded point."""
+    met = point.row["meets_slo"]
+    return ("" if met is None else "yes" if met else "no") + (OVER if point.row["overloaded"] else "")
+
+
+def limited_by(point: Point) -> str:
+    """What holds the fleet back, in words."""
+    name = str(point.row["limited_by"] or "")
+    return LIMITS.get(name, name.replace("_", " "))
+
+
+def axis_heads(axes: Sequence[str]) -> list[str]:
+    """Headings of the sweep axes."""
+    return [axis_label(axis) for axis in axes]
+
+
+def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
+    """The point's place in the sweep."""
+    return ["" if point.axes.get(axis) is None else short(point.axes[axis]) for axis in axes]
+
+
+def notes_for(points: Sequence[Point]) -> list[str]:
+    """What the marks in the table mean, for the marks that occur; and how long the warm-up is if it was looked for."""
+    marks = []
+    if any(point.row["thin_percentiles"] for point in points):
+        marks.append(NOTES[THIN])
+    if any(point.row["overloaded"] for point in points):
+        marks.append(NOTES[OVER])
+    kinds = [text for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
+    return [*marks, *kinds, *_warmup_notes(points)]
+
+
+def _warmup_notes(points: Sequence[Point]) -> list[str]:
+    """The range of the warm-up that was found, and the points that never settle."""
+    found = [point for point in points if point.row.get("warmup_s") is not None]
+    if not found:
+        return []
+    ends = [f"{point.row['warmup_s']:.0f}" for point in sorted(found, key=lambda point: point.row["warmup_s"])]
+    notes = [f"warm-up by MSER-5, mean over replications: {' to '.join(dict.fromkeys((ends[0], ends[-1])))} s"]
+    if restless := [point for point in found if point.row["warmup_unsteady"]]:
+        places = (
+            f"{' at '.join([point.fleet, *map(short, point.axes.values())])} "
+            f"({point.row['warmup_unsteady']} of {point.row['replications']})"
+            for point in restless
+        )
+        notes.append(f"{UNSTEADY}: {'; '.join(places)}")
+    return notes

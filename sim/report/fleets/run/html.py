@@ -1,0 +1,124 @@
+"""report.html: one self-contained page that fetches nothing; its charts answer to the pointer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sim.report.charts.panels import Panel, dashes, key_of
+from sim.report.fleets.run.basis import assumptions, build, one_per_fleet, sources, weak_values
+from sim.report.fleets.run.figures import (
+    axis_cells,
+    axis_heads,
+    columns_for,
+    figure,
+    interval,
+    limited_by,
+    notes_for,
+    standing,
+)
+from sim.report.fleets.run.paired import NOTE, Block
+from sim.report.fleets.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches
+from sim.report.fleets.run.verdict import Verdict
+from sim.report.page.template import render as filled
+from sim.report.vega.figures import Drawn, panel_figures
+from sim.report.words.money import code
+from sim.report.words.text import first_sentence, place
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.point import Point, service_points
+from sim.study.fleets.run.sweep import sweep_of
+
+TEMPLATE = "fleets/run/report.html.j2"
+
+
+def render(
+    points: Sequence[Point],
+    panels: Sequence[Panel],
+    answer: Verdict,
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    year: Mapping[str, Any] | None = None,
+    compared: Sequence[Block] = (),
+    futures: Mapping[str, Any] | None = None,
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    sweep = sweep_of(points, axes)
+    plans = one_per_fleet(resolved)
+    asked, context = first_sentence(question or scenario_name)
+    return filled(
+        TEMPLATE,
+        name=scenario_name,
+        currency=code(),
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches(sweep.fleets),
+        fleets=sweep.fleets,
+        settings=dashes(sweep),
+        glance=glance(sweep, Slo.model_validate(slo)),
+        charts=panel_figures(_in_pairs(panels)),
+        drawn=Drawn(details_of(points, axes, slo)),
+        table=_table(points, axes, slo),
+        services=_table(served, axes, slo) if (served := service_points(points)) else None,
+        reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
+        costs=cost_bars(sweep),
+        cost_table=cost_table(sweep),
+        limits=limit_bars(sweep),
+        compared=compared,
+        compared_note=NOTE,
+        year=year,
+        futures=futures,
+        phases=phase_table(sweep),
+        build=build(plans),
+        assumptions=assumptions(plans, slo, axes, points),
+        weak=weak_values(resolved),
+        values=[(plan["fleet"], plan["values"]) for plan in plans if plan.get("values")],
+        sources=sources(resolved),
+    )
+
+
+def _in_pairs(panels: Sequence[Panel]) -> list[Panel]:
+    """The picture's two rows, each ending in a chart of its own kind, for a page of two columns: those two go last."""
+    half = len(panels) // 2
+    if len(panels) < 6 or len(panels) % 2:
+        return list(panels)
+    return [*panels[: half - 1], *panels[half:-1], panels[half - 1], panels[-1]]
+
+
+def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+    columns = columns_for(points, slo)
+    rows = []
+    for index, point in enumerate(points):
+        rows.append(
+            {
+                "fleet": point.fleet,
+                "first": index == 0 or points[index - 1].fleet != point.fleet,
+                "places": axis_cells(point, axes),
+                "ok": point.ok,
+                "reason": point.row["reason"],
+                "good": point.good,
+                "standing": standing(point) if point.ok else "",
+                "cells": [(figure(point, column), interval(point, column)) for column in columns],
+                "limited_by": limited_by(point) if point.ok else "",
+            }
+        )
+    heads = [(column.head, column.unit) for column in columns]
+    return {"axes": axis_heads(axes), "heads": heads, "rows": rows, "notes": notes_for(points)}
+
+
+def details_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
+    columns = columns_for(points, slo)
+    found = {}
+    for point in points:
+        if not point.ok:
+            continue
+        rows = list(zip(axis_heads(axes), axis_cells(point, axes), strict=True))
+        for column in columns:
+            shown = f"{figure(point, column)} {interval(point, column)}".strip()
+            rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
+        rows += [("meets the SLO", standing(point))] if standing(point) else []
+        rows += [("limited by", limited_by(point))] if limited_by(point) else []
+        found[key_of(point)] = {"title": point.fleet, "rows": rows}
+    return found

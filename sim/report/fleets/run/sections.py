@@ -1,0 +1,259 @@
+"""The tables and bars of report.html as plain data, ready for the template."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.report.charts.panels import GLYPHS, style
+from sim.report.fleets.run.figures import limited_by
+from sim.report.words.goals import percentiles_shown
+from sim.report.words.money import cash, in_code, shown
+from sim.report.words.text import percent, place, places, plain, span, spread, steady
+from sim.report.words.units import noun
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.compare import COST
+from sim.study.fleets.run.point import Point
+from sim.study.fleets.run.sweep import Sweep
+
+CAUSES = {
+    "compute": "#2f4b7c",
+    "memory": "#6f94c4",
+    "attention": "#b9a44c",
+    "link": "#c2703d",
+    "host": "#7f9a6c",
+    "overhead": "#bdbdbd",
+}
+TONES = [
+    *["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"],
+    *["#56506b", "#a79fc2", "#7a3b52", "#c995a8", "#3f6b63", "#93bdb3", "#6b5b45", "#c4b59d", "#46739c", "#dcdcdc"],
+]
+"""Components of cost by their place in the bill; enough that none repeats."""
+API_COST = "api_usd_per_million_output_tokens"
+DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
+"""Tones that carry white text."""
+LATENCIES_SHOWN = {
+    False: (("ttft_s", "Time to first token"), ("tpot_s", "Time per output token")),
+    True: (("e2e_s", "Latency"),),
+}
+"""Of services that answer in one pass there is one."""
+MOST_BARS = 12
+"""Bars per fleet in the chart of limits; more points are thinned out evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a bar."""
+
+    name: str
+    text: str
+    percent_wide: float
+    color: str
+
+    @property
+    def ink(self) -> str:
+        """Colour of text on it."""
+        return "#fff" if self.color in DARK else "#222"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One horizontal stacked bar with what stands before and after it."""
+
+    fleet: str
+    before: str
+    segments: tuple[Segment, ...]
+    after: str
+
+
+def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
+    """The main figures, one column a fleet: (name of the row, cells)."""
+    lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
+    at = sweep.reference
+    there = "" if sweep.single else f" at {place(sweep.axis, at)}"
+    here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
+    fit = [[point for point in line.points if point.good] for line in lines]
+    asked = slo.goals or any(line_point.services for line in lines for line_point in line.points)
+    goal = "Meets the SLO" if asked else "Keeps up"
+    rows = [
+        ("GPUs, servers", [_counts(point) for point in here]),
+        ("Capital", _column(here, "capex_usd", cash)),
+        (f"Cost per hour{there}", _column(here, "cost_usd_per_h", cash)),
+        (f"Cost per month{there}", _column(here, "cost_usd_per_month", cash)),
+        (f"Per million output tokens{there}", list(map(cost_of, here))),
+        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, cash)),
+        (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
+        *(
+            (f"{words}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
+            for name, words in LATENCIES_SHOWN[bool(noun())]
+            for part in percentiles_shown(slo, name)
+        ),
+        (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
+    ]
+    if sweep.single:
+        rows.insert(0, (goal, ["yes" if points else "no" for points in fit]))
+    else:
+        where = [
+            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else "nowhere" for points in fit
+        ]
+        rows.insert(0, (goal + " at", where))
+        rows.append(("Cheapest per million output tokens within that", [_cheapest(sweep, points) for points in fit]))
+        rows.append(("Limited by, at the last point", [limited_by(line.points[-1]) for line in lines]))
+    return [(name, cells) for name, cells in rows if any(cells)]
+
+
+def _counts(point: Point) -> str:
+    gpus, servers = point.number("gpus"), point.number("servers")
+    return ", ".join(
+        f"{plain(n)} {name}{'' if n == 1 else 's'}" for n, name in ((gpus, "GPU"), (servers, "server")) if n
+    )
+
+
+def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) -> list[str]:
+    return [show(value) if (value := point.number(name)) is not None else "" for point in points]
+
+
+def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
+    priced = [point for point in points if point.number(COST) is not None]
+    if not priced:
+        return ""
+    best = min(priced, key=lambda point: point.number(COST) or 0.0)
+    return f"{cash(best.number(COST) or 0.0)} at {place(sweep.axis, sweep.value(best))}"
+
+
+def kilowatts(watts: float) -> str:
+    """Power."""
+    return f"{steady(watts / 1e3)} kW"
+
+
+def kilograms(kg: float) -> str:
+    """A mass, in grams below 100 g."""
+    return f"{steady(1e3 * kg)} g" if 0 < kg < 0.1 else f"{steady(kg)} kg"
+
+
+def cost_of(point: Point) -> str:
+    """USD per million output tokens with its interval."""
+    value, half = point.number(COST), point.number(f"{COST}_ci95")
+    if value is None:
+        return ""
+    around = "" if half is None else spread(shown(half), shown(value))
+    return f"{cash(value)} ± {around}" if around else cash(value)
+
+
+def latency_of(point: Point, column: str) -> str:
+    """A duration with its interval, in ms below a tenth of a second."""
+    value = point.number(column)
+    scale, unit = (1e3, " ms") if value is not None and value < 0.1 else (1.0, " s")
+    return _with_interval(point, column, steady, scale, unit)
+
+
+def _with_interval(point: Point, column: str, show: Callable[[float], str], scale: float, unit: str) -> str:
+    value, half = point.number(column), point.number(f"{column}_ci95")
+    if value is None:
+        return ""
+    around = "" if half is None else spread(scale * half, scale * value)
+    return f"{show(scale * value)} ± {around}{unit}" if around else f"{show(scale * value)}{unit}"
+
+
+def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+    """USD per hour by component at the reference point, bars to one scale; and the colour of every component."""
+    at = sweep.reference
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    parts = [(line, point, point.mean_shares("component_usd_per_h")) for line, point in chosen]
+    parts = [entry for entry in parts if entry[2]]
+    widest = max((sum(shares.values()) for *_, shares in parts), default=0.0)
+    names = dict.fromkeys(name for *_, shares in parts for name, amount in shares.items() if amount)
+    colors = {name: TONES[index % len(TONES)] for index, name in enumerate(names)}
+    bars = []
+    for line, point, shares in parts:
+        segments = tuple(
+            Segment(_words(name), cash(amount), 100 * amount / widest, colors[name])
+            for name, amount in shares.items()
+            if amount
+        )
+        cost = cost_of(point)
+        bars.append(
+            Bar(
+                line.fleet,
+                places(line.setting),
+                segments,
+                f"{cash(sum(shares.values()))}/h; {cost} per million output tokens",
+            )
+        )
+    return bars, {_words(name): color for name, color in colors.items()}
+
+
+def cost_table(sweep: Sweep) -> dict[str, Any]:
+    """The amounts behind the cost bars [USD/h]: components down, fleets across, their sum last."""
+    at = sweep.reference
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
+    columns = [(line, shares) for line, shares in columns if shares]
+    names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
+    rows = [(_words(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
+    total = ("in all", [cash(sum(shares.values())) for _, shares in columns])
+    return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
+
+
+PHASES = {
+    "booting": "starting replicas",
+    "prefill": "prompts",
+    "decode": "decoding",
+    "recompute": "computing again (preemption waste)",
+    "idle": "waiting for work (idle tax)",
+}
+
+
+def phase_table(sweep: Sweep) -> dict[str, Any]:
+    """Cost by what the GPUs did (prompts, decoding, idle ...) [USD/h], and per request where asked for [USD]."""
+    at = sweep.reference
+    chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
+    columns = [entry for entry in columns if entry[2]]
+    names = dict.fromkeys(name for *_, shares in columns for name, amount in shares.items() if amount)
+    rows = [(PHASES.get(name, _words(name)), [_part(shares, name) for *_, shares in columns]) for name in names]
+    for percentile in ("p50", "p95", "p99"):
+        costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
+        if any(cost is not None for cost in costs):
+            cells = ["" if cost is None else cash(cost) for cost in costs]
+            rows.append((in_code(f"USD per request, {percentile}"), cells))
+    return {"heads": [(line.fleet, places(line.setting)) for line, *_ in columns], "rows": rows}
+
+
+def _part(shares: Mapping[str, float], name: str) -> str:
+    amount, total = shares.get(name, 0.0), sum(shares.values())
+    return f"{cash(amount)} ({percent(amount / total)})" if total else cash(amount)
+
+
+def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+    """Where the time of the mean step goes, one bar a point; and the colour of every cause."""
+    bars: list[Bar] = []
+    used: dict[str, str] = {}
+    for line in sweep.lines:
+        step = -(-len(line.points) // MOST_BARS)
+        for point in line.points[::-1][::step][::-1]:
+            shares = point.mean_shares("step_share")
+            if shares:
+                colors = {name: CAUSES.get(name, TONES[-1]) for name, share in shares.items() if share > 0}
+                used |= colors
+                segments = tuple(Segment(n, percent(shares[n]), 100 * shares[n], color) for n, color in colors.items())
+                where = "" if sweep.single else place(sweep.axis, sweep.value(point))
+                before = ", ".join(text for text in (places(line.setting), where) if text)
+                bars.append(Bar(line.fleet, before, segments, _state(point)))
+    return bars, {name: color for name, color in CAUSES.items() if name in used}
+
+
+def _state(point: Point) -> str:
+    parts = [f"limited by {limited_by(point)}"] if limited_by(point) else []
+    batch, kv = point.number("batch_mean"), point.number("kv_used_peak_fraction")
+    parts += [] if batch is None else [f"mean batch {plain(batch)}"]
+    parts += [] if kv is None or noun() else [f"KV peak {percent(kv)}"]
+    return "; ".join(parts)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD")
+
+
+def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and glyph of every fleet, as in the charts."""
+    return {name: (color, GLYPHS[marker]) for name, (color, marker) in style(fleets).items()}

@@ -1,0 +1,86 @@
+"""The summary as a table for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from sim.report.fleets.run.figures import (
+    Shown,
+    axis_cells,
+    axis_heads,
+    columns_for,
+    figure,
+    interval,
+    notes_for,
+    standing,
+)
+from sim.report.fleets.run.paired import MOST_IN_TERMINAL, NOTE, blocks
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.money import in_code, without_symbol
+from sim.report.words.units import noun
+from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.point import FinishedCase, Point, service_points
+from sim.study.fleets.run.summary import summarize
+
+
+def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
+    """One row per fleet and sweep point: the key figures; marks are explained below."""
+    points = summarize(cases, axes, slo)
+    reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
+    services = service_points(points)
+    of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
+    return Group(brief_table(points, axes, slo), *of_services, *(Text(note) for note in (*notes_for(points), *reasons)))
+
+
+def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:
+    """The key figures of every point, one row each."""
+    columns = columns_for(points, slo, brief=True)
+    heads = ["fleet", *axis_heads(axes), "meets SLO", *(in_code(column.brief) for column in columns), "limited by"]
+    rows, styles, before = [], [], ""
+    for point in points:
+        front = [point.fleet if point.fleet != before else "", *axis_cells(point, axes)]
+        before = point.fleet
+        if point.ok:
+            figures = [_with_interval(point, column) for column in columns]
+            rows.append([*front, standing(point), *figures, brief_limit(point.row["limited_by"])])
+            styles.append(None if point.good else "dim")
+        else:
+            rows.append([*front, "none", *[""] * len(columns), "cannot run"])
+            styles.append("red")
+    words = frozenset({0, 1 + len(axes), len(heads) - 1})
+    return FittedTable(heads, rows, words, 1 + len(axes), styles)
+
+
+def brief_limit(name: str | None) -> str:
+    """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
+    words = {"seats": "full batches" if noun() else "sequences", "kv": "KV memory"}
+    return words.get(name or "", name or "")
+
+
+def terminal_differences(
+    cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]
+) -> list[RenderableType]:
+    """The first fleet less each of the others at every point; nothing for a single fleet, or with single runs."""
+    found = [one for one in differences(summarize(cases, axes, slo)) if one.pairs > 1]
+    first = found[0].first.fleet if found else ""
+    tables: list[RenderableType] = []
+    for block in blocks([one for one in found if one.first.fleet == first], axes, slo):
+        left_out = len(block.rows) - MOST_IN_TERMINAL
+        notes = NOTE if left_out <= 0 else f"{NOTE}; {left_out} more points in paired.csv"
+        rows = block.rows[:MOST_IN_TERMINAL]
+        table = FittedTable(block.heads, rows, frozenset(), len(axes), title=f"{block.title}, paired by seed")
+        tables.append(Group("", table, Text(notes)))
+    return tables
+
+
+def _with_interval(point: Point, column: Shown) -> str:
+    """The figure, and below it half of its interval."""
+    around = interval(point, column).replace(" ", "")
+    return _bare(figure(point, column)) + (f"\n{around}" if around else "")
+
+
+def _bare(text: str) -> str:
+    """Without the unit that stands in the heading."""
+    return without_symbol(text.replace("\u00a0%", ""))

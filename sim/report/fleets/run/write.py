@@ -1,0 +1,94 @@
+"""Everything that a run leaves in its folder, manifest.json aside."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.charts.curves import write_curves
+from sim.report.charts.panels import in_words, panels_of
+from sim.report.fleets.futures.section import futures_section
+from sim.report.fleets.futures.tables import write_futures
+from sim.report.fleets.run.html import render
+from sim.report.fleets.run.paired import blocks, write_paired
+from sim.report.fleets.run.tables import write_costs, write_requests, write_services, write_summary, write_usage
+from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.year import write_year, year_table
+from sim.report.words.text import first_sentence
+from sim.report.words.units import counted
+from sim.scenario.sections.slo import Slo
+from sim.scenario.year import YearPlan
+from sim.study.fleets.futures.draws import FutureStudy
+from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.point import FinishedCase, has_money, service_points
+from sim.study.fleets.run.summary import summarize
+from sim.study.fleets.run.sweep import sweep_of
+from sim.study.fleets.run.year import FleetYear, hourly_prices, year_rows
+from sim.study.metrics.idle import IdleHour
+from sim.yamlio import dump
+
+
+def write_report(
+    out: Path,
+    cases: Sequence[FinishedCase],
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    requests_format: str,
+    with_pictures: bool,
+    year: YearPlan | None = None,
+    idle: Sequence[IdleHour] = (),
+    notes: Sequence[str] = (),
+    futures: FutureStudy | None = None,
+) -> None:
+    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
+
+    *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
+    seconds and `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies
+    the verdict; *futures* what was drawn. Every file but the pictures is written case by case.
+    """
+    points = summarize(cases, axes, slo)
+    write_summary(out / "summary.csv", points, axes)
+    if service_points(points):
+        write_services(out / "services.csv", points, axes)
+    write_requests(out, cases, axes, requests_format)
+    write_usage(out / "usage.csv", cases, axes)
+    write_costs(out / "costs.csv", cases, axes)
+    compared = differences(points)
+    if compared:
+        write_paired(out / "paired.csv", compared, axes)
+    rows: list[FleetYear] = []
+    if year is not None:
+        tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
+        rows = year_rows(points, axes, year, tariffs, idle)
+        write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
+    if futures is not None:
+        write_futures(out, futures, axes)
+    (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
+    if with_pictures:
+        panels = [in_words(panel) for panel in panels_of(points, axes, slo)]
+        answer = verdict(points, axes, slo, notes)
+        write_curves(
+            out / "curves.png",
+            panels,
+            sweep_of(points, axes),
+            first_sentence(question or scenario_name)[0],
+            counted(answer.headline),
+        )
+        table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
+        section = None if futures is None else futures_section(out, futures, points, axes)
+        page = render(
+            points,
+            panels,
+            answer,
+            resolved,
+            scenario_name,
+            question,
+            axes,
+            slo,
+            table,
+            blocks(compared, axes, slo),
+            section,
+        )
+        (out / "report.html").write_text(page, encoding="utf-8")

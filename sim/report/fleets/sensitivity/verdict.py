@@ -1,0 +1,227 @@
+"""What `gpufleet sensitivity` found, in sentences: what changes the result, how sure that is, what makes the gap."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan
+
+from sim.report.words.money import amount, cash
+from sim.report.words.text import listing, percent, seconds
+from sim.study.fleets.sensitivity.gap import FULL, Explained, Gap
+from sim.study.fleets.sensitivity.hybrid import LAYOUT, PRICE
+from sim.study.fleets.sensitivity.one_at_a_time import USD, Sample, Swing, Swings, difference
+
+SAID = {USD: " per million output tokens", "ttft_s_p95": " (p95 to the first token)", "tpot_s_p95": " (p95 per token)"}
+MENTIONED = 0.005
+"""Shares of a gap below it are left out of the sentence."""
+OVER, CANNOT = "overloaded", "cannot run"
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityAnswer:
+    """All sentences of the answer."""
+
+    found: Swings
+    explained: Explained
+    between: tuple[str, str] | None
+    """None where there are not two fleets that run."""
+    replications: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One result and what is to be known of it."""
+
+    value: float
+    """Infinite where a fleet cannot run or answers nothing, nan for a difference to that."""
+    half_width: float | None
+    state: str = ""
+    """OVER, CANNOT or empty."""
+
+
+def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Reading, Reading, Reading]]:
+    """(whose, now, low, high) of every fleet and of the difference."""
+    held = (answer.found.base, one.low, one.high)
+    for name in answer.found.base:
+        now, low, high = (_reading(values[name]) for values in held)
+        yield name, now, low, high
+    if answer.between is not None:
+        now, low, high = (_less(values, answer.between) for values in held)
+        yield less(answer.between), now, low, high
+
+
+def _reading(sample: Sample) -> Reading:
+    state = CANNOT if not sample.runs else OVER if sample.overloaded else ""
+    return Reading(sample.value, sample.half_width, state)
+
+
+def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> Reading:
+    states = [_reading(values[name]).state for name in between]
+    return Reading(*difference(values, between), CANNOT if CANNOT in states else OVER if OVER in states else "")
+
+
+def less(between: tuple[str, str]) -> str:
+    """The name of a difference."""
+    return f"{between[0]} less {between[1]}"
+
+
+def sentences(answer: SensitivityAnswer) -> list[str]:
+    """The difference and what changes it."""
+    found, told = answer.found, list[str]()
+    if not found.base:
+        return ["No fleet can run."]
+    if answer.between is not None:
+        told += _flips(answer, answer.between)
+    for name in found.base:
+        told += _strongest(answer, name)
+    if answer.replications == 1:
+        told.append("One replication each: nothing here has an interval, and small differences may be chance.")
+    told += [f"{line}." for line in astray(answer)]
+    return told
+
+
+def gap_sentences(answer: SensitivityAnswer) -> list[str]:
+    """What the gap is made of, at each load, and what the load itself does to it."""
+    gaps = answer.explained.gaps
+    told = [_gap_told(gap) for gap in gaps]
+    if len(gaps) == 2:
+        told.append(_utilisation_told(gaps[0], gaps[1]))
+    return told
+
+
+def _begun(name: str) -> str:
+    """The name of an input with a capital, unless it begins with a key."""
+    return name if "_" in name.split(" ", 1)[0] else name[:1].upper() + name[1:]
+
+
+def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
+    """Which input changes the result of fleet *name* most."""
+    read = [
+        (one.input, now, low, high)
+        for one in answer.found.swings
+        for whose, now, low, high in results(answer, one)
+        if whose == name and isfinite(now.value) and isfinite(low.value) and isfinite(high.value)
+    ]
+    if not read:
+        return
+    moved, now, low, high = max(read, key=lambda item: swing(item[1:]))
+    if high.value != low.value:
+        at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
+        ends = f"{said(answer, low)} at {at_low}, {said(answer, high)} at {at_high}"
+        yield f"{_begun(moved.name)} changes {name} most: {ends}, {said(answer, now)} now."
+
+
+def swing(readings: Sequence[Reading]) -> float:
+    """How far the result changes in all; infinite where one of them is not known."""
+    values = [reading.value for reading in readings]
+    return max(values) - min(values) if all(map(isfinite, values)) else inf
+
+
+def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]:
+    """Who is better, and which inputs change that within their ranges, or may."""
+    now = _less(answer.found.base, between)
+    if isnan(now.value):
+        yield f"The difference between {between[0]} and {between[1]} is not known: one of them has no finite result."
+        return
+    if now.value == 0:
+        return
+    better, other = (between[1], between[0]) if now.value > 0 else between
+    spread = f" (± {_plainly(answer, now.half_width)})" if now.half_width else ""
+    told = f"{better} is {_plainly(answer, abs(now.value))}{SAID[answer.found.metric]} below {other}{spread}"
+    if _within(now):
+        yield f"{told}, which may be chance."
+        return
+    turning, close, unknown = list[str](), list[str](), list[str]()
+    for one in answer.found.swings:
+        *_, (_, _, low, high) = results(answer, one)
+        ends = [end.value * now.value for end in (low, high)]
+        if any(end < 0 and not _within(reading) for end, reading in zip(ends, (low, high), strict=True)):
+            turning.append(one.input.name)
+        elif _within(low) or _within(high) or any(end <= 0 for end in ends):
+            close.append(one.input.name)
+        elif any(map(isnan, ends)):
+            unknown.append(one.input.name)
+    limits = [f"not with {listing(turning)} at an end of the range"] if turning else []
+    limits += [f"it is too close to tell with {listing(close)} at an end"] if close else []
+    limits += [f"nothing can be said with {listing(unknown)} at an end"] if unknown else []
+    stays = ", and stays below it at either end of every range" if answer.found.swings else ""
+    yield f"{told}{', but ' + '; '.join(limits) if limits else stays}."
+
+
+def _within(reading: Reading) -> bool:
+    """Whether zero lies within the interval of the difference."""
+    return reading.half_width is not None and abs(reading.value) < reading.half_width
+
+
+def astray(answer: SensitivityAnswer) -> list[str]:
+    """Where a fleet has no finite result or is overloaded."""
+    told = []
+    for one in answer.found.swings:
+        for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
+            at = f"with {one.input.name} at {amount(end, one.input.unit)}"
+            for name, sample in values.items():
+                reading = _reading(sample)
+                if reading.state == CANNOT:
+                    told.append(f"{name} cannot run {at}")
+                elif not isfinite(reading.value):
+                    told.append(f"{name} has no finite result {at}")
+                elif reading.state == OVER and answer.found.metric != USD:
+                    told.append(f"{name} is overloaded {at}: the result depends on the simulated time")
+    return told
+
+
+def _gap_told(gap: Gap) -> str:
+    if gap.usd == 0:
+        return f"{load_of(gap)}, {gap.first} and {gap.second} cost the same."
+    sign = 1 if gap.usd > 0 else -1
+    dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
+    shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
+    ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
+    adds = [f"{group} {percent(share)}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
+    usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
+    spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
+    told = (
+        f"{load_of(gap)}, {dear} costs {cash(usd_of[dear])} per million output tokens, {cheap} {cash(usd_of[cheap])}. "
+    )
+    told += f"Of the gap of {cash(abs(gap.usd))}{spread}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'}"
+    told += f" against {dear}"
+    told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
+    if shares[PRICE] * shares[LAYOUT] < 0:
+        both = percent(shares[PRICE] + shares[LAYOUT])
+        told += f" Price and number of GPUs act in opposite directions: together they are {both} of the gap."
+    chance = [group for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)]
+    if chance:
+        told += f" {listing(chance)[:1].upper()}{listing(chance)[1:]} may be chance."
+    return told
+
+
+def _utilisation_told(own: Gap, full: Gap) -> str:
+    more = utilisation_usd(own, full)
+    if not more:
+        return "Utilisation makes no difference: the gap is the same at either load."
+    way = "larger" if more > 0 else "smaller"
+    gap = f"the cost gap between {own.first} and {own.second}"
+    return f"Utilisation: {gap} is {cash(abs(more))} {way} at the scenario's load than at full load."
+
+
+def utilisation_usd(own: Gap, full: Gap) -> float:
+    """What not being full adds to the gap."""
+    return own.usd - full.usd
+
+
+def load_of(gap: Gap) -> str:
+    """The load that the gap is at."""
+    return f"At full load ({gap.clients} clients)" if gap.load == FULL else "At the scenario's load"
+
+
+def said(answer: SensitivityAnswer, reading: Reading) -> str:
+    """A result as people read it, marked where it is overloaded."""
+    if reading.state == CANNOT:
+        return CANNOT
+    if not isfinite(reading.value):
+        return "none"
+    return _plainly(answer, reading.value) + (" ▲" if reading.state == OVER and answer.found.metric != USD else "")
+
+
+def _plainly(answer: SensitivityAnswer, value: float) -> str:
+    return cash(value) if answer.found.metric == USD else seconds(value)

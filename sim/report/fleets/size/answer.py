@@ -1,0 +1,209 @@
+"""The answer to "which fleet is the cheapest that meets the service level?": verdict, tables, picture and page."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.report.fleets.run.tables import write_rows
+from sim.report.fleets.size.budget import asked, money, nearest_told, within
+from sim.report.fleets.size.picture import key, panels
+from sim.report.fleets.size.tables import details, front_table, losers, winners
+from sim.report.fleets.size.why import compared, least, why
+from sim.report.page.document import heading
+from sim.report.page.page import render_page, write_picture
+from sim.report.words.goals import latency_columns, unsure
+from sim.report.words.money import cash
+from sim.report.words.routing import routing_told
+from sim.report.words.text import percent, place, question_of
+from sim.report.words.units import verdict_in_units
+from sim.routing import ByLength
+from sim.scenario.schema import SECTIONS, Fleet, Scenario
+from sim.scenario.sweep import as_data
+from sim.scenario.year import year_plan
+from sim.study.fleets.capacity.search import LoadAxis
+from sim.study.fleets.size.trials import SCREEN_MARGIN
+from sim.study.fleets.size.tried import Sizing, TriedFleet, front
+from sim.units import HOURS_PER_MONTH
+from sim.yamlio import dump
+
+NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.items() if section.of_fleets))
+"""What asks about other fleets or other loads."""
+ROUNDING = 1e-6
+"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
+MOST_ROWS = 20
+"""Of the ranking in the terminal; size.csv has them all."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
+
+
+def write_size(
+    folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """Tables, the winner's scenario and, *with_pictures*, picture and page in *folder*."""
+    write_rows(folder / "size.csv", size_rows(found, scenario))
+    write_rows(
+        folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
+    )
+    if found.winner is not None and found.winner.fleet is not None:
+        _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+    if found.nearest is not None and found.nearest.fleet is not None:
+        _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
+    if with_pictures:
+        _draw(folder, found, scenario, remarks)
+
+
+def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
+    told, drawn = sentences(found, scenario), panels(found, scenario)
+    asked = question_of(scenario)
+    tables = [winners(found, scenario), front_table(found, scenario), *losers(found, scenario)]
+    shown = [one for one in tables if one.rows]
+    write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
+    page = render_page(
+        scenario.name,
+        asked,
+        told,
+        drawn,
+        shown,
+        [*remarks, *_notes(scenario)],
+        key=key(found),
+        details=details(found, scenario),
+    )
+    (folder / "size.html").write_text(page, encoding="utf-8")
+
+
+def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
+    """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
+    data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
+    data["name"] = f"{scenario.name}-{what}"
+    data["fleets"] = [fleet.model_dump(mode="json", exclude_unset=True)]
+    if (plan := year_plan(scenario)) is not None:
+        data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
+    path.write_text(dump(data), encoding="utf-8")
+
+
+def sentences(found: Sizing, scenario: Scenario) -> list[str]:
+    """The verdict first, then how it was found."""
+    at = _load(scenario)
+    counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
+    left = sum(one.status == "not simulated" for one in found.tried)
+    refused = sum(one.status == "impossible" for one in found.tried)
+    simulated = sum(one.metrics is not None for one in found.tried)
+    over = sum(one.status == "over budget" for one in found.tried)
+    how = f"Of {len(found.tried)} fleets {simulated} {'was' if simulated == 1 else 'were'} simulated, of which"
+    how += f" {counts['meets']} met the service level; {left} cost more at the least"
+    how += f", {over} exceed the budget" if over else ""
+    how += f", {refused} cannot serve or have no price." if refused else "."
+    mixed = list(_mixed_told(found))
+    if found.winner is None:
+        return [f"No fleet meets the service level{at}{within(scenario)}.", *nearest_told(found, scenario), how, *mixed]
+    best = found.winner
+    cost = best.usd_per_h or 0.0
+    first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
+    first += f": {cash(cost * HOURS_PER_MONTH)} a month"
+    rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+    nearest = min(rivals, key=least, default=None)
+    if nearest is not None:
+        first += f"; the next with other GPUs, {nearest.name}, {compared(nearest, cost)}"
+    taken = [f"It takes {asked(best)}."] if within(scenario) else []
+    return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
+
+
+def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """Whether chance may have let the winner in."""
+    if scenario.replications == 1 and not scenario.workload.deterministic:
+        yield "One replication each, so no interval: set replications to 5 or more."
+    elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
+        more = f"set replications to {4 * scenario.replications} to halve the interval, or a longer horizon_s"
+        yield f"It is near the limit: {'; '.join(doubts)}; {more}."
+
+
+def _mixed_told(found: Sizing) -> Iterator[str]:
+    """What came of fleets of several kinds, and how the winner's router works if it is one."""
+    mixed, best = found.mixed, found.winner
+    if mixed is None:
+        return
+    if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
+        yield f"Its router works {routing_told(best.fleet.routing.model_dump(exclude_none=True))}."
+    tried = f"{len(mixed.trials)} simulations"
+    if not mixed.proved:
+        yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
+    elif mixed.trials:
+        yield (
+            f"After {tried} of mixed fleets the search proposes none that could be cheaper; "
+            "with other lengths for each pool one may be."
+        )
+    else:
+        yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
+
+
+def _load(scenario: Scenario) -> str:
+    try:
+        axis = LoadAxis.of(scenario)
+    except ValueError:  # a burst has none
+        return ""
+    return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
+
+
+def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """size.csv: every candidate and why it lost."""
+    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles)])
+    return [
+        {
+            "fleet": one.name,
+            "status": one.status,
+            "why": why(one, found, scenario),
+            "gpu": one.gpu,
+            "gpus": one.gpus,
+            "replicas": one.replicas or None,
+            "replications": one.replications,
+            "usd_per_h": one.usd_per_h,
+            "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
+            "at_least_usd_per_h": one.floor_usd_per_h,
+            **money(one),
+            **{name: (one.metrics or {}).get(name) for name in columns},
+        }
+        for one in found.tried
+    ]
+
+
+METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+
+def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """pareto.csv: the front of cost, TTFT and TPOT."""
+    names = list(latency_columns(scenario.slo))
+    return [
+        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in names}}
+        for one in front(found, names)
+    ]
+
+
+def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
+    rows, told = size_rows(found, scenario), sentences(found, scenario)
+    return {
+        **heading(scenario, out),
+        "verdict": verdict_in_units(told[0], told[1:]),
+        "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
+        "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
+        "candidates": rows,
+        "pareto": pareto_rows(found, scenario),
+    }
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    spare = scenario.size.spare_replicas if scenario.size is not None else 0
+    notes = [
+        "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. Fleets whose least cost "
+        "is far above the winner's cost (front_up_to) are not simulated.",
+        "More replicas of the same kind are taken to serve no worse. A fleet whose first replication is "
+        f"{percent(SCREEN_MARGIN)} of the requests or more below the attainment asked for is simulated no further.",
+    ]
+    if spare:
+        notes.append(f"{spare} spare replicas in each pool are paid for beyond those that the service level needs.")
+    if scenario.size is not None and scenario.size.mixed is not None:
+        notes.append(
+            "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
+            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so "
+            "another division of lengths may still do better. Mixed fleets that cost more are not searched."
+        )
+    return notes

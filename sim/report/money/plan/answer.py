@@ -1,0 +1,54 @@
+"""The answer to "what to buy, and when?": tables, picture and page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sim.report.money.plan.page import render_plan
+from sim.report.money.plan.picture import write_plan_picture
+from sim.report.money.plan.tables import month_rows, summary_row, write_months, write_summary
+from sim.report.money.plan.verdict import verdict
+from sim.report.page.document import heading
+from sim.report.words.text import question_of
+from sim.report.words.units import verdict_in_units
+from sim.scenario.schema import Scenario
+from sim.study.cases.points import limits
+from sim.study.fleets.capacity.search import LoadAxis
+from sim.study.money.plan.plans import Outlook
+
+
+def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
+    assert scenario.plan is not None
+    answer = verdict(found, scenario.plan, scenario.precision)
+    return {
+        **heading(scenario, out),
+        "axis": LoadAxis.of(scenario).label,
+        "verdict": verdict_in_units(answer.headline, answer.findings),
+        "fleets": [summary_row(one) for one in found],
+        "months": [row for one in found for row in month_rows(one, scenario.plan)],
+    }
+
+
+def write_plan(
+    folder: Path,
+    scenario: Scenario,
+    found: Sequence[Outlook],
+    resolved: Sequence[Mapping[str, Any]],
+    remarks: Sequence[str],
+    with_pictures: bool = True,
+) -> None:
+    """plan.csv, summary.csv and, *with_pictures*, plan.png and plan.html in *folder*."""
+    plan, axis = scenario.plan, LoadAxis.of(scenario).label
+    assert plan is not None
+    write_months(folder / "plan.csv", found, plan)
+    write_summary(folder / "summary.csv", found)
+    if not with_pictures:
+        return
+    answer = verdict(found, plan, scenario.precision)
+    answer = replace(answer, findings=(*answer.findings, *remarks))
+    asked = question_of(scenario)
+    write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
+    page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer)
+    (folder / "plan.html").write_text(page, encoding="utf-8")

@@ -1,0 +1,221 @@
+"""plan.html: one self-contained page that fetches nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sim.cost import MultiYear
+from sim.cost.finance.multi_year import ExistingUnits
+from sim.report.fleets.run.basis import assumptions, one_per_fleet, sources, weak_values
+from sim.report.fleets.run.sections import swatches
+from sim.report.money.plan.picture import page_figures
+from sim.report.money.plan.tables import components, date, summary_row
+from sim.report.money.plan.verdict import PlanVerdict, span
+from sim.report.page.template import render as filled
+from sim.report.vega.figures import Drawn
+from sim.report.words.money import cash, code, in_code, shown
+from sim.report.words.text import axis_label, first_sentence, listing, percent, plain, short
+from sim.study.money.plan.cash import Row
+from sim.study.money.plan.plans import Outlook
+
+TEMPLATE = "money/plan/plan.html.j2"
+HEADS = (
+    *("month", "demand", "peak", "units needed", "ordered", "on order", "bought, in service", "rented", "retired"),
+    *("capacity", "mean load over capacity", "short by", "capex", "resale", "running", "rent", "net cash"),
+    *("cash so far", "present value"),
+)
+HELD = ("of those existing, in service", "existing sold", "of resale, existing", "over book value")
+
+LIFE = (
+    "units stay until the end of their life, also where demand falls, are sold at their value by age, and replaced "
+    "where they are needed; what is in service at the end of the plan is sold then"
+)
+EXISTING = (
+    "units in service at the start share the load with new ones in proportion to their capacity, and are sold in the "
+    "month that costs this plan least, the end of their life at the latest; a book value is sunk and decides nothing; "
+    "the reserve is that of the largest units in service"
+)
+ELSEWHERE = (
+    "tokens at the tariff, paid monthly in arrears; existing units take the part of the traffic that they can carry in "
+    "the busiest hours; its service level is not simulated"
+)
+SCALING = (
+    "n units serve n times what one does, and cost n times what one does: whole racks and contracted power are those "
+    "of single units"
+)
+
+
+def render_plan(
+    found: Sequence[Outlook],
+    plan: MultiYear,
+    axis: str,
+    resolved: Sequence[Mapping[str, Any]],
+    slo: Mapping[str, Any],
+    name: str,
+    question: str,
+    answer: PlanVerdict,
+) -> str:
+    """The page's text; the same arguments give the same bytes."""
+    asked, context = first_sentence(question or name)
+    drawn = [one for one in found if one.rows]
+    plans = one_per_fleet(resolved)
+    return filled(
+        TEMPLATE,
+        name=name,
+        currency=code(),
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches([one.fleet for one in found]),
+        planned=[one.fleet for one in drawn],
+        charts=page_figures(found, plan, axis),
+        drawn=Drawn() if drawn else None,
+        marks={name: any(ones) for name, ones in _marks(drawn)},
+        figures=_figures(drawn, axis),
+        money=_money(drawn),
+        total=("in all", [cash(one.total_usd) for one in drawn]),
+        years=span(plan),
+        unit=axis_label(axis),
+        months=[(one.fleet, [*HEADS, *(HELD if one.held else ())], _months(one, plan)) for one in drawn],
+        assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
+        weak=weak_values(resolved),
+        sources=sources(resolved),
+    )
+
+
+def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
+    """Name of a kind of area -> whether each plan has it."""
+    return [
+        ("existing", [bool(one.held) for one in drawn]),
+        ("api", [one.api for one in drawn]),
+        ("short", [bool(one.short) for one in drawn]),
+    ]
+
+
+def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:
+    rows = [summary_row(one) for one in drawn]
+    counts = {
+        "units in the first month": "units_first",
+        "units in the last month": "units_last",
+        "units bought": "bought",
+        "unit-months rented": "rented_unit_months",
+        "months short of capacity": "months_short",
+    }
+    result = [(f"capacity of one unit, {axis_label(axis)}", [_capacity(row) for row in rows])]
+    result.append(("GPUs of one unit", [str(row["unit_gpus"] or "") for row in rows]))
+    result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
+    result.append(("total, not discounted", [cash(row["total_usd"]) for row in rows]))
+    result.append(("net present value", [cash(row["npv_usd"]) for row in rows]))
+    result.append(("discount rate per year", [percent(row["discount_rate"]) for row in rows]))
+    each = "usd_per_million_output_tokens"
+    result.append(("output tokens served, millions", [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
+    result.append((in_code("USD per million output tokens: total over served"), [_usd(row[each]) for row in rows]))
+    return [*result, ("the same, levelised", [_usd(row[f"levelised_{each}"]) for row in rows])]
+
+
+def _capacity(row: Mapping[str, Any]) -> str:
+    half = row["unit_capacity_ci95"]
+    if row["unit_capacity"] is None:
+        return ""
+    return plain(row["unit_capacity"]) + (f" ± {plain(half, 2)}" if half else "")
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else cash(value)
+
+
+def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
+    """Component -> what each fleet pays for it."""
+    result = []
+    for kind in ("capex_usd", "opex_usd"):
+        for name in components(drawn, kind):
+            amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
+            result.append((name.replace("_", " ").replace("gpu", "GPU"), [_paid(amount) for amount in amounts]))
+    sums = {"rent": "rental_usd", "decommissioning": "decommissioning_usd", "resale": "resale_usd"}
+    for text, key in sums.items():
+        amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
+        if any(amounts):
+            result.append((text, [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
+    return result
+
+
+def _paid(amount: float) -> str:
+    return cash(amount) if amount else ""
+
+
+def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
+    """(short of capacity, cells) of every row."""
+    so_far, result = 0.0, []
+    for row in one.rows:
+        so_far += row.net_usd
+        cells = _cells(row, date(plan, row.month), row.month == plan.months, so_far)
+        result.append((not row.meets_slo, [*cells, *(_existing(row) if one.held else [])]))
+    return result
+
+
+def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
+    load = [plain(row.demand), plain(row.peak), str(row.needed)]
+    capacity = [plain(row.capacity), "" if row.utilisation is None else percent(row.utilisation)]
+    front = [f"{when}, end" if closing else when, *(["", "", ""] if closing else load)]
+    units = [str(count) if count else "" for count in (row.ordered, row.on_order, row.owned, row.rented, row.retired)]
+    money = (row.capital_usd, row.resale_usd, row.running_usd + row.decommissioning_usd, row.rental_usd)
+    middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
+    amounts = [_whole(amount) if amount else "" for amount in money]
+    return [*front, *units, *middle, *amounts, *(_whole(usd) for usd in (row.net_usd, so_far, row.present_usd))]
+
+
+def _existing(row: Row) -> list[str]:
+    units = [str(count) if count else "" for count in (row.existing, row.existing_sold)]
+    return [*units, *(_whole(usd) if row.existing_sold else "" for usd in (row.existing_resale_usd, row.gain_usd))]
+
+
+def _whole(usd: float) -> str:
+    return f"{shown(usd):,.0f}"
+
+
+def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
+    """What the plan takes as given, and how it counts."""
+    demand = plan.demand
+    first = f"{plain(drawn[0].months[0].demand)} in the mean of the first month, " if drawn else ""
+    growth = f"{first}grows by {percent(demand.growth_per_year)} a year, month by month"
+    listed = next((kind for kind in ("monthly", "quarterly") if getattr(demand, kind) is not None), "")
+    peak, count, lead, term = (
+        short(plan.peak_to_mean),
+        plan.reserve_units,
+        plan.lead_time_months,
+        plan.rental_term_months,
+    )
+    hardware, rents = _fall(plan.price_decline_per_year), _fall(plan.rental_decline_per_year)
+    rows = [
+        ("Plan", f"{span(plan)} from {plan.starts}; a month has 730 hours"),
+        ("Demand", f"as listed, {listed}" if listed else growth),
+        ("Peak", f"{peak} times the mean of its month; units cover the peak, energy is that of the mean"),
+        ("Reserve", f"{_count(count, 'unit')} beyond the peak's need, in service and sharing the load"),
+        ("Orders", f"{_count(lead, 'month')} before service, as late as possible; priced and paid when ordered"),
+        ("Prices", f"new hardware {hardware}, rents {rents}"),
+        ("Life", LIFE),
+        ("Rent", f"for at least {_count(term, 'month')}, or a commitment's own; months beyond the plan do not count"),
+        ("Scaling", SCALING),
+        ("Discounting", "purchases and sales at the start of their month, all else at its end"),
+    ]
+    if plan.existing:
+        rows.append(("Existing", f"{listing([_entry(one) for one in plan.existing])}; {EXISTING}"))
+    if any(one.api for one in drawn):
+        rows.append(("API", ELSEWHERE))
+    for fleet, rent in plan.bridge.items():
+        rows.append(("Bridge", f"{fleet}: what is missing is rented ({rent.price or 'quoted'})"))
+    return rows
+
+
+def _entry(one: ExistingUnits) -> str:
+    books = "" if one.book_value_usd is None else f", book value {cash(one.book_value_usd)}"
+    return f"{_count(one.units, 'unit')} of {one.fleet} since {one.bought}{books}"
+
+
+def _fall(decline: float) -> str:
+    if decline == 0:
+        return "keep their price"
+    return f"{'fall' if decline > 0 else 'rise'} by {percent(abs(decline))} a year"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

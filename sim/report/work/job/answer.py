@@ -1,0 +1,133 @@
+"""Everything that a job leaves in its folder, manifest.json aside."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.value import WEAK_KINDS
+from sim.cost import Ledger
+from sim.records import Interval
+from sim.report.charts.panels import Panel
+from sim.report.fleets.run.basis import notes
+from sim.report.fleets.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
+from sim.report.page.page import Mark, Table, picture, render_page, text_table, write_picture
+from sim.report.terminal.fitted import FittedTable
+from sim.report.words.text import first_sentence
+from sim.report.work.job.picture import key, panels
+from sim.report.work.job.tables import results, tables
+from sim.report.work.job.verdict import verdict
+from sim.scenario.job.schema import JobScenario, WorkScenario
+from sim.study.work.job.columns import JobRow
+from sim.units import NANO_PER_USD
+from sim.yamlio import dump
+
+PHASES = {"prefill": "saving", "decode": "training", "recompute": "lost", "idle": "restarting"}
+"""Phases of the ledger, under the names that they have in a job."""
+_OF_TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
+USAGE = [name for name in USAGE_COLUMNS if name not in _OF_TOKENS]
+"""Columns of usage.csv."""
+Plans = Sequence[Mapping[str, Any]]
+
+
+def job_document(scenario: JobScenario, rows: Sequence[JobRow], out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the verdict and the rows of summary.csv."""
+    told = verdict(rows)
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "out": out,
+        "verdict": {"headline": told.headline, "findings": list(told.findings)},
+        "points": [row.cells for row in rows],
+    }
+
+
+def job_tables(rows: Sequence[JobRow]) -> list[FittedTable]:
+    """What the terminal shows."""
+    return [text_table(results(rows))]
+
+
+def job_figure(scenario: JobScenario, rows: Sequence[JobRow], kind: str = "") -> Any:
+    """A matplotlib figure of all charts, or of those of a *kind*."""
+    chosen = [panel for panel in panels(rows) if kind in ("", panel.kind)]
+    return picture(chosen, asked(scenario), [verdict(rows).headline], key(rows))
+
+
+def asked(scenario: WorkScenario) -> str:
+    """The question in one sentence."""
+    return first_sentence(scenario.question or scenario.name)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTables:
+    """What is written about work of any kind."""
+
+    rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], Sequence[Interval], Ledger | None]]
+    """(row of summary.csv, axes, meter readings, bill) of every fleet at every point."""
+    phases: Mapping[str, str]
+    """Phase of the ledger -> its name in costs.csv."""
+    answers: Sequence[str]
+    panels: Sequence[Panel]
+    key: Sequence[Mark]
+    tables: Sequence[Table]
+
+
+def write_job(
+    folder: Path, scenario: JobScenario, rows: Sequence[JobRow], resolved: Plans, with_pictures: bool
+) -> None:
+    """summary.csv, usage.csv, costs.csv, resolved.yaml and, *with_pictures*, curves.png and report.html."""
+    told = verdict(rows)
+    work = WorkTables(
+        rows=[(row.cells, row.outcome.plan.axes, row.outcome.intervals, row.outcome.ledger) for row in rows],
+        phases=PHASES,
+        answers=[told.headline, *told.findings],
+        panels=panels(rows),
+        key=key(rows),
+        tables=tables(rows),
+    )
+    write_work(folder, scenario, work, resolved, with_pictures)
+
+
+def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved: Plans, with_pictures: bool) -> None:
+    """What jobs and queues have in common: summary.csv, usage.csv, costs.csv, resolved.yaml, picture and page."""
+    write_rows(folder / "summary.csv", [cells for cells, *_ in work.rows])
+    front = ["fleet", *work.rows[0][1], "replication"]
+    write_rows(folder / "usage.csv", list(_usage(work)), [*front, *USAGE])
+    write_rows(folder / "costs.csv", list(_costs(work)), [*front, *COST_COLUMNS])
+    (folder / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
+    if not with_pictures:
+        return
+    question, marks = asked(scenario), work.key if work.panels else ()
+    if work.panels:
+        write_picture(folder / "curves.png", work.panels, question, work.answers[:1], marks)
+    remarks = [*notes(resolved), *_weak(resolved)]
+    page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=marks)
+    (folder / "report.html").write_text(page, encoding="utf-8")
+
+
+def _usage(work: WorkTables) -> Iterator[dict[str, Any]]:
+    for cells, axes, intervals, _ in work.rows:
+        for interval in intervals:
+            yield _front(cells, axes) | {name: getattr(interval, name) for name in USAGE}
+
+
+def _costs(work: WorkTables) -> Iterator[dict[str, Any]]:
+    for cells, axes, _, ledger in work.rows:
+        for line in ledger.rows if ledger else ():
+            found = {name: getattr(line, name) for name in COST_COLUMNS if name != "amount_usd"}
+            found |= {"amount_usd": line.amount_nano_usd / NANO_PER_USD}
+            yield _front(cells, axes) | found | {"phase": work.phases.get(line.phase, line.phase)}
+
+
+def _front(cells: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+    return {"fleet": cells["fleet"], **axes, "replication": 0}
+
+
+def _weak(resolved: Plans) -> list[str]:
+    """The assumed and recalled values that the answer rests on, in one sentence a kind."""
+    found: dict[str, dict[str, None]] = {}
+    for plan in resolved:
+        for value in plan["values"]:
+            if value["kind"] in WEAK_KINDS:
+                found.setdefault(value["kind"], {})[str(value["path"]).removeprefix(f"fleets.{plan['fleet']}.")] = None
+    return [f"{kind.capitalize()}, not sourced: {', '.join(paths)}." for kind, paths in found.items()]

@@ -1,5 +1,0 @@
-"""One request of a run, step by step."""
-
-from sim.study.explain.journal import Journal, journal_of
-
-__all__ = ["Journal", "journal_of"]

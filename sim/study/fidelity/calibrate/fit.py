@@ -1,0 +1,214 @@
+"""Robust least squares on simulated runs, with a prior on every factor.
+
+theta are logarithms of factors, 0 with a standard deviation before anything is measured. A residual is
+log(simulated / measured) / noise; one that is far off pulls no harder than HUBER standard deviations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.value import Value
+from sim.spec import Spec
+from sim.steptime.calibration import Errors
+from sim.study.fidelity.calibrate.runs import Simulator, Theta
+from sim.yamlio import read
+
+Floats = NDArray[np.float64]
+
+METRICS = {
+    "throughput": ("output_tok_s", "total_tok_s", "req_s"),
+    "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+    "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
+}
+"""What is fitted: of each line the first column that was measured."""
+STEP = 0.1
+"""Of the finite differences."""
+MOST_TRIALS = 12
+"""Sets of factors that one descent simulates at most; usually four to six suffice."""
+TOLERANCE = 0.05
+"""Relative, of the cost and of theta, below which a step is the last: far less than the factors' own intervals."""
+HUBER = 2.0
+"""Residuals beyond this many standard deviations pull no harder."""
+FAR_OFF = 3.0
+MAD_TO_SD = 1.4826
+"""Standard deviation over median absolute deviation of a normal law."""
+
+
+class Priors(Spec):
+    """data/calibration.yaml."""
+
+    prior_sd: dict[str, Value]
+    """By the last part of a factor's name: standard deviation of its logarithm."""
+    noise_sd: dict[str, Value]
+    """By METRICS."""
+    determined_below: Value
+    """A factor is determined if the runs leave at most this share of its standard deviation."""
+
+
+@dataclass(slots=True)
+class FittingProblem:
+    """The rows of one GPU with what was measured, and the factors that their runs depend on."""
+
+    rows: list[BenchRow] = field(default_factory=list)
+    names: list[set[str]] = field(default_factory=list)
+    """Of each row: factors that its time depends on."""
+    observed: list[tuple[int, str, str]] = field(default_factory=list)
+    """(row, metric, column)."""
+    skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
+
+
+def load_priors(path: Path) -> Priors:
+    """Read data/calibration.yaml. Raises pydantic.ValidationError or sim.yamlio.YamlError."""
+    return Priors.model_validate(read(path).data)
+
+
+class Fit:
+    """The most probable factors, by scipy's trust region."""
+
+    def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
+        self.problem, self.simulator = problem, simulator
+        self.names = sorted(set().union(*problem.names))
+        self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
+        self.theta: Theta = dict.fromkeys(self.names, 0.0)
+        self._noise_sd = np.array([priors.noise_sd[metric].value for _, metric, _ in problem.observed])
+        self._held: set[str] = set()
+        [first] = self._residuals([self.theta])
+        self._before = self._residual = first
+        self._jacobian = self._slopes()
+
+    @property
+    def noise(self) -> float:
+        """Spread of the residuals against the expected noise, at least 1: of most runs, so that one spoilt run cannot
+        hide what the others show. Each fitted factor explains one of them.
+        """
+        runs = len(self._residual)
+        usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))
+        return max(1.0, usual * float(np.sqrt(runs / max(1.0, runs - self._explained()))))
+
+    def _explained(self) -> float:
+        information = self._jacobian.T @ self._jacobian
+        return float(np.trace(np.linalg.solve(information + self._precision(), information)))
+
+    def hold(self, names: set[str]) -> None:
+        """Factors that stay at 1 from now on."""
+        self._held = names
+        self.theta |= dict.fromkeys(names, 0.0)
+        [self._residual] = self._residuals([self.theta])
+
+    def descend(self) -> None:
+        """Moves theta to the most probable factors."""
+        from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
+
+        free = [name for name in self.names if name not in self._held]
+        if not free:
+            return
+        prior_sd = np.array([self.prior_sd[name] for name in free])
+        columns = [self.names.index(name) for name in free]
+        runs = len(self.problem.observed)
+        loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
+
+        def residuals(theta: Floats) -> Floats:
+            [self._residual] = self._residuals([self._moved_to(free, theta)])
+            return np.concatenate([self._residual, theta / prior_sd])
+
+        def jacobian(theta: Floats) -> Floats:
+            self.theta = self._moved_to(free, theta)
+            self._jacobian = self._slopes()
+            return np.vstack([self._jacobian[:, columns], np.diag(1 / prior_sd)])
+
+        found = least_squares(
+            residuals,
+            np.array([self.theta[name] for name in free]),
+            jac=jacobian,
+            loss=loss,
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            gtol=TOLERANCE,
+            x_scale="jac",
+            max_nfev=MOST_TRIALS,
+        )
+        self.theta, self._residual = self._moved_to(free, found.x), found.fun[:runs]
+
+    def _moved_to(self, free: Sequence[str], theta: Floats) -> Theta:
+        return self.theta | dict(zip(free, theta.tolist(), strict=True))
+
+    def posterior_sd(self) -> dict[str, float]:
+        """Standard deviation of each factor's logarithm, whatever the others are."""
+        information = self._jacobian.T @ self._jacobian / self.noise**2
+        variance = np.diag(np.linalg.inv(information + self._precision()))
+        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    def errors(self) -> dict[str, Errors]:
+        """Median |error| of each metric before and after."""
+        found = {}
+        for wanted in METRICS:
+            pairs = [
+                (abs(np.expm1(before)), abs(np.expm1(after)))
+                for (_, metric, _), before, after in zip(
+                    self.problem.observed, self._before * self._noise_sd, self._residual * self._noise_sd, strict=True
+                )
+                if metric == wanted
+            ]
+            if pairs:
+                before, after = (round(float(median(side)), 4) for side in zip(*pairs, strict=True))
+                found[wanted] = Errors(rows=len(pairs), before=before, after=after)
+        return found
+
+    def far_off(self) -> list[tuple[BenchRow, str, float]]:
+        """Runs that no factor explains, with the metric and its error."""
+        return [
+            (self.problem.rows[row], column, float(np.expm1(residual * sd)))
+            for (row, _, column), residual, sd in zip(
+                self.problem.observed, self._residual, self._noise_sd, strict=True
+            )
+            if abs(residual) > FAR_OFF
+        ]
+
+    def _precision(self) -> Floats:
+        return np.diag([1 / self.prior_sd[name] ** 2 for name in self.names])
+
+    def _slopes(self) -> Floats:
+        """Derivative of every residual by every theta, from one more simulation for each that a row depends on."""
+        problem = self.problem
+        own = [sorted(names - self._held) for names in problem.names]
+        thetas = [[{**self.theta, name: self.theta[name] + STEP} for name in names] for names in own]
+        runs = self.simulator.runs(problem.rows, thetas)
+        slopes = np.zeros((len(problem.observed), len(self.names)))
+        for i, (row, _, column) in enumerate(problem.observed):
+            for name, prediction in zip(own[row], runs[row], strict=True):
+                moved = self._one(i, prediction.metrics.get(column, np.nan))
+                slopes[i, self.names.index(name)] = (moved - self._residual[i]) / STEP
+        return np.nan_to_num(slopes)
+
+    def _residuals(self, thetas: Sequence[Theta]) -> list[Floats]:
+        runs = self.simulator.runs(self.problem.rows, [thetas] * len(self.problem.rows))
+        return [
+            np.array([self._one(i, runs[row][k].metrics[c]) for i, (row, _, c) in enumerate(self.problem.observed)])
+            for k in range(len(thetas))
+        ]
+
+    def _one(self, index: int, simulated: float) -> float:
+        row, _, column = self.problem.observed[index]
+        return float(np.log(simulated / self.problem.rows[row].measured[column]) / self._noise_sd[index])
+
+
+def _huber(squares: Floats, runs: int) -> Floats:
+    """The loss of squared residuals and its two derivatives: Huber's for those of *runs*, plain for the priors."""
+    far = np.arange(len(squares)) < runs
+    far &= squares > HUBER**2
+    size = np.sqrt(np.where(far, squares, 1.0))
+    return np.stack(
+        [
+            np.where(far, 2 * HUBER * size - HUBER**2, squares),
+            np.where(far, HUBER / size, 1.0),
+            np.where(far, -HUBER / (2 * size**3), 0.0),
+        ]
+    )

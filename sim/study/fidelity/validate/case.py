@@ -1,0 +1,244 @@
+"""A benchmark row as a scenario: one fleet of one replica, so that all defaults are the product's own."""
+
+from dataclasses import dataclass, replace
+from math import ceil, exp
+from typing import Any
+
+from sim.benchdata.campaigns import Campaigns, Setup
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog
+from sim.scenario.resolving.bind import power_coefficients
+from sim.scenario.schema import Scenario
+from sim.study.fidelity.validate.names import Names, match
+from sim.workload import Workload
+
+REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
+"""A closed loop of unknown length sends so many requests per client, and at least so many in all."""
+USUAL_REQUESTS = 1000
+"""Requests of an open loop or a burst of unknown length: the default of vLLM's client."""
+MOST_REQUESTS, MOST_TOKENS = 3000, 20_000_000
+"""Longer runs are cut: to so many requests, or so many tokens, whichever is fewer ..."""
+UNLIMITED_RATE = 1e6
+"""Clients write rates above this [requests/s] for "all at once"."""
+LEAST_WAVES = 3
+"""... but never below so many per client, or per seat of a burst."""
+REPLAY_CV = 1.0
+"""Recorded requests whose file is not at hand: lognormal lengths with this spread."""
+LONGEST_OVER_MEAN = 8.0
+"""Longest of drawn lengths."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCase:
+    """A row, what is known about its run, and the scenario that repeats it."""
+
+    row: BenchRow
+    names: Names
+    setup: Setup
+    data: dict[str, Any]
+    """The scenario as its file would say it."""
+    run_requests: int
+    """Of the measured run, as far as known or usual; 0 where its requests are replayed, all of them."""
+    simulated_requests: int
+    """At most `run_requests`."""
+    notes: tuple[str, ...] = ()
+    """What the simulation leaves out, a phrase each."""
+
+    @property
+    def paced(self) -> Workload | None:
+        """For a closed loop with a request rate as well: the open loop at that rate."""
+        rate = self.row.rate_req_s
+        if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
+            return None
+        arrivals = {"process": "poisson", "rate_rps": rate, "num_requests": self.simulated_requests}
+        return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})
+
+    def scenario(self, **pool: Any) -> Scenario:
+        """The scenario, with other values in its pool's `batching` if wanted."""
+        data = self.data
+        if pool:
+            fleet = data["fleets"][0]
+            one = fleet["pools"][0]
+            batching = one.get("batching", {}) | pool
+            data = data | {"fleets": [fleet | {"pools": [one | {"batching": batching}]}]}
+        return Scenario.model_validate(data)
+
+
+def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
+    """The scenario of *row*. Raises NotCovered."""
+    setup = campaigns.setup(row)
+    known = replace(row, isl=setup.isl, osl=setup.osl)
+    if setup.decode_rate:
+        known = replace(known, load="single", concurrency=1)
+    names = match(known, catalog, campaigns)
+    power = _power(row, names, catalog)
+    notes = _left_out(row, power)
+    if (known.isl, known.osl) != (row.isl, row.osl):
+        notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
+    row = known
+    wanted = 0 if row.replay else _run_requests(row, setup)
+    count = min(wanted, _most_requests(row))
+    lengths = _lengths(row, setup)
+    if row.replay:
+        workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
+    else:
+        workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
+        if setup.repeated_prompts:
+            whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
+            workload["shared_prefix"] = whole
+    data: dict[str, Any] = {
+        "name": row.id,
+        "model": names.model.id,
+        "quantization": names.quantization,
+        "kv_cache_dtype": names.kv_cache_dtype,
+        "engine": names.engine.id,
+        "power": power,
+        "workload": workload,
+        "measured_at": setup.measured_at,
+        "requests": "none",
+        "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
+    }
+    return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
+
+
+def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | None:
+    """The row's power cap, where somebody has measured what it does to the card."""
+    if row.power_cap_w is None:
+        return None
+    try:
+        power_coefficients(catalog).speed(names.gpu, row.power_cap_w)
+    except ValueError:
+        return None
+    return {"cap_w": row.power_cap_w}
+
+
+def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
+    """(tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
+
+    Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
+    over tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 beside ep = 8 leaves out tp = 8.
+    """
+    gpus, pp, dp, ep = setup.n_gpus, row.pp, setup.dp, setup.ep
+    tp = row.tp or max(1, gpus // (pp * dp))
+    if tp * pp * dp != gpus and gpus % (pp * dp) == 0:
+        tp = gpus // (pp * dp)
+    return tp, pp, dp, ep > 1
+
+
+def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) -> dict[str, Any]:
+    tp, pp, dp, experts = layout(row, setup)
+    pool: dict[str, Any] = {
+        "gpu": names.gpu.id,
+        "link": names.link,
+        "tensor_parallel_size": tp,
+        "pipeline_parallel_size": pp,
+        "data_parallel_size": dp,
+        "enable_expert_parallel": experts and names.model.moe is not None,
+        "steptime": {"model": "roofline", "in_process": in_process(row, setup)},
+    }
+    seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
+    batching = {
+        "max_num_seqs": seats,
+        "max_num_batched_tokens": row.max_num_batched_tokens,
+        "gpu_memory_utilization": row.gpu_memory_utilization,
+        "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
+    }
+    if setup.repeated_prompts and names.engine.batching == "vllm":
+        batching["enable_prefix_caching"] = True
+    pool["batching"] = {name: value for name, value in batching.items() if value is not None}
+    return pool
+
+
+def in_process(row: BenchRow, setup: Setup) -> bool:
+    """Whether no API server stood between client and engine: batches, and bursts that nobody timed per request."""
+    if setup.in_process is not None:
+        return setup.in_process
+    latencies = any(name.startswith(("ttft", "tpot", "e2e")) for name in row.measured)
+    return row.load == "static_batch" or (row.load == "burst" and not latencies)
+
+
+def _arrivals(row: BenchRow, count: int) -> dict[str, Any]:
+    if row.load in ("poisson", "constant"):
+        return {"process": row.load, "rate_rps": row.rate_req_s, "num_requests": count}
+    if row.load == "trace":
+        return {"process": "poisson", "rate_rps": row.rate_req_s or 1.0, "num_requests": count}
+    if row.load in ("burst", "static_batch"):
+        return {"process": "burst", "num_requests": count}
+    clients = 1 if row.load == "single" else min(row.concurrency or 1, count)
+    return {"process": "closed_loop", "concurrency": clients, "num_requests": count}
+
+
+def _run_requests(row: BenchRow, setup: Setup) -> int:
+    if row.load == "static_batch":
+        return _batch(row)
+    if setup.num_requests is not None:
+        return setup.num_requests
+    if row.load in ("closed_loop", "single"):
+        clients = 1 if row.load == "single" else row.concurrency or 1
+        if setup.requests_per_client is not None:
+            return ceil(clients * setup.requests_per_client)
+        return max(LEAST_REQUESTS, clients * REQUESTS_PER_CLIENT)
+    if row.load == "burst" and row.concurrency is not None:
+        return ceil(row.concurrency * (setup.requests_per_client or 1))
+    return USUAL_REQUESTS
+
+
+def _most_requests(row: BenchRow) -> int:
+    if row.load == "static_batch":
+        return _batch(row)
+    by_tokens = int(MOST_TOKENS / ((row.isl or 1.0) + (row.osl or 1.0)))
+    return max(min(MOST_REQUESTS, by_tokens), LEAST_WAVES * (row.concurrency or 1), LEAST_REQUESTS)
+
+
+def _batch(row: BenchRow) -> int:
+    return row.concurrency or max(1, round(row.avg_batch or 1))
+
+
+def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
+    prompt, output = row.isl or 1.0, row.osl or 1.0
+    if row.load == "trace" or setup.lengths_cv is not None:
+        cv = setup.lengths_cv or REPLAY_CV
+        return {"prompt": _lognormal(prompt, cv), "output": _lognormal(output, cv)}
+    if setup.lengths_from_share is not None:
+        return {
+            name: _uniform(mean, setup.lengths_from_share) for name, mean in (("prompt", prompt), ("output", output))
+        }
+    return {"prompt": _fixed(prompt), "output": _capped(output, setup.output_cap)}
+
+
+def _fixed(tokens: float) -> dict[str, Any]:
+    return {"distribution": "fixed", "value": max(1, round(tokens))}
+
+
+def _uniform(nominal: float, share: float) -> dict[str, Any]:
+    return {"distribution": "uniform", "min": max(1, round(share * nominal)), "max": max(1, round(nominal))}
+
+
+def _lognormal(mean: float, cv: float) -> dict[str, Any]:
+    return {"distribution": "lognormal", "mean": mean, "cv": cv, "max": ceil(LONGEST_OVER_MEAN * mean)}
+
+
+def _capped(mean: float, cap: int | None) -> dict[str, Any]:
+    """An exponential law cut at *cap* whose mean is *mean*: the law's own mean m solves m (1 - exp(-cap/m)) = mean."""
+    if cap is None or mean >= 0.99 * cap:
+        return _fixed(mean)
+    low, high = mean, 1000.0 * cap
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if middle * (1 - exp(-cap / middle)) < mean else (low, middle)
+    return {"distribution": "geometric", "mean": max(1.0, low), "max": cap}
+
+
+def _longest(length: dict[str, Any]) -> int:
+    return int(length.get("max") or length["value"])
+
+
+def _left_out(row: BenchRow, power: dict[str, float] | None) -> list[str]:
+    notes = []
+    if row.spec_decode:
+        notes.append("speculative decoding is not simulated")
+    if row.power_cap_w is not None and power is None:
+        notes.append("the power cap is not simulated")
+    if row.load == "trace" and not row.replay:
+        notes.append("no request file: lognormal lengths and Poisson arrivals stand for the trace")
+    return notes

@@ -1,0 +1,157 @@
+"""What a benchmark row names, found in the catalogue; and why not, where it is not there."""
+
+import re
+from dataclasses import dataclass
+
+from sim.benchdata.campaigns import Campaigns
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.quantization import KvCacheDtype
+from sim.study.fidelity.validate.aliases import model_of
+
+Version = tuple[int, ...]
+
+KV_DTYPES: dict[str, KvCacheDtype] = {
+    "": "auto",
+    "auto": "auto",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "auto (bf16)": "auto",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8_e4m3",
+    "fp8_e5m2": "fp8_e5m2",
+    "int8": "int8",
+    "q8": "int8",
+    "q8_0/q8_0": "int8",
+    "int8_per_token_head": "int8",
+}
+"""Names under which tables know the storage of the KV cache."""
+
+
+NATIVE_FOUR_BIT = ("nvfp4", "mxfp4", "fp8")
+"""On a checkpoint whose experts come in 4-bit floats these names mean the checkpoint itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Catalogue entries of a row."""
+
+    gpu: Gpu
+    model: Model
+    quantization: str
+    kv_cache_dtype: KvCacheDtype
+    engine: Engine
+    link: str
+
+
+class NotCovered(ValueError):
+    """A row names what the catalogue does not know, or leaves out its lengths; its attributes are what is known."""
+
+    def __init__(
+        self, reason: str, gpu: Gpu | None = None, model: Model | None = None, engine: Engine | None = None
+    ) -> None:
+        self.gpu, self.model, self.engine = gpu, model, engine
+        super().__init__(reason)
+
+
+def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
+    """The catalogue entries that *row* means. Raises NotCovered with all that is missing."""
+    missing = []
+    if row.isl is None or row.osl is None:
+        missing.append("missing " + " and ".join(name for name in ("isl", "osl") if getattr(row, name) is None))
+    gpu = model = engine = None
+    quantization = "none"
+    try:
+        gpu = catalog.gpu(row.gpu)
+    except UnknownId:
+        missing.append(f"unknown gpu {row.gpu!r}")
+    try:
+        model = model_of(row.model, catalog)
+    except UnknownId:
+        missing.append(f"unknown model {row.model!r}")
+    try:
+        # a table that says nothing about precision ran the checkpoint as it is
+        quantization = catalog.quantization(row.precision or "none").id
+        if model is not None and model.native_dtype == "mxfp4" and quantization in NATIVE_FOUR_BIT:
+            quantization = "none"
+    except UnknownId:
+        missing.append(f"unknown precision {row.precision!r}")
+    kv = KV_DTYPES.get(row.kv_dtype.lower())
+    if kv is None:
+        missing.append(f"unknown precision of the KV cache {row.kv_dtype!r}")
+    try:
+        engine = engine_of(row.engine or "vllm", row.engine_version, catalog, campaigns)
+        if engine.overheads is None:
+            missing.append(f"unknown engine {row.engine!r}: its overheads have not been measured")
+    except UnknownId:
+        missing.append(f"unknown engine {row.engine!r}")
+    if missing or gpu is None or model is None or engine is None or kv is None:
+        raise NotCovered("; ".join(missing), gpu, model, engine)
+    return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
+
+
+def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -> Engine:
+    """The era of engine *name* that *version* belongs to; its newest where the version is unknown. Raises UnknownId."""
+    newest = catalog.engine(name)
+    family = family_of(newest.id)
+    wanted = _version(version) or _version(campaigns.version_by_year.get(family, {}).get(_year(version), ""))
+    if not wanted:
+        return newest
+    eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family]
+    return min(eras, key=lambda era: _distance(era, wanted))
+
+
+def family_of(engine: str) -> str:
+    """The engine's id without its version.
+
+    >>> family_of("tensorrt-llm-1.0"), family_of("llama.cpp")
+    ('tensorrt-llm', 'llama.cpp')
+    """
+    return re.sub(r"-\d[\d.]*$", "", engine)
+
+
+def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
+    """Id of the link that *text* speaks of, the GPU's own where it says nothing else."""
+    said = text.lower()
+    if re.search(r"nvlink", said) and not re.search(r"(no|without) nvlink|not stated", said):
+        return gpu.link if gpu.link.startswith("nvlink") else campaigns.nvlink_bridges.get(gpu.id, gpu.link)
+    found = re.search(r"pcie\s*(?:gen\s*)?(\d)(?:\.0)?(?:\s*x(\d+))?", said)
+    if not found:
+        return gpu.link if "pcie" not in said or not gpu.link.startswith("nvlink") else "pcie4-x16"
+    plain = f"pcie{found[1]}-x{found[2] or 16}"
+    direct = "p2p" in said and "no p2p" not in said
+    staged = gpu.geforce and not direct
+    known = catalog.ids("links")
+    wanted = [f"{plain}-no-p2p", plain] if staged else [f"{plain}-p2p-patched" if gpu.geforce else plain, plain]
+    return next((link for link in wanted if link in known), gpu.link)
+
+
+def _distance(era: Engine, wanted: Version) -> tuple[int, ...]:
+    """How far *wanted* lies outside the era's span of versions, major versions before minor ones."""
+    found = re.findall(r"\d+(?:\.\d+)+", era.versions)
+    first, last = (_version(found[0]), _version(found[-1])) if found else ((0, 0), (0, 0))
+    low, high = _two(first), _two(last)
+    at = _two(wanted)
+    if low <= at <= high:
+        return (0, 0)
+    near = low if at < low else high
+    return abs(at[0] - near[0]), abs(at[1] - near[1])
+
+
+def _two(version: Version) -> tuple[int, int]:
+    return (version[0], version[1] if len(version) > 1 else 0) if version else (0, 0)
+
+
+def _version(text: str) -> Version:
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def _year(text: str) -> int:
+    found = re.search(r"\b20\d\d\b", text)
+    return int(found.group()) if found else 0

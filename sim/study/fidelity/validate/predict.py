@@ -1,0 +1,277 @@
+"""One benchmark row predicted by one small simulation."""
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.benchdata.campaigns import Campaigns, load_campaigns
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog
+from sim.fleet import RunningFleet
+from sim.records import FleetLog
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import Case
+from sim.study.fidelity.validate.case import BenchCase, case_of
+from sim.study.fidelity.validate.names import NotCovered
+from sim.study.metrics.cohort import percentile
+
+Adjust = Callable[[CasePlan], CasePlan]
+Floats = NDArray[np.float64]
+
+MS_PER_S = 1000.0
+CASE = Case("measured", {}, {}, 0)
+HIGHEST_UTILISATION = 0.95
+"""A row that ran although it does not fit at the engine's default share of the memory was given more: up to this."""
+SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
+"""A row is saturated when requests wait for admission longer than this on average, and more than this share of TTFT."""
+STEADY = (0.2, 0.8)
+"""Steady rates are taken between these shares of finished requests."""
+OPEN_LOADS = ("poisson", "constant")
+LEAST_ANSWER_S = 1e-9
+"""An answer of one token comes at once."""
+REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the simulation says about a row, in the units of its columns."""
+
+    id: str
+    status: str
+    """covered, not_covered or infeasible."""
+    reason: str = ""
+    """Why not; for a covered row what a reader must know."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """By the names of benchdata.METRICS."""
+    saturated: bool = False
+    """Its TTFT is the length of a queue."""
+    gpu: str = ""
+    model: str = ""
+    family: str = ""
+    engine: str = ""
+    quantization: str = ""
+    link: str = ""
+    """Empty on one GPU."""
+    gpus: int = 0
+    requests: int = 0
+    """Simulated ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRow:
+    """A row resolved to the plan of its simulation, which `simulate` may run many times under other step times."""
+
+    case: BenchCase
+    plan: CasePlan
+    note: str = ""
+
+
+def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
+    """What the catalogue lacks to predict *row*; empty if nothing."""
+    try:
+        case_of(row, catalog, campaigns_of(catalog))
+    except NotCovered as error:
+        return str(error)
+    return ""
+
+
+def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Prediction:
+    """All metrics of *row* from one small simulation. *adjust* may exchange parts of the plan: the step time, say."""
+    try:
+        with prepared(row, catalog) as ready:
+            return simulate(ready, adjust)
+    except NotCovered as error:
+        gpu, model = error.gpu, error.model
+        return Prediction(
+            row.id,
+            "not_covered",
+            str(error),
+            gpu=gpu.id if gpu else "",
+            model=model.id if model else "",
+            family=(model.family or model.id) if model else "",
+            engine=error.engine.id if error.engine else "",
+        )
+
+
+@contextmanager
+def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
+    """*row* made ready to be simulated, as long as the block lasts. Raises NotCovered."""
+    with _clean_replay(row) as clean:
+        case = case_of(clean, catalog, campaigns_of(catalog))
+        plan = resolve(case.scenario(), CASE, catalog)
+        note = ""
+        if plan.infeasible and row.gpu_memory_utilization is None:
+            pressed = resolve(case.scenario(gpu_memory_utilization=HIGHEST_UTILISATION), CASE, catalog)
+            if not pressed.infeasible:
+                note = f"fits at gpu_memory_utilization {HIGHEST_UTILISATION} only"
+                plan = pressed
+        yield PreparedRow(case, plan, note)
+
+
+def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
+    """The prediction of a prepared row."""
+    case, plan = ready.case, ready.plan
+    names = case.names
+    known: dict[str, Any] = {
+        "gpu": names.gpu.id,
+        "model": names.model.id,
+        "family": names.model.family or names.model.id,
+        "engine": names.engine.id,
+        "quantization": names.quantization,
+        "link": names.link if case.setup.n_gpus > 1 else "",
+        "gpus": case.setup.n_gpus,
+    }
+    notes = [note for note in (ready.note, *case.notes) if note]
+    if plan.infeasible:
+        return Prediction(case.row.id, "infeasible", "; ".join([plan.infeasible, *notes]), **known)
+    if adjust is not None:
+        plan = adjust(plan)
+    run = _run(plan, case)
+    if not run.answered:
+        return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
+    return Prediction(
+        case.row.id,
+        "covered",
+        "; ".join(notes),
+        run.metrics(),
+        run.saturated,
+        requests=len(run.log.requests),
+        **known,
+    )
+
+
+def _run(plan: CasePlan, case: BenchCase) -> "Run":
+    """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
+    run = Run(RunningFleet(with_client_pause(plan)).run(), case)
+    offered = case.paced
+    if offered is None or not run.answered or run.metrics()["req_s"] <= (case.row.rate_req_s or 0.0):
+        return run
+    return Run(RunningFleet(replace(plan, workload=offered)).run(), case)
+
+
+def with_client_pause(plan: CasePlan) -> CasePlan:
+    """A client in a closed loop sends again when its answer has come through the API server."""
+    overhead_s = plan.pools[0].request_overhead_s
+    loop = plan.workload.closed_loop()
+    if loop is None or not overhead_s:
+        return plan
+    arrivals = loop.model_copy(update={"think_s": loop.think_s + overhead_s, "pauses": "constant"})
+    return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
+
+
+class Run:
+    """The requests of a simulated run as arrays, and what a benchmark client would print about them."""
+
+    def __init__(self, log: FleetLog, case: BenchCase) -> None:
+        answered = [request for request in log.requests if np.isfinite(request.finished_s)]
+        count = self.answered = len(answered)
+        self.log, self.case = log, case
+        self.arrived_s = np.fromiter((r.arrived_s for r in answered), float, count)
+        self.started_s = np.fromiter((r.started_s for r in answered), float, count)
+        self.first_token_s = np.fromiter((r.first_token_s for r in answered), float, count)
+        self.finished_s = np.fromiter((r.finished_s for r in answered), float, count)
+        self.prompt_tokens = np.fromiter((r.prompt_tokens for r in answered), float, count)
+        self.output_tokens = np.fromiter((r.output_tokens for r in answered), float, count)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether most of TTFT is a wait for admission."""
+        wait_s = float((self.started_s - self.arrived_s).mean())
+        ttft_s = float((self.first_token_s - self.arrived_s).mean())
+        return wait_s > SATURATED_WAIT_S and wait_s > SATURATED_SHARE * ttft_s
+
+    def metrics(self) -> dict[str, float]:
+        """By the names of benchdata.METRICS. Times per output token are over requests with more than one."""
+        several = self.output_tokens > 1
+        waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
+        gaps = self.output_tokens[several] - 1
+        gap_s = (self.finished_s - self.first_token_s)[several] / gaps
+        if self.case.setup.tpot_is_itl:
+            gap_s = np.repeat(gap_s, gaps.astype(int))
+        req_s = self._requests_per_s()
+        decoding = self.case.setup.decode_rate and gap_s.size > 0
+        found = {
+            "output_tok_s": 1 / float(gap_s.mean()) if decoding else req_s * float(self.output_tokens.mean()),
+            "total_tok_s": req_s * float((self.output_tokens + self.prompt_tokens).mean()),
+            "req_s": req_s,
+            **waits,
+            **_times("tpot", gap_s),
+        }
+        if waits:
+            found["e2e_mean_ms"] = MS_PER_S * float((self.finished_s - self.arrived_s).mean())
+        energy_j = sum(interval.gpu_energy_j for interval in self.log.intervals)
+        if energy_j > 0:
+            found["power_w"] = energy_j / float(self.finished_s.max() - self.arrived_s.min())
+        return found
+
+    @property
+    def _queue_was_cut(self) -> bool:
+        """Whether the measured queue was longer than the simulated one: then waiting times cannot be compared."""
+        cut = self.answered < self.case.run_requests
+        return cut and (self.case.row.load == "burst" or (self.case.row.load in OPEN_LOADS and self.saturated))
+
+    def _requests_per_s(self) -> float:
+        """Over the whole run; a run that was cut short goes on at its steady rate."""
+        whole_s = float(self.finished_s.max() - self.arrived_s.min())
+        left = self.case.run_requests - self.answered
+        if self.case.setup.steady or left > 0:
+            steady = self._steady_per_s()
+            return steady if self.case.setup.steady else (self.answered + left) / (whole_s + left / steady)
+        return self.answered / whole_s
+
+    def _steady_per_s(self) -> float:
+        finished_s = np.sort(self.finished_s)
+        first_s, last_s = (float(finished_s[int(share * (self.answered - 1))]) for share in STEADY)
+        if last_s <= first_s:
+            return self.answered / float(finished_s[-1] - self.arrived_s.min())
+        return (self._done_by(last_s) - self._done_by(first_s)) / (last_s - first_s)
+
+    def _done_by(self, at_s: float) -> float:
+        """Requests answered by then, unfinished ones by the share of their answer: equal lengths finish in clumps."""
+        answering_s = np.maximum(self.finished_s - self.first_token_s, LEAST_ANSWER_S)
+        return float(np.clip((at_s - self.finished_s) / answering_s + 1.0, 0.0, 1.0).sum())
+
+
+def _times(name: str, values_s: Floats) -> dict[str, float]:
+    if not values_s.size:
+        return {}
+    return {
+        f"{name}_mean_ms": MS_PER_S * float(values_s.mean()),
+        f"{name}_p50_ms": MS_PER_S * percentile(values_s, 50),
+        f"{name}_p99_ms": MS_PER_S * percentile(values_s, 99),
+    }
+
+
+@contextmanager
+def _clean_replay(row: BenchRow) -> Iterator[BenchRow]:
+    """*row* with its file of recorded requests reduced to what the simulation replays."""
+    if not row.replay:
+        yield row
+        return
+    with TemporaryDirectory(prefix="gpufleet-") as folder:
+        clean = Path(folder) / "requests.csv"
+        with Path(row.replay).open(encoding="utf-8", newline="") as source, clean.open("w", newline="") as target:
+            rows = csv.DictReader(line for line in source if not line.startswith("#"))
+            writer = csv.DictWriter(target, REPLAY_COLUMNS, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+        yield replace(row, replay=str(clean))
+
+
+def campaigns_of(catalog: Catalog) -> Campaigns:
+    """What data/benchmarks.yaml says."""
+    return _campaigns(catalog.root)
+
+
+@cache
+def _campaigns(root: Path) -> Campaigns:
+    return load_campaigns(root / "benchmarks.yaml")

@@ -1,0 +1,71 @@
+"""Fleets side by side at every place of the axis: who is fit there, who is cheaper, and whether that is certain."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.point import Point, fleets_of
+from sim.study.fleets.run.summary import replication_costs
+from sim.study.fleets.run.sweep import Setting, Sweep, sweep_of
+from sim.study.metrics.statistics import differ
+
+COST = "usd_per_million_output_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One place on the axis where two fleets or more are fit: the cheapest and the next."""
+
+    value: Any
+    winner: Point
+    second: Point
+    certain: bool | None
+    """Whether the 95 % interval of the paired difference excludes zero; None with one replication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All fleets at one setting of the other axes."""
+
+    sweep: Sweep
+    setting: Setting
+    points: tuple[Point, ...]
+    has_slo: bool
+    """Without one a fleet is fit where it keeps up with the load."""
+
+    def fit(self, fleet: str) -> list[Any]:
+        """Where the fleet meets the SLO, in the order of the axis."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.good]
+
+    def at(self, value: Any) -> list[Point]:
+        """Fleets that meet the SLO there."""
+        return [point for point in self.points if point.good and self.sweep.value(point) == value]
+
+    @property
+    def fleets(self) -> list[str]:
+        """Those that could run."""
+        return fleets_of(self.points)
+
+    @property
+    def contests(self) -> list[Contest]:
+        """Every place where two fleets or more are fit and have a cost, in order."""
+        found = []
+        for value in self.sweep.values:
+            rivals = [point for point in self.at(value) if point.number(COST) is not None]
+            if len(rivals) > 1:
+                first, second = sorted(rivals, key=lambda point: point.number(COST) or 0.0)[:2]
+                certain = differ(replication_costs(first), replication_costs(second))
+                found.append(Contest(value, first, second, certain))
+        return found
+
+
+def comparisons_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Comparison]:
+    """One comparison per setting of the axes beside the main one."""
+    sweep = sweep_of(points, axes)
+    has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)
+    members = {
+        setting: tuple(point for line in sweep.lines if line.setting == setting for point in line.points)
+        for setting in sweep.settings
+    }
+    return [Comparison(sweep, setting, chosen, has_slo) for setting, chosen in members.items()]

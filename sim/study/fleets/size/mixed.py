@@ -1,0 +1,346 @@
+"""The cheapest fleet of several kinds of replicas: an integer program proposes, a simulation disposes.
+
+The program starts from bounds that no replica beats. Each fleet that it proposes is simulated; where pools miss the
+service level, their kind is taken to reach less of its bound, and the program is asked again, until what it proposes
+costs no less than the best fleet known.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from math import inf
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sim.cost import CostError
+from sim.scenario.schema import Fleet
+from sim.scenario.sections.size import Budget, Mixed, Size
+from sim.scenario.sections.slo import Goal
+from sim.study.cases.store import StoredCase
+from sim.study.fleets.size.bounds import SAMPLING_MARGIN, Floor, OfferedLoad
+from sim.study.fleets.size.budget import Needs, ceilings, over
+from sim.study.fleets.size.kinds import dominated, family
+from sim.study.fleets.size.mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
+from sim.study.fleets.size.trials import Trial, Trials
+from sim.study.fleets.size.units import Prospects, Unit
+from sim.study.metrics.cohort import latencies_s
+
+MOST_TRIALS = 120
+"""About so many fleets are simulated; beyond them the answer says that the search was cut off."""
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+MOST_SPLITS = 2
+"""Ways to give each pool a range of lengths, for each order of the pools, that are tried beside the balanced one."""
+CUTS = 11
+"""Borders between such ranges to choose from."""
+STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
+"""A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
+BEHIND = 0.9
+"""A pool that answers less than this share of what arrives meanwhile falls behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedTrial:
+    """One mixed fleet and what became of it."""
+
+    fleet: Fleet
+    replicas: int
+    """Spares left out."""
+    floor_usd_per_h: float
+    outcome: Trial
+    needs: Needs
+
+    def over(self, budget: Budget | None) -> str:
+        """Which limits of *budget* it breaks by its own cost; empty if none."""
+        return over(budget, self.needs, self.outcome.usd_per_h, self.outcome.rounding_usd_per_h)
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """The cheapest of those that meet; else the one that lacks least."""
+        return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.slack
+
+
+@dataclass(frozen=True, slots=True)
+class MixedSearch:
+    """What was tried, and how it ended."""
+
+    trials: tuple[MixedTrial, ...]
+    least_usd_per_h: float
+    """No fleet that is left costs less; infinite where none is left."""
+    proved: bool
+    """False where the search was cut off."""
+
+    def best_by_name(self) -> list[MixedTrial]:
+        """The trials, of fleets that differ in nothing but their router the best."""
+        found: dict[str, MixedTrial] = {}
+        for trial in self.trials:
+            known = found.get(trial.fleet.name)
+            if known is None or trial.merit > known.merit:
+                found[trial.fleet.name] = trial
+        return list(found.values())
+
+
+def length_classes(demand: OfferedLoad, count: int) -> list[int]:
+    """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
+
+    >>> demand = OfferedLoad(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
+    >>> length_classes(demand, 2)
+    [4]
+    """
+    ordered = np.sort(demand.prompts)
+    filled = np.cumsum(ordered) / ordered.sum()
+    places = [int(np.searchsorted(filled, part / count)) for part in range(1, count)]
+    borders = sorted({int(ordered[place]) for place in places})
+    return [border for border in borders if border < ordered[-1]]
+
+
+class MixedSearcher:
+    """One search among *units*, whose bounds *prospects* knows."""
+
+    def __init__(
+        self,
+        size: Size,
+        mixed: Mixed,
+        units: Sequence[Unit],
+        prospects: Prospects,
+        trials: Trials,
+        best_usd_per_h: float,
+    ) -> None:
+        self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
+        self._best_usd_per_h = best_usd_per_h
+        self._goal = trials.slo.goals[0]
+        """Bounds need one; simulations judge by all."""
+        self._units, self._kinds = self._known(units)
+        self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
+        """Units by the finer classes that ranges are made of."""
+        self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
+        self._reached: dict[tuple[int, int], float] = {}
+        self._forbidden: list[Counts] = []
+        """Known already."""
+        self._split: set[Counts] = set()
+        """Tried with its classes split by ranges."""
+
+    def run(self) -> MixedSearch:
+        """Simulates what is not on disk yet."""
+        tried: list[MixedTrial] = []
+        while True:
+            batch, least_usd_per_h = self._proposals()
+            if not batch or len(tried) >= MOST_TRIALS:
+                return MixedSearch(tuple(tried), least_usd_per_h, not batch)
+            ways = [self._ways(mix) for mix in batch]
+            trials = self._try([way for mine in ways for way in mine])
+            tried += trials
+            following = iter(trials)
+            for mine in ways:
+                self._judge([(way, next(following)) for way in mine])
+
+    def _ways(self, mix: Mix) -> list[Mix]:
+        """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
+        if mix.counts in self._split or self._alike(mix):
+            return [mix]
+        self._split.add(mix.counts)
+        least_good = self._goal.share - SAMPLING_MARGIN
+        others = split_by_length(self._ranges, mix.counts, self._reached, least_good, MOST_SPLITS)
+        return [mix, *others]
+
+    def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
+        """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
+        met = [trial for _, trial in ways if trial.outcome.meets]
+        if met:
+            paid = [one.outcome.usd_per_h for one in met if not one.over(self._size.budget)]
+            self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
+            self._forbidden.append(ways[0][0].counts)
+        else:
+            mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
+            self._learn(mix, trial.outcome.cases)
+
+    def _proposals(self) -> tuple[list[Mix], float]:
+        """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
+        found: list[Mix] = []
+        least_good = self._goal.share - SAMPLING_MARGIN
+        while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
+            forbidden = [*self._forbidden, *(mix.counts for mix in found)]
+            most = self._mixed.most_kinds
+            mix = cheapest_mix(self._kinds, self._reached, least_good, most, forbidden, self._ceilings)
+            if mix is None or mix.usd_per_h >= self._best_usd_per_h:
+                return found, inf if mix is None else mix.usd_per_h
+            if mix.split.any(axis=0).all() and not self._over(self._needs(mix)):
+                found.append(mix)
+            else:  # one kind does it all, and such fleets are known; or it exceeds the budget
+                self._forbidden.append(mix.counts)
+        return found, found[0].usd_per_h if found else inf
+
+    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], Kinds]:
+        """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
+        costs: dict[int, tuple[float, ...]] = {}
+        for place, unit in enumerate(units):
+            if unit.own is None and not self._prospects.cannot_start(unit):
+                costs[place] = tuple(self._costs(unit))
+        held = [place for place in costs if costs[place] and not dominated(place, units, costs)]
+        known = self._by_class(
+            [units[place] for place in held], self._mixed.length_classes, tuple(costs[place] for place in held)
+        )
+        chosen = np.flatnonzero(known.most_rps.any(axis=0)).tolist()
+        return [units[held[u]] for u in chosen], known.only(chosen)
+
+    def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> Kinds:
+        """What a replica of each of *units* can do at most with at most *count* classes of prompts."""
+        demand = self._prospects.demand
+        borders = length_classes(demand, count)
+        classes = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *borders, inf])]
+        rates: dict[str, tuple[list[float], list[float]]] = {}
+        for unit in units:
+            if unit.machine not in rates:
+                rates[unit.machine] = self._rates(unit, classes)
+        shape = (len(units), len(classes))
+        most_rps = np.array([rates[unit.machine][0] for unit in units]).reshape(shape).T
+        good = np.array([rates[unit.machine][1] for unit in units]).reshape(shape).T
+        arriving = np.array([one.rate_rps for one in classes], dtype=float)
+        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(family, units)), tuple(borders))
+
+    def _costs(self, unit: Unit) -> Iterator[float]:
+        """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
+        for replicas in range(1, self._prospects.most_replicas(unit, self._size) + 1):
+            try:
+                usd_per_h, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
+            except CostError:
+                return
+            if usd_per_h >= self._best_usd_per_h or self._over(needs):
+                return
+            yield usd_per_h
+
+    def _shared(self, place: int) -> list[Needs]:
+        """What 1, 2, ... replicas of a kind ask of a budget where other kinds fill its servers with it."""
+        unit, spare = self._units[place], self._size.spare_replicas
+        shared = replace(unit, cost=unit.cost | {"share": True})
+        counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
+        return [self._prospects.needs(shared.fleet(n, spare)) for n in counts]
+
+    def _needs(self, mix: Mix) -> Needs:
+        return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
+
+    def _over(self, needs: Needs) -> bool:
+        return bool(over(self._size.budget, needs))
+
+    def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
+        """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
+        plan = self._prospects.plan(unit).pools[0]
+        whole = Floor(plan, self._prospects.demand)
+        floors = [Floor(plan, part) for part in classes]
+        good = [floor.good_alone(self._goal) for floor in floors]
+        most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
+        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
+        apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
+        # prompts of one class fill steps that decodes of another leave room in
+        help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
+        return [rps * help_factor for rps in most_rps], good
+
+    def _try(self, batch: Sequence[Mix]) -> list[MixedTrial]:
+        """Simulates the mixes, and those that meet with their spares."""
+        outcomes = self._trials.of([self.fleet(mix, 0) for mix in batch])
+        spare = self._size.spare_replicas
+        fleets = [self.fleet(mix, spare) for mix in batch]
+        if spare:
+            met = [place for place, outcome in enumerate(outcomes) if outcome.meets]
+            for place, outcome in zip(met, self._trials.of([fleets[place] for place in met]), strict=True):
+                outcomes[place] = outcome
+        return [
+            MixedTrial(fleet, sum(n for _, n in mix.counts), mix.usd_per_h, outcome, self._needs(mix))
+            for mix, fleet, outcome in zip(batch, fleets, outcomes, strict=True)
+        ]
+
+    def fleet(self, mix: Mix, spare: int) -> Fleet:
+        """*mix* as a scenario says it."""
+        names = _names([self._units[u] for u in mix.pools])
+        pools, words = [], []
+        for (u, n), name in zip(mix.counts, names, strict=True):
+            unit = self._units[u]
+            pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
+            words.append(unit.counted(n, spare))
+        data = {"name": " + ".join(words), "pools": pools}
+        if self._alike(mix):
+            return Fleet.model_validate(data)
+        limits = [*({"up_to_prompt_tokens": border} for border in mix.kinds.borders), {}]
+        classes = [
+            limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
+            for limit, row in zip(limits, mix.split, strict=True)
+        ]
+        return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": _merged(classes)}})
+
+    def _alike(self, mix: Mix) -> bool:
+        """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
+        rates = mix.kinds.most_rps[:, mix.pools]
+        return bool((rates == rates[:, :1]).all())
+
+    def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
+        """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.
+
+        Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
+        """
+        names = _names([self._units[u] for u in mix.pools])
+        fared = [_fared(cases, name, self._goal) for name in names]
+        good = mix.kinds.good[:, mix.pools]
+        sent = mix.kinds.shares[:, None] * mix.split
+        hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
+        needed = np.minimum(hoped, self._goal.share)
+        short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
+        if not any(short):  # each does what it can, and that is not enough
+            short = [max(0.001, float(hope) - has) for hope, (has, _) in zip(hoped, fared, strict=True)]
+        for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, fared, strict=True):
+            if lacks:
+                factor = next(factor for most, factor in STEPS if lacks <= most)
+                self._lower(u, n, factor * loaded)
+                if answered < BEHIND:
+                    self._lower(u, self._size.max_replicas, answered * loaded)
+
+    def _lower(self, kind: int, most: int, reached: float) -> None:
+        """No more than *most* replicas of *kind*, or of one that is as fast, reach more than *reached*."""
+        rates = self._kinds.most_rps
+        alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, kind])]
+        for v, n in product(alike, range(1, most + 1)):
+            self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
+
+
+def _fared(cases: Sequence[StoredCase], pool: str, goal: Goal) -> tuple[float, float]:
+    """Of the measured requests of *pool* the share within the *goal*, and answers over arrivals meanwhile."""
+    good = arrived = answered = 0
+    for case in cases:
+        table = case.requests()
+        table = table.filter(pc.equal(table["pool"], pool))
+        mine = table.filter(pc.equal(table["measured"], 1))
+        if not len(mine):
+            continue
+        first_s, last_s = pc.min(mine["arrived_s"]), pc.max(mine["arrived_s"])
+        ended: Any = pc.and_(pc.greater_equal(table["finished_s"], first_s), pc.less_equal(table["finished_s"], last_s))
+        good += _within(mine, goal)
+        arrived += len(mine)
+        answered += pc.sum(ended).as_py() or 0
+    return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
+
+
+def _within(requests: pa.Table, goal: Goal) -> int:
+    """How many of the measured *requests* are within the *goal*."""
+    if goal.percentile is None:
+        return pc.sum(requests["slo_met"]).as_py() or 0
+    late = latencies_s(requests, goal.percentile.latency) > goal.percentile.limit_s
+    return len(requests) - int(late.sum())
+
+
+def _names(units: Sequence[Unit]) -> list[str]:
+    """The GPU, or what tells two of one GPU apart."""
+    wanted = [str(unit.pool["gpu"]) for unit in units]
+    return [name if wanted.count(name) == 1 else unit.name for name, unit in zip(wanted, units, strict=True)]
+
+
+def _merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbours that go to the same pools in the same shares as one class."""
+    found: list[dict[str, Any]] = []
+    for one in classes:
+        if found and found[-1]["pools"] == one["pools"]:
+            found[-1] = one
+        else:
+            found.append(one)
+    return found

@@ -1,0 +1,290 @@
+"""The cheapest fleet that meets the service level: best first over a floor of the cost, simulated until it is proved.
+
+A fleet never costs less than its charges that run with the clock and its idle power. Fleets are simulated in the order
+of that floor; one that misses makes room for the next larger one of its kind. When the lowest floor left is not below
+the cheapest fleet found, nothing that is left can be cheaper (best-first branch and bound: Lawler and Wood,
+"Branch-and-Bound Methods: A Survey", Operations Research 14, 1966). More replicas of a kind are taken to serve no
+worse.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostError
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.size import Size
+from sim.study.cases.execute import Workplace
+from sim.study.fleets.capacity.search import why_not_its_mean
+from sim.study.fleets.size.budget import Needs, over
+from sim.study.fleets.size.mixed import MixedSearch, MixedSearcher, MixedTrial
+from sim.study.fleets.size.nearest import Judged, Nearest
+from sim.study.fleets.size.runner import Runner
+from sim.study.fleets.size.trials import Trial, Trials
+from sim.study.fleets.size.tried import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
+from sim.study.fleets.size.units import Prospects, Unit, units
+
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+TOGETHER_BEYOND = 16
+"""Fleets that are tried at a time once the cheapest is known: what is tried then would be tried anyway."""
+
+Told = Callable[[int, float], None]
+"""Called with (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Entry:
+    """A fleet that waits for its turn."""
+
+    floor_usd_per_h: float
+    order: int
+    replicas: int
+
+
+def why_no_size(scenario: Scenario) -> str:
+    """What the scenario lacks for a search, with its key; empty if nothing."""
+    if scenario.size is None:
+        return "size: is missing: it names the GPUs, layouts and prices to choose from"
+    if not scenario.slo.goals:
+        return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
+    return why_not_its_mean(scenario)
+
+
+class Search:
+    """One search, from its bounds to its proof."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        size: Size,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        progress: Told = lambda *_: None,
+    ) -> None:
+        # a search of mixed fleets reads of each request how it fared
+        kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
+        self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
+        self.size, self.catalog, self._progress = size, catalog, progress
+        self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
+        self._trials = Trials(self.scenario, self._runner)
+        self._prospects = Prospects(self.scenario, catalog)
+        self._units = list(units(scenario, size, catalog))
+        self._needs: dict[tuple[int, int], Needs] = {}
+        """By unit and replicas."""
+        self._heap: list[_Entry] = []
+        self._tried: list[TriedFleet] = []
+        self._best_usd_per_h = inf
+        self._missed: dict[tuple[str, int], Trial] = {}
+        """By machine and replicas: another way to pay for the same machines serves no better."""
+        self._met: dict[tuple[str, int], _Entry] = {}
+        """Likewise, under the way to pay that was the first to be tried."""
+
+    def run(self) -> Sizing:
+        """Simulates what is not on disk yet."""
+        for order, unit in enumerate(self._units):
+            self._consider(order, unit)
+        while batch := self._next_batch():
+            self._try(batch)
+        has_rate = self._prospects.demand.rate_rps is not None
+        mixed = self._mixed() if self.size.mixed is not None and has_rate else None
+        self._extend_front()
+        while self._heap:
+            entry = heapq.heappop(self._heap)
+            if not self._known_to_miss(entry):
+                self._tried.append(self._row(entry, "not simulated"))
+        nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
+        ranked = in_order(self._tried, nearest)
+        winner = next((one for one in ranked if one.status == "meets"), None)
+        return Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
+
+    def _nearest(self) -> TriedFleet | None:
+        """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
+        assert self.size.budget is not None
+        known = (self._units, self._prospects, self._trials)
+        finder = Nearest(self.size, self.size.budget, *known)
+        best = finder.run()
+        rows = [self._judged(one) for one in finder.judged]
+        seen = {(self._units[one.order].machine, one.replicas): one.outcome for one in finder.judged}
+        names = {row.name for row in rows}
+        for one in self._tried:
+            if one.name not in names:
+                outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
+                rows.append(one if outcome is None else one.seen(outcome))
+        self._tried = rows
+        return None if best is None else rows[finder.judged.index(best)]
+
+    def _judged(self, one: Judged) -> TriedFleet:
+        """The row of a fleet that was tried on how near it comes."""
+        self._needs[one.order, one.replicas] = one.needs
+        status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
+        row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
+        return replace(row, reason=one.reason).seen(one.outcome)
+
+    def _extend_front(self) -> None:
+        """Simulates dearer fleets that may be faster: what less latency costs."""
+        for entry in list(self._met.values()):
+            self._push_next(entry)
+        while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
+            before = set(self._met)
+            self._try(batch)
+            for key in self._met.keys() - before:
+                self._push_next(self._met[key])
+
+    def _push_next(self, entry: _Entry) -> None:
+        """One replica more."""
+        if entry.replicas < self._prospects.most_replicas(self._units[entry.order], self.size):
+            self._push(entry.order, entry.replicas + 1)
+
+    def _mixed(self) -> MixedSearch:
+        """Fleets of several kinds that may be cheaper than the best of one kind."""
+        assert self.size.mixed is not None
+        known = (self._units, self._prospects, self._trials, self._best_usd_per_h)
+        found = MixedSearcher(self.size, self.size.mixed, *known).run()
+        for trial in found.best_by_name():
+            self._add_mixed(trial)
+        return found
+
+    def _add_mixed(self, trial: MixedTrial) -> None:
+        fleet, outcome = trial.fleet, trial.outcome
+        reason = trial.over(self.size.budget) if outcome.meets else ""
+        status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
+        usd_per_h = outcome.usd_per_h if outcome.meets else None
+        self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
+        facts = (
+            fleet.name,
+            fleet.name,
+            kinds_of(fleet),
+            trial.replicas,
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+            status,
+            usd_per_h,
+        )
+        row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
+        self._tried.append(row.seen(outcome))
+
+    def _tell(self, simulated: int) -> None:
+        self._progress(simulated, self._best_usd_per_h)
+
+    def _consider(self, order: int, unit: Unit) -> None:
+        """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
+        machine = self._prospects.look(unit)
+        reason, least = machine.reason, machine.least_replicas
+        most = self._prospects.most_replicas(unit, self.size)
+        if not reason and least > most and unit.own is None:
+            host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
+            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
+        if reason:
+            self._tried.append(self._refused(unit, reason))
+            return
+        try:
+            self._push(order, least)
+        except CostError as error:
+            self._tried.append(self._refused(unit, f"no price: {error}"))
+
+    def _push(self, order: int, replicas: int) -> None:
+        floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)
+        self._needs[order, replicas] = needs
+        entry = _Entry(floor, order, replicas)
+        if reason := over(self.size.budget, needs):
+            self._tried.append(replace(self._row(entry, "over budget"), reason=reason))
+        else:
+            heapq.heappush(self._heap, entry)
+
+    def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
+        """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
+        batch: list[_Entry] = []
+        machines: set[str] = set()
+        later: list[_Entry] = []
+        while self._heap and len(batch) < most and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
+            entry = heapq.heappop(self._heap)
+            machine = self._units[entry.order].machine
+            if self._known_to_miss(entry):
+                continue
+            if (machine, entry.replicas) in self._met and entry.floor_usd_per_h >= self._best_usd_per_h:
+                self._tried.append(self._row(entry, "not simulated"))
+                continue
+            if machine in machines:
+                later.append(entry)
+            else:
+                machines.add(machine)
+                batch.append(entry)
+        for entry in later:
+            heapq.heappush(self._heap, entry)
+        return batch
+
+    def _known_to_miss(self, entry: _Entry) -> bool:
+        """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
+        missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
+        if missed is not None:
+            self._miss(entry, missed)
+        return missed is not None
+
+    def _try(self, batch: Sequence[_Entry]) -> None:
+        """Simulates the fleets, and those that meet with their spares, which are on the bill."""
+        met = []
+        fleets = [self._units[entry.order].fleet(entry.replicas) for entry in batch]
+        for entry, outcome in zip(batch, self._trials.of(fleets), strict=True):
+            if outcome.meets:
+                met.append((entry, outcome))
+            else:
+                self._miss(entry, outcome)
+        spare = self.size.spare_replicas
+        if spare:
+            whole = [self._units[entry.order].fleet(entry.replicas, spare) for entry, _ in met]
+            met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
+        for entry, outcome in met:
+            needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
+            if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
+                row = self._row(entry, "over budget", usd_per_h).seen(outcome)
+                self._tried.append(replace(row, reason=reason))
+                self._push_next(entry)
+                continue
+            self._best_usd_per_h = min(self._best_usd_per_h, usd_per_h)
+            self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
+            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome))
+
+    def _miss(self, entry: _Entry, outcome: Trial) -> None:
+        self._tried.append(self._row(entry, "misses").seen(outcome))
+        self._missed[self._units[entry.order].machine, entry.replicas] = outcome
+        self._push_next(entry)
+
+    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> TriedFleet:
+        unit = self._units[entry.order]
+        fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
+        return TriedFleet(
+            fleet.name,
+            unit.machine,
+            kinds_of(fleet),
+            entry.replicas,
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+            status,
+            usd_per_h,
+            entry.floor_usd_per_h,
+            fleet=fleet,
+            needs=self._needs[entry.order, entry.replicas],
+            choice=unit.choice,
+        )
+
+    def _refused(self, unit: Unit, reason: str) -> TriedFleet:
+        fleet = unit.fleet(1, self.size.spare_replicas)
+        known = (
+            unit.name,
+            unit.machine,
+            kinds_of(fleet),
+            0,
+            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+        )
+        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice)
+
+
+def search(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Told = lambda *_: None
+) -> Sizing:
+    """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
+    assert scenario.size is not None
+    return Search(scenario, scenario.size, catalog, out, workplace, progress).run()

@@ -1,0 +1,101 @@
+"""Whether fleets meet the service level: one replication first, all of those that may."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.slo import Slo
+from sim.study.cases.store import StoredCase
+from sim.study.fleets.size.runner import Runner
+from sim.study.metrics.service_level import slack, standing, values_of
+from sim.study.metrics.statistics import half_width, mean
+from sim.units import NANO_PER_USD
+
+SCREEN_MARGIN = 0.15
+"""A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
+difference between replications, and few fleets lie between."""
+METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+"""Beside the percentiles that the service level names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fleet, simulated as far as it took."""
+
+    slo: Slo
+    cases: tuple[StoredCase, ...]
+    meets: bool
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether its queue grows without end."""
+        return standing(self.slo, [case.metrics for case in self.cases]).overloaded
+
+    @property
+    def slack(self) -> float:
+        """How far it is within the service level (see `service_level.slack`)."""
+        return slack(self.slo, [case.metrics for case in self.cases])
+
+    @property
+    def half_widths(self) -> dict[str, float]:
+        """Half of the 95 % interval over replications of what the service level is about, as in summary.csv."""
+        names = ["slo_attainment", *(one.column for one in self.slo.percentiles)]
+        halves = {f"{name}_ci95": half_width(values_of([one.metrics for one in self.cases], name)) for name in names}
+        return {name: half for name, half in halves.items() if half is not None}
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Means of the main metrics; None where a case has none."""
+        found: dict[str, float | None] = {}
+        for name in (*METRICS, *(one.column for one in self.slo.percentiles)):
+            values = [case.metrics[name] for case in self.cases]
+            known = [value for value in values if value is not None]
+            found[name] = mean(known) if len(known) == len(values) else None
+        return found
+
+    @property
+    def usd_per_h(self) -> float:
+        """Mean of what the cases cost at the mean prices of the year."""
+        costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics.machines.window_h for case in self.cases]
+        return mean(costs)
+
+    @property
+    def rounding_usd_per_h(self) -> float:
+        """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
+        metrics = [case.metrics for case in self.cases]
+        counts = [len(one.money.component_usd_per_h) / one.machines.window_h if one.money else 0.0 for one in metrics]
+        return 0.5 / NANO_PER_USD * mean(counts)
+
+
+class Trials:
+    """Trials of fleets under one scenario."""
+
+    def __init__(self, scenario: Scenario, runner: Runner) -> None:
+        self._scenario, self._runner = scenario, runner
+        self.slo = scenario.slo
+
+    def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
+        """Each of *fleets*, in order."""
+        first = self._runner.run([(fleet, 1) for fleet in fleets])
+        hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
+        every = self._runner.run([(fleets[place], self._scenario.replications) for place in hopeful])
+        whole = dict(zip(hopeful, every, strict=True))
+        return [
+            Trial(self.slo, tuple(whole[place]), self.meets(whole[place]))
+            if place in whole
+            else Trial(self.slo, tuple(cases), False)
+            for place, cases in enumerate(first)
+        ]
+
+    def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
+        """Each of *fleets* in all replications, whatever the first one says."""
+        every = self._runner.run([(fleet, self._scenario.replications) for fleet in fleets])
+        return [Trial(self.slo, tuple(cases), self.meets(cases)) for cases in every]
+
+    def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
+        return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
+
+    def meets(self, cases: Sequence[StoredCase]) -> bool:
+        """As `gpufleet run` says it of a point; a fleet without requests has shown nothing."""
+        found = standing(self.slo, [case.metrics for case in cases])
+        return found.good and found.met is True

@@ -1,0 +1,293 @@
+"""Rent, buy or API: what the same tokens cost under each, over utilisation and over months.
+
+Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a way
+to pay for it) is simulated at fractions of its own capacity; ways to pay share the simulations, as money changes no
+quantity. Beyond one unit's capacity whole units are added, each with an even share of the load.
+
+Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
+its hours is billed at its own load and price, and the units carry its peak.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil, exp, fsum, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostPlan
+from sim.cost.finance.finance import Annuity, StraightLine
+from sim.cost.finance.flows import Flows, mean_flows, with_peak
+from sim.cost.finance.horizon import Horizon
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.breakeven import Breakeven
+from sim.scenario.sweep import Case, at_point
+from sim.study.cases.execute import Job, Progress, Workplace, do_all
+from sim.study.cases.points import jobs_of
+from sim.study.cases.store import StoredCase
+from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.metrics.expected import mean_tokens, rate_per_load
+from sim.study.money.breakeven.horizon import horizon_of
+from sim.study.money.price.rebill import Bill, Rebilling
+from sim.study.money.price.year_hours import YEAR, Calendar, hours_of, usual_load
+from sim.units import SECONDS_PER_HOUR
+
+UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
+"""Where a fleet's cost is simulated; between two of them it is a straight line."""
+API = "api"
+"""Its line in a bill."""
+OWN_WAY = {"buy": "bought", "rent": "rented"}
+"""How a fleet's own `cost` is called beside other ways to pay for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fleet and a way to pay for it."""
+
+    name: str
+    fleet: str
+    overrides: dict[str, Any]
+    """Dotted path -> value that makes the scenario's own bill this candidate's; empty: the fleet's own `cost`."""
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a candidate costs at one load, means over replications."""
+
+    load: float
+    units: int
+    flows: Flows
+    """Of all units."""
+    finance: Annuity | StraightLine | None
+    horizon: Horizon
+    output_tokens_per_h: float
+    api_usd_per_h: float | None
+
+    @property
+    def usd_per_h(self) -> float:
+        """Everything, purchases spread over their life and inflation levelled out."""
+        return self.flows.levelised_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def usd_per_million_output_tokens(self) -> float:
+        """Infinite where nothing was answered."""
+        return 1e6 * self.usd_per_h / self.output_tokens_per_h if self.output_tokens_per_h else float("inf")
+
+
+class Tokens(NamedTuple):
+    """Per hour, of all units."""
+
+    prompt: float
+    """Computed ones."""
+    cached: float
+    output: float
+
+
+Overrides = Mapping[str, Any]
+
+
+class Ledgers:
+    """Costs of all candidates at any load, under any prices, from one set of simulations."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        found: Sequence[Capacity],
+        progress: Progress = lambda *_: None,
+    ) -> None:
+        """Simulates what is not yet in *out*/points."""
+        self.scenario, self.axis = scenario, LoadAxis.of(scenario)
+        self.hours = hours_of(scenario)
+        self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
+        self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
+        self.candidates = list(_candidates(scenario, found))
+        capacity_of = {one.fleet: one.capacity for one in self.candidates}
+        loads = {
+            name: sorted({*(u * most for u in UTILISATIONS), self.share(most)}) for name, most in capacity_of.items()
+        }
+        self._billing = {
+            (name, load): Rebilling(scenario, catalog, cases)
+            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
+        }
+        self._loads = loads
+        self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
+        self._tokens_per_h = _tokens_per_h(scenario)
+
+    def share(self, capacity: float) -> float:
+        """The load of one unit where whole units carry the scenario's load evenly."""
+        return self.load / self.units(self.load, capacity)
+
+    def units(self, load: float, capacity: float) -> int:
+        """Whole units that carry the busiest hours of a mean *load*."""
+        peak = load * max(one.relative for one in self.hours)
+        return max(1, ceil(peak / capacity - 1e-9))
+
+    def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
+        """Of as many units as *load* needs, which share it, over the hours of a year."""
+        units = self.units(load, candidate.capacity)
+        wanted = {**candidate.overrides, **(overrides or {})}
+        parts: dict[tuple[float, Calendar], float] = {}
+        for one in self.hours:
+            for at, weight in self._around(candidate, one.relative * load / units):
+                parts[at, one.calendar] = parts.get((at, one.calendar), 0.0) + one.share * weight
+        cost, prices = self._mean(candidate, load, units, parts, wanted)
+        if len(self.hours) == 1 or not prices.by_peak:
+            return cost
+        busiest = max(one.relative for one in self.hours) * load / units
+        there = {(at, YEAR): weight for at, weight in self._around(candidate, busiest)}
+        peak, _ = self._mean(candidate, load, units, there, wanted)
+        return replace(cost, flows=with_peak(cost.flows, peak.flows, prices))
+
+    def steady(self, candidate: Candidate, load: float) -> Cost:
+        """Of one unit at the same *load* in all hours of the year."""
+        parts = {(at, YEAR): weight for at, weight in self._around(candidate, load)}
+        return self._mean(candidate, load, 1, parts, candidate.overrides)[0]
+
+    def _around(self, candidate: Candidate, each: float) -> list[tuple[float, float]]:
+        """The simulated loads of one unit that the load *each* lies between, with their weights."""
+        known = self._loads[candidate.fleet]
+        # beyond the ends the line through the nearest two goes on: cost is a fixed part and one per request
+        right = min(max(1, int(np.searchsorted(known, each * (1 - 1e-12)))), len(known) - 1)
+        low, high = known[right - 1], known[right]
+        part = (each - low) / (high - low)
+        return [(at, weight) for at, weight in ((low, 1 - part), (high, part)) if abs(weight) > 1e-12]
+
+    def _mean(
+        self,
+        candidate: Candidate,
+        load: float,
+        units: int,
+        parts: Mapping[tuple[float, Calendar], float],
+        overrides: Overrides,
+    ) -> tuple[Cost, CostPlan]:
+        """On straight lines through the simulated loads: (load of one unit, hours) -> weight; and the prices."""
+        bills: list[tuple[Bill, float]] = []
+        for (at, hours), weight in parts.items():
+            billing = self._billing[candidate.fleet, at]
+            key = (candidate.fleet, units, hours, repr(overrides))
+            if key not in self._priced:
+                self._priced[key] = billing.costs(overrides, units, hours)
+            found = billing.at(self._priced[key], units)
+            bills += [(bill, weight / len(found)) for bill in found]
+        first = bills[0][0]
+        tokens = self._tokens(bills, load)
+        cost = Cost(
+            load=load,
+            units=units,
+            flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
+            finance=first.costs.finance,
+            horizon=self._horizon(overrides),
+            output_tokens_per_h=tokens.output,
+            api_usd_per_h=None if first.costs.api is None else first.costs.api.usd(*tokens),
+        )
+        return cost, first.costs
+
+    def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
+        """Tokens per hour at *load*: those that the workload brings, where every simulated request was taken.
+
+        At a few hundredths of a capacity a window has few requests, and their lengths are luck.
+        """
+        simulated = Tokens(
+            *(
+                fsum(weight * getattr(bill, f"{kind}_tokens") / bill.window_h for bill, weight in bills)
+                for kind in Tokens._fields
+            )
+        )
+        if self._tokens_per_h is None or any(bill.rejected for bill, _ in bills):
+            return simulated
+        prompt, output = (load * each for each in self._tokens_per_h)
+        read = simulated.prompt + simulated.cached
+        cached = prompt * simulated.cached / read if read else 0.0
+        return Tokens(prompt - cached, cached, output)
+
+    def _horizon(self, overrides: Overrides) -> Horizon:
+        if not any(path.split(".")[0] == "finance" or ".finance." in path for path in overrides):
+            return self.horizon
+        return horizon_of(at_point(self.scenario, dict(overrides)), self.horizon.months)
+
+    def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
+        """(utilisation, cost) of one unit at a steady load."""
+        return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
+
+    def api(self, costs: Sequence[Cost]) -> Cost | None:
+        """The API at the load of *costs*, the candidates', for the tokens of the first; None without one."""
+        for cost in costs:
+            if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
+                of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
+                line = {API: of_first}
+                flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
+                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, costs[0].output_tokens_per_h, None)
+        return None
+
+
+def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
+    """Prompt and output tokens that arrive in an hour at a load of 1; None for a closed loop, where answers decide."""
+    rate_rps = rate_per_load(scenario)
+    if rate_rps is None:
+        return None
+    prompt, output = mean_tokens(scenario)
+    return SECONDS_PER_HOUR * rate_rps * prompt, SECONDS_PER_HOUR * rate_rps * output
+
+
+def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:
+    also = (scenario.breakeven or Breakeven()).also
+    for position, fleet in enumerate(scenario.fleets):
+        capacity = next(one.at_least for one in found if one.fleet == fleet.name)
+        if not capacity:
+            continue
+        ways = also.get(fleet.name, {})
+        assert fleet.cost is not None  # breakeven_complaints has seen to it
+        own = f"{fleet.name} {OWN_WAY[fleet.cost.acquisition]}" if ways else fleet.name
+        yield Candidate(own, fleet.name, {}, capacity)
+        for label, cost in ways.items():
+            data = cost.model_dump(mode="json", exclude_unset=True)
+            yield Candidate(f"{fleet.name} {label}", fleet.name, {f"fleets.{position}.cost": data}, capacity)
+
+
+def _simulated(
+    scenario: Scenario,
+    axis: LoadAxis,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    loads: Mapping[str, Sequence[float]],
+    progress: Progress,
+) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
+    """The cases of every fleet at its loads, taken from *out* where they are finished."""
+    plain = scenario.model_copy(update={"sweep": None})
+    found: dict[tuple[str, float], list[Job]] = {}
+    for fleet, values in loads.items():
+        for load in values:
+            value = axis.value(load)
+            cases = [Case(fleet, {axis.label: value}, {axis.path: value}, one) for one in range(scenario.replications)]
+            found[fleet, load] = jobs_of(plain, cases, catalog, out)
+    do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
+    return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
+
+
+def below(xs: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:
+    """The ranges of *xs* in which *first* is below *second*, on straight lines in logarithms.
+
+    >>> below([1.0, 2.0, 4.0], [5.0, 1.0, 1.0], [2.0, 2.0, 2.0])[0][1]
+    4.0
+    """
+    gaps = [log(a) - log(b) for a, b in zip(first, second, strict=True)]
+    found: list[tuple[float, float]] = []
+    start = xs[0] if gaps[0] < 0 else None
+    for i, (gap, following) in enumerate(pairwise(gaps)):
+        if (gap < 0) == (following < 0):
+            continue
+        at = exp(log(xs[i]) + gap / (gap - following) * (log(xs[i + 1]) - log(xs[i])))
+        if start is None:
+            start = at
+        else:
+            found.append((start, at))
+            start = None
+    return found if start is None else [*found, (start, xs[-1])]

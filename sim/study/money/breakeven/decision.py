@@ -1,0 +1,116 @@
+"""Rent, buy or API at the scenario's load: the whole answer as data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from sim.cost.finance.horizon import Horizon
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.breakeven import Breakeven
+from sim.study.fleets.capacity.search import Capacity
+from sim.study.money.breakeven.candidates import Candidate, Cost, Ledgers
+from sim.study.money.breakeven.cash import Month, months
+from sim.study.money.breakeven.tipping import API, Tipping, costs_at, tipping_points
+
+LOADS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class BreakevenAnswer:
+    """All of the answer."""
+
+    axis: str
+    load: float
+    capacities: Sequence[Capacity]
+    candidates: Sequence[Candidate]
+    curves: Mapping[str, Sequence[tuple[float, Cost]]]
+    """Candidate -> (utilisation, cost of one unit)."""
+    by_load: Mapping[str, Sequence[tuple[float, float]]]
+    """Candidate, or API -> (load, USD/h), whole units sharing the load."""
+    at_load: Mapping[str, Cost]
+    usd_per_h: Mapping[str, float]
+    """Candidate, or API -> cost of the load."""
+    cash: Mapping[str, Sequence[Month]]
+    """Candidate, or API -> months from delivery on, to the end of the horizon and of `breakeven.months`."""
+    shown_months: int
+    """`breakeven.months`."""
+    horizon: Horizon
+    """Over which net present costs are compared: the life of the hardware."""
+    api: Cost | None
+    """The API at the load; None without one."""
+    tipping: Sequence[Tipping]
+    """What would make another candidate, or the API, the cheapest."""
+    tipping_of_machines: Sequence[Tipping]
+    """What would make another machine the cheapest of them, where the API is cheaper than all."""
+
+    @property
+    def api_usd_per_million(self) -> float | None:
+        """What a million output tokens and their prompts cost at the API; None without one."""
+        return self.api.usd_per_million_output_tokens if self.api is not None else None
+
+    @property
+    def months(self) -> Mapping[str, Sequence[Month]]:
+        """The months that are shown."""
+        return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
+
+    @property
+    def winner(self) -> str:
+        """The cheapest at the load; empty where no fleet meets the service level at any."""
+        return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
+
+    @property
+    def best_machine(self) -> str:
+        """The cheapest at the load, without the API."""
+        return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
+
+
+def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> BreakevenAnswer:
+    """Costs, months and tipping points of all candidates."""
+    terms = scenario.breakeven or Breakeven()
+    rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
+    at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
+    api = ledgers.api(list(at_load.values()))
+    every = at_load | ({API: api} if api is not None else {})
+    usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
+    api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
+    return BreakevenAnswer(
+        axis=ledgers.axis.label,
+        load=ledgers.load,
+        capacities=found,
+        candidates=ledgers.candidates,
+        curves={one.name: ledgers.curve(one) for one in ledgers.candidates},
+        by_load=_by_load(ledgers),
+        at_load=at_load,
+        usd_per_h=usd_per_h,
+        cash={name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()},
+        shown_months=terms.months,
+        horizon=ledgers.horizon,
+        api=api,
+        tipping=list(tipping_points(ledgers)),
+        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
+    )
+
+
+def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
+    """Costs from a thirtieth of the verdict's load, or of the least capacity, to twice the greater of them."""
+    if not ledgers.candidates:
+        return {}
+    ends = [ledgers.load, *(one.capacity for one in ledgers.candidates)]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for load in np.geomspace(min(ends) / 30, 2 * max(ends), LOADS_SHOWN):
+        for name, usd_per_h in costs_at(ledgers, float(load)).items():
+            found.setdefault(name, []).append((float(load), usd_per_h))
+    return found
+
+
+def why_no_breakeven(scenario: Scenario) -> list[str]:
+    """What keeps the fleets of *scenario* from being compared, one line each; empty if nothing does."""
+    refusals = []
+    for position, fleet in enumerate(scenario.fleets):
+        if fleet.has_own_costs:
+            refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
+        elif fleet.cost is None:
+            refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+    return refusals

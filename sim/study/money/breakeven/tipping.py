@@ -1,0 +1,168 @@
+"""How far one input may move before another candidate is the cheapest: tipping points by bisection on the ledger."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any
+
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.sections.sensitivity import number_at
+from sim.scenario.sweep import as_data
+from sim.study.money.breakeven.candidates import Candidate, Ledgers
+
+API = "the API"
+SPAN = 20.0
+"""An input is moved by at most this factor either way."""
+STEPS = 12
+"""Places looked at on either side before the bisection; a verdict that tips twice in between is missed."""
+HALVINGS = 24
+INPUTS = {
+    "site.electricity_usd_per_kwh": ("electricity", "USD/kWh", 0.0, float("inf")),
+    "site.pue": ("PUE", "", 1.0, float("inf")),
+    "site.hosting.usd": ("hosting", "USD per kW and month", 0.0, float("inf")),
+    "site.hosting.usd_per_month": ("rack", "USD per month", 0.0, float("inf")),
+    "finance.discount_rate": ("discount rate", "per year", 0.0, 1.0),
+    "finance.life_years": ("life", "years", 0.5, 15.0),
+    "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
+}
+"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over. A
+price in another currency is moved in that currency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tipping:
+    """One input of the verdict."""
+
+    name: str
+    unit: str
+    now: float
+    below: float | None
+    """Nearest value under which another candidate is the cheapest; None: there is none in range."""
+    above: float | None
+    """Nearest value over which another candidate is the cheapest; None: there is none in range."""
+    searched: tuple[float, float]
+    then_below: str = ""
+    """Who is the cheapest there."""
+    then_above: str = ""
+
+
+Costs = Callable[[float], dict[str, float]]
+"""Value of the input -> candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
+ANY = (0.0, float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class TippingInput:
+    """One thing that may be otherwise."""
+
+    name: str
+    unit: str
+    now: float
+    allowed: tuple[float, float]
+    costs: Costs
+
+
+def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
+    """Cost of *load* with every candidate, and with the API where the scenario has one [USD/h]."""
+    found = {one.name: ledgers.cost(one, load, overrides) for one in ledgers.candidates}
+    api = ledgers.api(list(found.values()))
+    return {name: cost.usd_per_h for name, cost in found.items()} | ({API: api.usd_per_h} if api is not None else {})
+
+
+def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
+    """For the cheapest candidate at the scenario's load, one input after the other, the others as they are.
+
+    Without the API the machines are compared among themselves.
+    """
+    if ledgers.candidates and (with_api or len(ledgers.candidates) > 1):
+        for one in _inputs(ledgers):
+            yield _tipping(one, with_api)
+
+
+def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
+    data = as_data(ledgers.scenario)
+    for usual, (name, unit, low, high) in INPUTS.items():
+        found = number_of(data, usual)
+        if found is not None and found[1] > 0:
+            path, now = found
+            told = in_stated_currency(data, path, unit)
+            yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
+    for one in ledgers.candidates:
+        cost = ledgers.cost(one, ledgers.load)
+        flows = cost.flows
+        if flows.resold_usd:
+            moved = _scaled(ledgers, one, flows.resold_usd, flows.hardware_usd_per_h)
+            yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
+        if flows.rent_usd_per_h:
+            moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
+            yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
+    yield TippingInput("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
+
+
+def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
+    """The number that the scenario has at *path* and its own path, which ends in `price` where a currency is stated."""
+    try:
+        return number_at(path, value_at(data, place_of(data, path)))
+    except LookupError:
+        return None
+
+
+def in_stated_currency(data: Mapping[str, Any], path: str, unit: str) -> str:
+    """*unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
+    place = place_of(data, path)
+    held = value_at(data, place[:-1]) if place[-1] == "price" else None
+    return unit.replace("USD", held.get("currency", "USD")) if isinstance(held, dict) else unit
+
+
+def _by_override(ledgers: Ledgers, path: str) -> Costs:
+    def costs(value: float) -> dict[str, float]:
+        try:
+            return costs_at(ledgers, ledgers.load, {path: value})
+        except ValueError:  # no such price, or no such value
+            return {}
+
+    return costs
+
+
+def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
+    """*one*'s hardware, or its rent, at another price than *paid*: a part of its bill is proportional to it."""
+    now = costs_at(ledgers, ledgers.load)
+    return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
+
+
+def _tipping(one: TippingInput, with_api: bool) -> Tipping:
+    def costs(value: float) -> dict[str, float]:
+        return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
+
+    winner = _cheapest(costs(one.now))
+    low, high = max(one.allowed[0], one.now / SPAN), min(one.allowed[1], one.now * SPAN)
+    below, then_below = _tips(one.now, low, winner, costs)
+    above, then_above = _tips(one.now, high, winner, costs)
+    return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
+
+
+def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | None, str]:
+    """(the value nearest to *now* on the way to *end* at which *winner* loses, who wins there)."""
+    before = now
+    for step in range(1, STEPS + 1):
+        value = exp(log(now) + (log(max(end, now / SPAN)) - log(now)) * step / STEPS)
+        found = costs(value)
+        if found and _cheapest(found) != winner:
+            return _bisected(before, value, winner, costs), _cheapest(found)
+        before = value
+    return None, ""
+
+
+def _bisected(holds: float, fails: float, winner: str, costs: Costs) -> float:
+    for _ in range(HALVINGS):
+        middle = (holds * fails) ** 0.5
+        found = costs(middle)
+        if found and _cheapest(found) == winner:
+            holds = middle
+        else:
+            fails = middle
+    return fails
+
+
+def _cheapest(costs: dict[str, float]) -> str:
+    return min(costs, key=lambda name: costs[name])

@@ -1,0 +1,73 @@
+"""What one unit does between idle and its capacity: a few simulated loads, with straight lines between them."""
+
+from collections.abc import Sequence
+from math import fsum
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.cost.bill.window import together
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case
+from sim.study.cases.execute import Progress, Workplace, do_all
+from sim.study.cases.points import jobs_of
+from sim.study.cases.store import StoredCase
+from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.metrics.expected import rate_per_load
+from sim.study.metrics.idle import idle_window
+from sim.study.money.plan.unit import Quantities
+from sim.study.money.price.rebill import metered
+
+FRACTIONS = (0.1, 0.4, 0.7)
+"""Of a unit's capacity. The cases at capacity itself come from the search, power at no load from the hardware."""
+
+
+def part_loads(
+    scenario: Scenario,
+    catalog: Catalog,
+    found: Sequence[Capacity],
+    out: Path,
+    workplace: Workplace,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Quantities]:
+    """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
+    axis = LoadAxis.of(scenario)
+    usable = [one for one in found if 0 < one.mean < float("inf")]
+    jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis)], catalog, out)
+    do_all(workplace, jobs, progress)
+    result = {}
+    for one in usable:
+        loaded = [(float(job.case.axes[axis.label]), job.stored()) for job in jobs if job.case.fleet == one.fleet]
+        stored = [*loaded, *((one.mean, each.at) for each in one.found)]
+        plan = resolve(scenario, Case(one.fleet, {}, {}, 0), catalog)
+        simulated = [(load, case) for load, case in stored if case is not None]
+        result[one.fleet] = quantities(plan, simulated, rate_per_load(scenario))
+    return result
+
+
+def _cases(one: Capacity, axis: LoadAxis) -> list[Case]:
+    loads = sorted({axis.value(fraction * one.mean) for fraction in FRACTIONS})
+    return [
+        Case(one.fleet, {axis.label: load}, {axis.path: load}, each.replication)
+        for load in loads
+        if load < one.mean
+        for each in one.found
+    ]
+
+
+def quantities(
+    plan: CasePlan, simulated: Sequence[tuple[float, StoredCase]], rate_per_load: float | None
+) -> Quantities:
+    """Means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
+
+    *rate_per_load* is requests per second per unit of load, None where the simulation determines it (a closed loop).
+    """
+    loads = sorted({load for load, _ in simulated})
+    windows, served = [idle_window(plan)], [0.0]
+    for load in loads:
+        at_load = [case for at, case in simulated if at == load]
+        windows.append(together([metered(case, plan) for case in at_load]))
+        simulated_rps = fsum(case.metrics.traffic.requests_per_s for case in at_load) / len(at_load)
+        served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
+    return Quantities((0.0, *loads), tuple(windows), tuple(served))

@@ -1,0 +1,70 @@
+import csv
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sim.report.fleets.run.paired import blocks, write_paired
+from sim.report.fleets.run.terminal import terminal_differences
+from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.summary import summarize
+from sim.study.metrics.statistics import student_t
+
+SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
+
+
+def test_a_difference_by_hand(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=1.0) for name in "ab" for i in range(3)]
+    for case, value in zip(cases, (1.0, 2.0, 6.0, 0.0, 2.0, 4.0), strict=True):
+        case.set(ttft_s_p95=value)
+    found = {one.metric: one for one in differences(summarize(cases, ["rate_rps"], SLO))}
+    # pairs differ by 1, 0 and 2: mean 1, variance 1
+    one = found["ttft_s_p95"]
+    assert (one.values, one.difference, one.pairs) == ((3.0, 2.0), 1.0, 3)
+    assert one.half_width == pytest.approx(student_t(2) / 3**0.5)
+    assert one.verdict == "cannot tell"
+    assert found["usd_per_million_output_tokens"].verdict == "same"
+
+
+def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=None) for name in "ab" for i in range(2)]
+    cases[1].set(ttft_s_p95=inf)
+    found = {one.metric: one for one in differences(summarize(cases, [], SLO))}
+    assert (found["ttft_s_p95"].difference, found["ttft_s_p95"].verdict) == (inf, "cannot tell")
+    assert "usd_per_million_output_tokens" not in found
+    alone = differences(summarize([cases[0], cases[2]], [], SLO))
+    assert {one.verdict for one in alone} == {""}
+    assert {one.half_width for one in alone} == {None}
+
+
+def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[Any], make_case: Any) -> None:
+    third = [make_case("third", 1.0, i, capacity=1.5, usd_per_h=1.0) for i in range(3)]
+    found = differences(summarize([*two_fleets, *third], ["rate_rps"], SLO))
+    write_paired(tmp_path / "paired.csv", found, ["rate_rps"])
+    with (tmp_path / "paired.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    pairs = {(row["first"], row["second"], row["rate_rps"], row["pairs"]) for row in rows}
+    loads = ("0.25", "0.5", "1.0", "2.0", "4.0")
+    assert pairs == {("4x RTX 4090", "2x A100 80GB", load, "5") for load in loads} | {
+        (name, "third", "1.0", "3") for name in ("4x RTX 4090", "2x A100 80GB")
+    }
+    assert {row["horizon_dependent"] for row in rows if row["metric"] == "ttft_s_p95" and row["rate_rps"] == "4.0"} == {
+        "true"
+    }
+    assert {row["horizon_dependent"] for row in rows if row["metric"] == "tpot_s_p95"} == {"false"}
+    assert len(blocks(found, ["rate_rps"], SLO)) == 3
+
+
+def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
+    console = Console(width=80, record=True, file=None)
+    with console.capture() as captured:
+        console.print(*terminal_differences(two_fleets, ["rate_rps"], SLO))
+    lines = captured.get().strip().splitlines()
+    assert lines[0].startswith("4x RTX 4090 less 2x A100 80GB, paired by seed")
+    assert sum("±" in line for line in lines) == 6
+    assert "…" not in captured.get()
+    one_fleet = [case for case in two_fleets if case.fleet == "4x RTX 4090"]
+    assert terminal_differences(one_fleet, ["rate_rps"], SLO) == []

@@ -1,0 +1,99 @@
+from collections.abc import Callable
+from typing import Any
+
+from sim.report.fleets.run.verdict import Verdict, verdict
+from sim.study.fleets.run.summary import summarize
+
+SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
+
+
+def answer(cases: list[Any], axes: list[str], slo: dict[str, float] = SLO) -> Verdict:
+    return verdict(summarize(cases, axes, slo), axes, slo)
+
+
+def test_the_cheaper_fleet_the_range_and_who_is_left_beyond(two_fleets: list[Any]) -> None:
+    assert answer(two_fleets, ["rate_rps"]).headline == (
+        "4x RTX 4090 is cheaper per million output tokens wherever both meet the SLO (0.25 to 2 req/s): "
+        "$0.333 against $0.821 at 2 req/s (59\u00a0% less). At 4 req/s only 2x A100 80GB meets the SLO."
+    )
+
+
+def test_findings_state_range_limits_and_overload(two_fleets: list[Any]) -> None:
+    findings = " ".join(answer(two_fleets, ["rate_rps"]).findings)
+    assert "0.25 to 4 req/s; 5 replications each" in findings
+    assert "(the limit lies between that and 4 req/s)" in findings
+    assert "exceeds its 95 % interval" in findings
+    assert "Overloaded: 4x RTX 4090 at 4 req/s." in findings
+
+
+def test_costs_within_their_interval_are_called_the_same(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, 1.0, i, capacity=2.0, usd_per_h=1.0) for name in "ab" for i in range(3)]
+    for case, usd in zip(cases, (1.0, 1.1, 1.2, 1.2, 1.1, 1.01), strict=True):
+        case.set(cost_usd=usd)
+    said = answer(cases, [])
+    assert said.headline.startswith("a and b cost the same per million output tokens within the 95 % interval")
+    assert "Within the 95 % interval the costs do not differ." in said.findings
+
+
+def test_one_run_says_that_there_is_no_interval(two_fleets: list[Any]) -> None:
+    said = answer([case for case in two_fleets if case.replication == 0], ["rate_rps"])
+    assert any(line.startswith("One run each") for line in said.findings)
+
+
+def test_one_fleet_alone(two_fleets: list[Any]) -> None:
+    said = answer([case for case in two_fleets if case.fleet == "4x RTX 4090"], ["rate_rps"])
+    assert said.headline == (
+        "4x RTX 4090 meets the SLO at 0.25 to 2 req/s; a million output tokens costs $0.333 at 2 req/s. "
+        "It does not at 4 req/s."
+    )
+
+
+def test_without_an_slo_what_counts_is_keeping_up(two_fleets: list[Any]) -> None:
+    assert "wherever both keep up (0.25 to 2 req/s)" in answer(two_fleets, ["rate_rps"], {}).headline
+
+
+def test_without_a_cost_latency_decides(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, 1.0, capacity=c, usd_per_h=None) for name, c in (("slow", 2.0), ("fast", 4.0))]
+    said = answer(cases, [])
+    assert said.headline.startswith("slow meets the SLO; fast meets the SLO. Their p95 time to first token is")
+    assert said.headline.index("(fast)") < said.headline.index("(slow)")
+    assert "$" not in said.headline + "".join(said.findings)
+
+
+def test_nobody_meets_the_slo(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, load, capacity=1.0, usd_per_h=1.0) for name in "ab" for load in (2.0, 4.0)]
+    said = answer(cases, ["rate_rps"]).headline
+    assert said.startswith("Neither fleet meets the SLO at any simulated point (2 to 4 req/s). It comes nearest with a")
+
+
+def test_each_setting_of_a_second_axis_has_its_answer(make_case: Callable[..., Any]) -> None:
+    cases = [
+        make_case(name, load, capacity=2.3, usd_per_h=usd, cv=cv)
+        for name, usd in (("a", 1.0), ("b", 2.0))
+        for load in (0.5, 1.0)
+        for cv in (1, 4)
+    ]
+    said = answer(cases, ["rate_rps", "cv"]).headline
+    assert said.startswith("At cv 1: a is cheaper")
+    assert "At cv 4: a is cheaper" in said
+
+
+def test_a_fleet_that_cannot_run_is_named_with_its_reason(two_fleets: list[Any]) -> None:
+    for case in two_fleets[25:]:
+        case.status, case.reason = "infeasible", "needs 145.9 GB"
+    said = answer(two_fleets, ["rate_rps"])
+    assert said.headline.startswith("4x RTX 4090 meets the SLO")
+    assert "2x A100 80GB cannot run: needs 145.9 GB." in said.findings
+
+
+def test_many_winners_are_listed_without_their_figures(make_case: Callable[..., Any]) -> None:
+    kinds = [("a", 0.6, 1.0), ("b", 1.2, 2.0), ("c", 2.4, 3.0), ("d", 2.5, 9.0)]
+    cases = [
+        make_case(name, load, capacity=capacity, usd_per_h=usd)
+        for name, capacity, usd in kinds
+        for load in (0.5, 1.0, 2.0)
+    ]
+    said = answer(cases, ["rate_rps"]).headline
+    assert said == (
+        "Cheapest per million output tokens among those that meet the SLO: a at 0.5 req/s; b at 1 req/s; c at 2 req/s."
+    )

@@ -1,0 +1,96 @@
+"""What a plan's verdict says of rows whose sums are known."""
+
+from sim.cost import MultiYear
+from sim.report.money.plan.tables import month_rows
+from sim.report.money.plan.verdict import verdict
+from sim.study.fleets.capacity.search import Capacity
+from sim.study.money.plan.cash import Row
+from sim.study.money.plan.plans import Outlook
+from sim.study.money.plan.supply import Supply
+
+PLAN = MultiYear(years=0.5, starts="2027-11")
+
+
+def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> Outlook:
+    """*amounts*: for every month and the end, what is paid at its start (received: below zero) and through it."""
+    rows = tuple(
+        Row(
+            month=month,
+            demand=1,
+            peak=1,
+            needed=1,
+            ordered=0,
+            on_order=0,
+            owned=1,
+            rented=0,
+            retired=0,
+            capacity=1,
+            served=1,
+            shortfall=1.0 if month < short else 0.0,
+            requests=1,
+            capex_usd={"gpu_capital": max(0.0, at_once)},
+            resale_usd=max(0.0, -at_once),
+            rental_usd=through,
+            present_usd=-at_once - through,
+            output_tokens=1e6,
+        )
+        for month, (at_once, through) in enumerate(amounts)
+    )
+    return Outlook(fleet, Capacity(fleet, 1.0, None, ()), 1, rows, Supply(6, (1,) * 6, (), ()))
+
+
+BOUGHT = [(30.0, 1.0), (0, 1), (0, 1), (20, 1), (0, 1), (0, 1), (-10, 0)]
+RENTED = [(0.0, 16.0)] * 6 + [(0.0, 0.0)]
+
+
+def test_the_cheapest_and_what_the_others_cost_more() -> None:
+    answer = verdict([outlook("rented", RENTED), outlook("bought", BOUGHT)], PLAN)
+    assert answer.headline == (
+        "Over 0.5 years bought costs least: $46.00 in present value, levelised $7.67 per million output tokens; "
+        "rented costs 109\N{NO-BREAK SPACE}% more. bought meets the SLO in every month."
+    )
+
+
+def test_the_month_at_whose_end_a_plan_takes_the_lead_is_that_of_its_row() -> None:
+    rented, bought = outlook("rented", RENTED), outlook("bought", BOUGHT)
+    # -31 -32 -33 ... against -16 -32 -48 ...: as much at the end of December, less at the end of January
+    assert bought.cumulative_usd[:4] == (-31, -32, -33, -54)
+    assert verdict([rented, bought], PLAN).findings[-1] == (
+        "From the end of 2028-01 on bought has paid less in sum than rented."
+    )
+    rows = [month_rows(one, PLAN) for one in (bought, rented)]
+    ahead = [b["date"] for b, r in zip(*rows, strict=True) if b["cumulative_cash_usd"] > r["cumulative_cash_usd"]]
+    assert ahead[0] == "2028-01"
+
+
+def test_a_plan_that_is_ahead_in_its_last_month_needs_no_sale() -> None:
+    ahead = [(59.5, 1.0), *[(0, 1)] * 5, (-10, 0)]
+    answer = verdict([outlook("rented", RENTED), outlook("bought", ahead)], PLAN)
+    assert answer.findings[-1] == "From the end of 2028-02 on bought has paid less in sum than rented."
+    behind = [(95.0, 1.0), *[(0, 1)] * 5, (-10, 0)]
+    answer = verdict([outlook("rented", RENTED), outlook("bought", behind)], PLAN)
+    assert answer.findings[-1] == "bought has paid more than rented until its hardware is sold at the end."
+
+
+def test_a_difference_of_less_than_a_thousandth_is_seen() -> None:
+    rented = [(0.0, 10.0)] * 6 + [(0.0, 0.0)]
+    answer = verdict([outlook("a", rented), outlook("b", [*rented[:-1], (0.0, 0.012)])], PLAN)
+    assert "b costs 0.02\N{NO-BREAK SPACE}% more" in answer.headline
+    assert "b costs as much" in verdict([outlook("a", rented), outlook("b", rented)], PLAN).headline
+
+
+def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
+    answer = verdict([outlook("rented", RENTED), outlook("bought", BOUGHT, short=2)], PLAN)
+    assert (
+        "bought is short of capacity in 2 months; the cheapest plan that meets the SLO in every month"
+        in answer.headline
+    )
+    assert answer.headline.endswith("is rented, $96.00 in present value, levelised $16.00 per million output tokens.")
+    assert "short in 2 months (2027-11 to 2027-12), by 1 at worst" in answer.findings[0]
+
+
+def test_nothing_can_be_planned() -> None:
+    none = Outlook("small", Capacity("small", 0.0, None, (), "does not fit"), 1, reason="does not fit")
+    answer = verdict([none], PLAN)
+    assert answer.headline == "No fleet can be planned: see the reasons."
+    assert answer.findings == ("small cannot be planned: does not fit.",)

@@ -1,0 +1,198 @@
+"""Calibration: known factors come back from runs that the simulator made with them; what runs cannot tell is said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.report.fidelity.calibrate.answer import calibration_text, factors
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import cases
+from sim.steptime import Calibration, Factor
+from sim.study.fidelity.calibrate.factors import NothingToFit, calibrate
+from sim.study.fidelity.calibrate.runs import Simulator, adjusted, calibration_of
+from sim.yamlio import dump
+
+GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
+MEASURED = ("output_tok_s", "tpot_mean_ms", "ttft_mean_ms")
+ONE_GPU = {
+    "compute_efficiency": 0.85,
+    "memory_efficiency": 0.92,
+    f"{ENGINE}.step_overhead": 1.8,
+    f"{ENGINE}.sequence_overhead": 1.6,
+    f"{ENGINE}.request_overhead": 2.0,
+}
+TWO_GPUS = ONE_GPU | {f"{LINK}.latency": 1.5, f"{LINK}.time_per_byte": 0.6}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 64, gpus: int = 1) -> BenchRow:
+    return BenchRow(
+        line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.14.0", isl=prompt, osl=output,
+        concurrency=clients, num_requests=max(16, 2 * clients), n_gpus=gpus, tp=gpus,
+    )  # fmt: skip
+
+
+def runs(gpus: int = 1, first: int = 2) -> list[BenchRow]:
+    shapes = [("llama3.1-8b", n) for n in (1, 8, 64)] + [("qwen2.5-1.5b", n) for n in (1, 8, 64)]
+    rows = [run(line, *shape, gpus=gpus) for line, shape in enumerate(shapes, start=first)]
+    return [*rows, run(first + 6, "llama3.1-8b", 4, prompt=4000, output=16, gpus=gpus)]
+
+
+def made_with(truth: dict[str, float], rows: list[BenchRow], catalog: Catalog) -> list[BenchRow]:
+    """*rows* with what the simulator measures on a machine with the factors *truth*."""
+    theta = {name: log(factor) for name, factor in truth.items()}
+    simulated = Simulator(catalog, GPU, 1).runs(rows, [[theta]] * len(rows))
+    return [
+        replace(row, measured={name: one.metrics[name] for name in MEASURED})
+        for row, [one] in zip(rows, simulated, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("truth", "rows"), [(ONE_GPU, runs()), (TWO_GPUS, [*runs(), *runs(2, first=9)])])
+def test_known_factors_come_back_within_their_intervals(
+    catalog: Catalog, truth: dict[str, float], rows: list[BenchRow]
+) -> None:
+    fitted = calibrate(made_with(truth, rows, catalog), GPU, catalog, 1)
+    found = dict(factors(fitted.calibration))
+    assert found.keys() == truth.keys()
+    for name, factor in found.items():
+        assert factor.low <= truth[name] <= factor.high, name
+        if factor.determined:
+            # the prior still pulls: how much depends on what else could explain the runs
+            assert abs(log(factor.factor / truth[name])) < 0.7 * abs(log(truth[name])), name
+        else:
+            assert factor.factor == 1.0, name
+    assert sum(factor.determined for factor in found.values()) >= len(truth) - 1
+    assert fitted.noise < 1.2
+    for error in fitted.calibration.errors.values():
+        assert error.after < 0.25 * error.before
+
+
+def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) -> None:
+    fitted = calibrate(made_with({}, runs(), catalog), GPU, catalog, 1)
+    assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
+
+
+def test_what_few_runs_cannot_tell_keeps_its_figure(catalog: Catalog) -> None:
+    rows = made_with(ONE_GPU, [run(2, "llama3.1-8b", 1, prompt=32)], catalog)
+    found = dict(factors(calibrate(rows, GPU, catalog, 1).calibration))
+    assert not found["compute_efficiency"].determined
+    assert not found[f"{ENGINE}.sequence_overhead"].determined
+    for factor in found.values():
+        assert factor.determined or factor.factor == 1.0
+        assert factor.low < factor.factor < factor.high
+
+
+def test_runs_that_contradict_each_other_determine_less(catalog: Catalog) -> None:
+    rows = made_with(ONE_GPU, runs(), catalog)
+    wild = [
+        replace(row, measured={name: value * (3.0 if row.line % 2 else 1 / 3) for name, value in row.measured.items()})
+        for row in rows
+    ]
+    agreeing, contradicting = (calibrate(one, GPU, catalog, 1) for one in (rows, wild))
+    assert contradicting.noise > 5
+    assert contradicting.contradicting
+
+    def known(calibration: Calibration) -> int:
+        return sum(factor.determined for _, factor in factors(calibration))
+
+    assert known(contradicting.calibration) < known(agreeing.calibration)
+
+
+def test_a_table_without_a_usable_run_is_refused(catalog: Catalog) -> None:
+    rows = made_with({}, [run(2, "llama3.1-8b", 1)], catalog)
+    with pytest.raises(NothingToFit, match=r"my\.csv:2: ran on rtx-4090"):
+        calibrate(rows, "l40s", catalog, 1, "my.csv")
+    with pytest.raises(NothingToFit, match=r"my\.csv:2: .*no-such-model"):
+        calibrate([replace(rows[0], model="no-such-model")], GPU, catalog, 1, "my.csv")
+
+
+@pytest.fixture
+def plan_with(tmp_path: Path, catalog: Catalog) -> Callable[..., CasePlan]:
+    fixed = {"distribution": "fixed", "value": 64}
+
+    def plan_with(top: dict[str, Any], *pools: dict[str, Any]) -> CasePlan:
+        data = {
+            "model": "llama3.1-8b",
+            "max_model_len": 2048,
+            "workload": {
+                "arrivals": {"process": "burst", "num_requests": 4},
+                "lengths": {"prompt": fixed, "output": fixed},
+            },
+            "horizon_s": 60,
+            "fleets": [{"name": "f", "pools": [*pools]}],
+            **top,
+        }  # fmt: skip
+        (tmp_path / "s.yaml").write_text(dump(data))
+        scenario = load(tmp_path / "s.yaml", catalog=catalog)
+        return resolve(scenario, cases(scenario)[0], catalog)
+
+    return plan_with
+
+
+def test_a_scenario_uses_what_was_written(tmp_path: Path, plan_with: Callable[..., CasePlan]) -> None:
+    known = {
+        name: Factor(factor=value, low=value / 2, high=value * 2, determined=True) for name, value in TWO_GPUS.items()
+    }
+    calibration = calibration_of(GPU, known)
+    (tmp_path / "my-gpu.yaml").write_text(calibration_text(calibration))
+    pool = {"gpu": GPU, "tensor_parallel_size": 2}
+    [expected] = adjusted(calibration)(plan_with({}, pool)).pools
+    for top, own in (({"calibration": "my-gpu.yaml"}, {}), ({}, {"calibration": "my-gpu.yaml"})):
+        plan = plan_with(top, pool | own)
+        [found] = plan.pools
+        assert found.steptime.inputs == expected.steptime.inputs  # type: ignore[attr-defined]
+        assert found.request_overhead_s == expected.request_overhead_s
+        told = {fact.path.rpartition(".")[2]: fact.value for fact in plan.facts if fact.value.source == "calibration"}
+        assert {
+            "per_layer_s",
+            "per_sequence_s",
+            "per_request_s",
+            "compute_efficiency",
+            "memory_efficiency",
+        } <= told.keys()
+
+
+def test_a_calibration_holds_for_its_gpu_and_for_nothing_else(
+    tmp_path: Path, plan_with: Callable[..., CasePlan]
+) -> None:
+    calibration = calibration_of(GPU, {"memory_efficiency": Factor(factor=0.5, low=0.4, high=0.6, determined=True)})
+    (tmp_path / "my-gpu.yaml").write_text(calibration_text(calibration))
+    ours, theirs = plan_with({"calibration": "my-gpu.yaml"}, {"gpu": GPU}, {"gpu": "l40s"}).pools
+    plain_ours, plain_theirs = plan_with({}, {"gpu": GPU}, {"gpu": "l40s"}).pools
+    assert ours.steptime.inputs != plain_ours.steptime.inputs  # type: ignore[attr-defined]
+    assert theirs.steptime.inputs == plain_theirs.steptime.inputs  # type: ignore[attr-defined]
+    for top, pool in (({"calibration": "my-gpu.yaml"}, {}), ({}, {"calibration": "my-gpu.yaml"})):
+        with pytest.raises(ScenarioErrors, match="calibration: is one of rtx-4090, which no pool here has"):
+            plan_with(top, {"gpu": "l40s", **pool})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("gpu: rtx-4090\nrows: 1\nmemory_efficiency:\n  factor: -1\n", "yaml:4: memory_efficiency.factor: must be"),
+        ("gpu: rtx-4090\nmemory: 2\n", "my-gpu.yaml:2: memory: unknown key; known here"),
+        ("rows: 1\n", "my-gpu.yaml:1: gpu: is missing"),
+    ],
+)  # fmt: skip
+def test_a_spoilt_file_is_told_with_its_line(
+    tmp_path: Path, plan_with: Callable[..., CasePlan], text: str | None, message: str
+) -> None:
+    if text is not None:
+        (tmp_path / "my-gpu.yaml").write_text(text)
+    with pytest.raises(ScenarioErrors, match=message):
+        plan_with({"calibration": "my-gpu.yaml"}, {"gpu": GPU})

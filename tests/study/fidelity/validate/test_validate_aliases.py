@@ -1,0 +1,35 @@
+"""Spellings of model names that tables use."""
+
+import pytest
+
+from sim.catalogue.catalog import UnknownId, load_catalog
+from sim.study.fidelity.validate.aliases import model_of
+
+CATALOG = load_catalog()
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b"),
+        ("Qwen3-30B-A3B-Thinking-2507", "qwen3-30b-a3b"),
+        ("Qwen3-235B-A22B-Thinking-2507-FP8", "qwen3-235b-a22b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"),
+        ("Meta-Llama-3.1-405B-Instruct-FP8", "llama3.1-405b"),
+        ("Llama-3.3-70B-Instruct-FP8", "llama3.3-70b"),
+        ("Mistral-7B-Instruct-v0.2", "mistral-7b"),
+        ("DeepSeek-V3-0324", "deepseek-v3"),
+        ("DeepSeek-R1-FP4", "deepseek-r1"),
+        ("Qwen2.5-Coder-32B-Instruct", "qwen2.5-32b"),
+        ("QwQ-32B-AWQ", "qwen2.5-32b"),
+        ("gpt-oss-20b", "gpt-oss-20b"),
+    ],
+)
+def test_tuning_storage_and_release_do_not_change_a_models_dimensions(name: str, model: str) -> None:
+    assert model_of(name, CATALOG).id == model
+
+
+@pytest.mark.parametrize("name", ["Llama-9-8B", "Instruct", "resnet-50-FP8", "fp8/"])
+def test_other_names_stay_unknown(name: str) -> None:
+    with pytest.raises(UnknownId):
+        model_of(name, CATALOG)

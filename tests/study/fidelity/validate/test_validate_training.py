@@ -1,0 +1,139 @@
+"""Training tables: recognised, every row told about, layouts completed as the framework would."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from sim.benchdata import BenchdataError
+from sim.benchdata.training import TrainingRow, read_training
+from sim.catalogue.catalog import load_catalog
+from sim.deliver.shared.tables import TRAINING, table_kind
+from sim.study.fidelity.validate.training.case import case_of
+from sim.study.fidelity.validate.training.names import node_bytes_per_s
+from sim.study.fidelity.validate.training.predict import Figured, predict_training
+from sim.study.fidelity.validate.training.score import PredictedTraining, scores
+from sim.training.figures import TrainingData
+
+CATALOG = load_catalog()
+FIGURED = Figured.of(CATALOG)
+HEADER = (
+    "id,source_key,model,params_b,arch_note,task,precision,gpu,n_gpus,gpus_per_node,interconnect_intra,tp,pp,dp,zero,recompute,"
+    "micro_batch,global_batch,seq_len,step_s,tokens_per_s,samples_per_s,peak_memory_gb,trust,note,family"
+)
+BERT = "a,,BERT-large,0.34,,finetune_full,fp16,A100-SXM-40GB,1,,,,,1,,,32,32,384,,,100,,A,,bert"
+LLAMA = "b,,Llama-3.1-8B,8,,pretrain,bf16,H100-SXM-80GB,8,8,nvlink4,,,8,3,full,2,128,8192,,60000,,60,A,,llama"
+
+
+def table(folder: Path, *lines: str) -> Path:
+    path = folder / "training.csv"
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return path
+
+
+def rows(folder: Path, *lines: str) -> list[TrainingRow]:
+    return read_training(table(folder, *lines))
+
+
+def test_the_header_tells_the_kind(tmp_path: Path) -> None:
+    assert table_kind(table(tmp_path, BERT)) is TRAINING
+    serving = tmp_path / "serving.csv"
+    serving.write_text("id,gpu,model,load,isl,osl\n")
+    assert table_kind(serving) is not TRAINING
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BenchdataError) as caught:
+        rows(tmp_path, BERT.replace(",32,32,", ",many,1.5,"), LLAMA, LLAMA, BERT.replace("a,,BERT-large", "c,,"))
+    assert [(line, text) for _, line, text in caught.value.problems] == [
+        (2, "global_batch must be a whole number, not 1.5"),
+        (2, "micro_batch must be a number above 0, not 'many'"),
+        (4, "the id 'b' stands in line 3 too"),
+        (5, "model is missing"),
+    ]
+
+
+def test_what_nobody_knows_is_not_covered(tmp_path: Path) -> None:
+    unknown = rows(tmp_path, BERT.replace("A100-SXM-40GB", "Voodoo 2"), LLAMA.replace("Llama-3.1-8B,8", "Secret,"))
+    told = [predict_training(row, FIGURED) for row in unknown]
+    assert [one.status for one in told] == ["not_covered"] * 2
+    assert [one.reason for one in told] == ["unknown gpu 'Voodoo 2'", "unknown model 'Secret'"]
+
+
+def test_a_gpt_of_known_size_needs_no_entry(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, LLAMA.replace("Llama-3.1-8B,8,", "Mystery GPT,30,").replace("llama", "gpt-large"))
+    network = case_of(row, CATALOG, FIGURED.data).job.network
+    assert network.params == 30e9
+    assert (network.forward_flop + network.head_flop) / 2 == pytest.approx(30e9, rel=0.05)
+
+
+def test_dimensions_of_a_row_win_over_its_size(tmp_path: Path) -> None:
+    (row,) = rows(
+        tmp_path,
+        LLAMA.replace("8,,pretrain", '8,"layers 10, hidden 1024, heads 8, vocab 1000",pretrain')
+        .replace("Llama-3.1-8B", "Mine")
+        .replace("llama", "gpt-large"),
+    )
+    network = case_of(row, CATALOG, FIGURED.data).job.network
+    assert network.forward_flop == 2 * 10 * 12 * 1024**2
+
+
+def test_an_unknown_layout_splits_a_model_until_it_fits(tmp_path: Path) -> None:
+    line = "c,mlperf-v4.1,GPT-3-175B,175,,pretrain,,H100-SXM-80GB,512,8,,,,,,,,2048,2048,10.37,,,,A,,gpt-large"
+    (row,) = rows(tmp_path, line)
+    job = case_of(row, CATALOG, FIGURED.data).job
+    assert job.parallel.gpus == 512
+    assert job.parallel.tensor * job.parallel.pipeline >= 8
+    assert job.precision == "fp8"
+    assert job.global_batch == 2048
+
+
+@pytest.mark.parametrize(
+    ("text", "gb_per_s"),
+    [
+        ("omnipath-4x100", 50),
+        ("ib-hdr200x8", 200),
+        ("4x ConnectX-7 IB NDR 400Gb/s", 200),
+        ("roce-1600", 200),
+        ("Storage: 2x ConnectX-7 IB NDR 400Gb/s, Compute: 8x ConnectX-", 400),
+        ("", 400),
+    ],
+)
+def test_adapters_are_read_from_words(text: str, gb_per_s: float) -> None:
+    assert node_bytes_per_s(text, CATALOG.gpu("h100-80gb-sxm"), 8) == pytest.approx(gb_per_s * 1e9)
+
+
+def test_a_slower_step_and_a_lower_rate_score_alike(tmp_path: Path) -> None:
+    line = BERT.replace(",,,100,,A", ",{},,{},,A")
+    by_rate, by_step = (rows(tmp_path, line.format(*pair))[0] for pair in (("", 100), (0.32, "")))
+    told = [PredictedTraining(row, predict_training(row, FIGURED)) for row in (by_rate, by_step)]
+    errors = [scores([one], lambda _: ())[0].bias for one in told]
+    assert errors[0] == pytest.approx(errors[1])
+
+
+def test_the_folder_of_a_validation(tmp_path: Path) -> None:
+    read = TRAINING.read(table(tmp_path, BERT, LLAMA))
+    outcomes = TRAINING.predict(read, CATALOG, 1, lambda *_: None)
+    TRAINING.write(tmp_path, outcomes)
+    with (tmp_path / "validation.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert [one["status"] for one in found] == ["covered", "covered"]
+    assert float(found[1]["tokens_per_s_error"]) == pytest.approx(float(found[1]["tokens_per_s_predicted"]) / 60000 - 1)
+    assert found[1]["peak_memory_gb_predicted"]
+    assert found[0]["samples_per_s_error"]
+    assert not found[0]["tokens_per_s_error"]
+    assert (tmp_path / "validation.png").stat().st_size > 1000
+    assert TRAINING.show(outcomes)
+
+
+def test_every_figure_belongs_to_something() -> None:
+    data: TrainingData = FIGURED.data
+    assert data.figures.stacks.keys() == data.stacks.keys()
+    assert data.figures.gpus.keys() <= set(CATALOG.ids("gpus"))
+    assert data.figures.networks.keys() <= data.networks.keys()
+    assert data.figures.links[-1].links == "*"
+    campaigns = [key for one in data.stacks.values() for key in one.sources]
+    shared = {key for key in campaigns if campaigns.count(key) > 1}
+    assert all(sum(one.language for one in data.stacks.values() if key in one.sources) == 1 for key in shared)
+    for name, one in data.networks.items():
+        assert one.dimensions or (one.params and one.forward_flop and one.stream_bytes and one.kernels), name
