@@ -1,0 +1,1 @@
+"""What a reader gets of predictions against measurements, and of fitted factors."""

@@ -1,0 +1,1 @@
+"""What a reader gets of runs, capacity, size, sensitivity, futures and the difference of two runs."""

@@ -1,0 +1,1 @@
+"""What a reader gets of rent or buy and of plans."""

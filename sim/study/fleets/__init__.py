@@ -1,0 +1,1 @@
+"""What fleets answer: runs, capacity, size, sensitivity, futures, the difference of two runs."""

@@ -1,0 +1,1 @@
+"""What fleets cost over months and years: prices of a finished run, rent or buy, plans."""
