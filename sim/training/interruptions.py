@@ -52,7 +52,7 @@ def optimal_interval_s(save_s: float, mtbf_s: float) -> float:
     """Training time between saves that makes the job shortest (Daly, equation 37) [s]; inf where nothing fails.
 
     >>> round(optimal_interval_s(save_s=40.0, mtbf_s=7 * 86400.0))
-    6943
+    6929
     """
     if isinf(mtbf_s):
         return inf

@@ -11,7 +11,7 @@ from sim.study.work.job.columns import JobRow, summary
 from sim.study.work.job.outcome import job_outcomes
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
-SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
+SCENARIOS = Path(__file__).resolve().parents[4] / "scenarios"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sim.study.work.queue.columns import QueueRow, summary
 from sim.study.work.queue.outcome import queue_outcomes
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
-SCENARIO = Path(__file__).resolve().parents[3] / "scenarios" / "jobs-on-a-cluster.yaml"
+SCENARIO = Path(__file__).resolve().parents[4] / "scenarios" / "jobs-on-a-cluster.yaml"
 
 
 @pytest.fixture(scope="module")
