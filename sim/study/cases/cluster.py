@@ -118,8 +118,11 @@ class Cluster:
         except KilledWorker as error:
             raise ClusterError(f"one job has cost several workers: {error}") from None
         if not isinstance(result, bytes | tuple):  # what dask gives for a future that nobody works on any more
-            raise ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
+            raise self._gone()
         return future, result
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
 
     def _await(self, coming: Any) -> None:
         """Until something is done. Raises ClusterError where for `WORKERS_S` nobody has been there to do it."""
@@ -127,7 +130,14 @@ class Cluster:
         alone_since = None
         while not coming.has_ready() and self._client.status == "running":
             now = time.monotonic()
-            if self._client.nthreads():
+            try:
+                # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
+                working = self._client.sync(self._client.scheduler.ncores_running, callback_timeout=CONNECT_S)
+            except TimeoutError:
+                continue  # slow, or gone: then the status says so by now
+            except OSError:
+                raise self._gone() from None
+            if working:
                 alone_since = None
             elif alone_since is None:
                 alone_since = now
