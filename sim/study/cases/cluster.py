@@ -127,12 +127,14 @@ class Cluster:
     def _await(self, coming: Any) -> None:
         """Until something is done. Raises ClusterError where for `WORKERS_S` nobody has been there to do it."""
         assert self._client is not None  # something has been submitted
+        scheduler = self._client.scheduler
+        assert scheduler is not None
         alone_since = None
         while not coming.has_ready() and self._client.status == "running":
             now = time.monotonic()
             try:
                 # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
-                working = self._client.sync(self._client.scheduler.ncores_running, callback_timeout=CONNECT_S)
+                working = self._client.sync(scheduler.ncores_running, callback_timeout=CONNECT_S)
             except TimeoutError:
                 continue  # slow, or gone: then the status says so by now
             except OSError:
