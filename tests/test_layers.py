@@ -225,8 +225,11 @@ def test_what_the_design_allows_passes(tmp_path: Path, file: str, line: str) -> 
 
 
 def test_a_folder_has_at_most_a_dozen_entries(root: Path) -> None:
-    folders = {path.parent for path in (root / "sim").rglob("*.py")} - {root / "sim"}
-    entries = {
-        folder: {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__"} for folder in sorted(folders)
-    }
-    assert [folder for folder, names in entries.items() if len(names) > MOST_ENTRIES] == []
+    files = {path.relative_to(root) for path in (root / "sim").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    files = {path for path in files if path.name != "__init__.py"}
+    entries: dict[Path, set[str]] = {}
+    for path in files:
+        for place in range(2, len(path.parts)):
+            entries.setdefault(Path(*path.parts[:place]), set()).add(path.parts[place])
+    folders = {path.parent for path in files if path.suffix == ".py"}
+    assert [folder for folder in sorted(folders) if len(entries.get(folder, ())) > MOST_ENTRIES] == []
