@@ -41,12 +41,7 @@ def overview(
     for _, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
-    shown: set[str] = set()
-    for _, plan in plans:
-        if plan["fleet"] not in shown:
-            shown.add(plan["fleet"])
-            yield values_shown(plan)
-    yield sources_shown([plan for _, plan in plans])
+    yield from values_and_sources([plan for _, plan in plans])
 
 
 def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
@@ -143,8 +138,16 @@ def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -
         yield FittedTable(["fleet", "pool", *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
 
 
-def values_shown(plan: dict[str, Any]) -> Entries:
-    """Every value that *plan* rests on, with its origin."""
+def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
+    """What each fleet rests on at the first of its *plans*, then every source that they cite."""
+    first: dict[str, dict[str, Any]] = {}
+    for plan in plans:
+        first.setdefault(plan["fleet"], plan)
+    yield from map(_values, first.values())
+    yield _sources(plans)
+
+
+def _values(plan: dict[str, Any]) -> Entries:
     bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
     entries = []
     for value in plan["values"]:
@@ -156,7 +159,6 @@ def values_shown(plan: dict[str, Any]) -> Entries:
     return Entries(f"What {plan['fleet']} rests on{bought}", entries)
 
 
-def sources_shown(plans: Sequence[dict[str, Any]]) -> Entries:
-    """Every source that *plans* cite."""
+def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
     found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
     return Entries("Sources", [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])

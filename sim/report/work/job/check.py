@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.report.check.resolved import sources_shown, values_shown
+from sim.report.check.resolved import values_and_sources
 from sim.report.fleets.run.basis import notes
 from sim.report.page.page import text_table
 from sim.report.work.job.tables import layout_table, memory_table
@@ -23,9 +23,4 @@ def job_overview(rows: Sequence[JobRow], plans: Sequence[dict[str, Any]]) -> Ite
     for row in rows:
         if not row.ok:
             yield Text(f"{row.fleet} cannot run: {row.outcome.plan.infeasible}")
-    shown: set[str] = set()
-    for plan in plans:
-        if plan["fleet"] not in shown:
-            shown.add(plan["fleet"])
-            yield values_shown(plan)
-    yield sources_shown(plans)
+    yield from values_and_sources(plans)

@@ -6,9 +6,10 @@ from typing import Any
 from sim.report.page.page import Table
 from sim.report.words.money import cash, in_code
 from sim.report.words.text import axis_label, percent, plain, short
+from sim.report.work.bill import component_rows
 from sim.study.work.job.columns import JobRow
 from sim.study.work.job.step import parts
-from sim.units import GB, NANO_PER_USD
+from sim.units import GB
 
 Show = Callable[[Any], str]
 RESULTS: tuple[tuple[str, str, Show], ...] = (
@@ -98,13 +99,8 @@ def cost_table(rows: Sequence[JobRow]) -> Table | None:
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
         return None
-    bills = [row.outcome.ledger.by_component() for row in priced if row.outcome.ledger is not None]
-    names = list(dict.fromkeys(name for bill in bills for name in bill))
-    body = [
-        [name.replace("_", " "), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
-        for name in names
-    ]
-    body.append(["together", *(cash(sum(bill.values()) / NANO_PER_USD) for bill in bills)])
+    body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
+    body.append(["together", *(cash(row.cells["cost_usd"]) for row in priced)])
     return Table("What the job costs", "", ["component", *map(_head, priced)], body)
 
 

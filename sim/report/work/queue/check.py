@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.report.check.resolved import sources_shown, values_shown
+from sim.report.check.resolved import values_and_sources
 from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.text import plain
@@ -48,9 +48,4 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
     for row in rows:
         if not row.ok:
             yield Text(f"{row.fleet} cannot run: {row.cells['reason']}")
-    shown: set[str] = set()
-    for plan in plans:
-        if plan["fleet"] not in shown:
-            shown.add(plan["fleet"])
-            yield values_shown(plan)
-    yield sources_shown(plans)
+    yield from values_and_sources(plans)

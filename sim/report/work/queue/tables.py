@@ -7,6 +7,7 @@ from typing import Any
 from sim.report.page.page import Table
 from sim.report.words.money import cash
 from sim.report.words.text import axis_label, percent, plain, short
+from sim.report.work.bill import component_rows
 from sim.study.work.queue.columns import QueueRow, status_of, waited_s
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -92,12 +93,7 @@ def cost_table(rows: Sequence[QueueRow]) -> Table | None:
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
         return None
-    bills = [row.outcome.ledger.by_component() for row in priced if row.outcome.ledger is not None]
-    names = list(dict.fromkeys(name for bill in bills for name in bill))
-    body = [
-        [name.replace("_", " "), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
-        for name in names
-    ]
+    body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
     body.append(["together", *(cash(row.cells["cost_usd"]) for row in priced)])
     body.append(["of it for idle GPUs", *(cash(row.cells["idle_usd"]) for row in priced)])
     if any(row.cells.get("serving_usd") is not None for row in priced):

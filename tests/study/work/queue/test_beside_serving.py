@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.report.work.queue.answer import write_queue
+from sim.report.work.kinds import QUEUE
 from sim.report.work.queue.picture import panels
 from sim.report.work.queue.verdict import verdict
 from sim.scenario.job.load import load_job
-from sim.scenario.queue.describe import describe_queue
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.work.queue.columns import QueueRow, summary
 from sim.study.work.queue.outcome import queue_outcomes
@@ -51,7 +50,7 @@ def found(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     (folder / "s.yaml").write_text(SCENARIO)
     scenario = load_job(folder / "s.yaml", catalog=catalog)
     rows = summary(queue_outcomes(scenario, catalog))
-    write_queue(folder, scenario, rows, [describe_queue(row.outcome.plan, catalog) for row in rows], False)
+    QUEUE.write(folder, scenario, rows, QUEUE.described(rows, catalog), False)
     return folder, rows
 
 

@@ -1,4 +1,4 @@
-"""Everything that a job leaves in its folder, manifest.json aside."""
+"""What every kind of work leaves in its folder, manifest.json aside."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,46 +11,16 @@ from sim.records import Interval
 from sim.report.charts.panels import Panel
 from sim.report.fleets.run.basis import notes
 from sim.report.fleets.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
-from sim.report.page.page import Mark, Table, picture, render_page, text_table, write_picture
-from sim.report.terminal.fitted import FittedTable
+from sim.report.page.page import Mark, Table, render_page, write_picture
 from sim.report.words.text import first_sentence
-from sim.report.work.job.picture import key, panels
-from sim.report.work.job.tables import results, tables
-from sim.report.work.job.verdict import verdict
-from sim.scenario.job.schema import JobScenario, WorkScenario
-from sim.study.work.job.columns import JobRow
+from sim.scenario.job.schema import WorkScenario
 from sim.units import NANO_PER_USD
 from sim.yamlio import dump
 
-PHASES = {"prefill": "saving", "decode": "training", "recompute": "lost", "idle": "restarting"}
-"""Phases of the ledger, under the names that they have in a job."""
 _OF_TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
 USAGE = [name for name in USAGE_COLUMNS if name not in _OF_TOKENS]
 """Columns of usage.csv."""
 Plans = Sequence[Mapping[str, Any]]
-
-
-def job_document(scenario: JobScenario, rows: Sequence[JobRow], out: str) -> dict[str, Any]:
-    """The answer for `--format json`: the verdict and the rows of summary.csv."""
-    told = verdict(rows)
-    return {
-        "scenario": scenario.name,
-        "question": scenario.question,
-        "out": out,
-        "verdict": {"headline": told.headline, "findings": list(told.findings)},
-        "points": [row.cells for row in rows],
-    }
-
-
-def job_tables(rows: Sequence[JobRow]) -> list[FittedTable]:
-    """What the terminal shows."""
-    return [text_table(results(rows))]
-
-
-def job_figure(scenario: JobScenario, rows: Sequence[JobRow], kind: str = "") -> Any:
-    """A matplotlib figure of all charts, or of those of a *kind*."""
-    chosen = [panel for panel in panels(rows) if kind in ("", panel.kind)]
-    return picture(chosen, asked(scenario), [verdict(rows).headline], key(rows))
 
 
 def asked(scenario: WorkScenario) -> str:
@@ -72,24 +42,8 @@ class WorkTables:
     tables: Sequence[Table]
 
 
-def write_job(
-    folder: Path, scenario: JobScenario, rows: Sequence[JobRow], resolved: Plans, with_pictures: bool
-) -> None:
-    """summary.csv, usage.csv, costs.csv, resolved.yaml and, *with_pictures*, curves.png and report.html."""
-    told = verdict(rows)
-    work = WorkTables(
-        rows=[(row.cells, row.outcome.plan.axes, row.outcome.intervals, row.outcome.ledger) for row in rows],
-        phases=PHASES,
-        answers=[told.headline, *told.findings],
-        panels=panels(rows),
-        key=key(rows),
-        tables=tables(rows),
-    )
-    write_work(folder, scenario, work, resolved, with_pictures)
-
-
 def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved: Plans, with_pictures: bool) -> None:
-    """What jobs and queues have in common: summary.csv, usage.csv, costs.csv, resolved.yaml, picture and page."""
+    """summary.csv, usage.csv, costs.csv, resolved.yaml and, *with_pictures*, curves.png and report.html."""
     write_rows(folder / "summary.csv", [cells for cells, *_ in work.rows])
     front = ["fleet", *work.rows[0][1], "replication"]
     write_rows(folder / "usage.csv", list(_usage(work)), [*front, *USAGE])
