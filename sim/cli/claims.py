@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from sim.cli.shared.common import (
-    OTHER_FAILURE,
     Force,
     Format,
     Quiet,
@@ -15,10 +14,10 @@ from sim.cli.shared.common import (
     app,
     bad_input_told,
     command_line,
-    fail,
     show_all,
     usable,
 )
+from sim.cli.shared.workplace import whole_or_nothing
 
 
 @app.command()
@@ -32,11 +31,8 @@ def claims(
 ) -> None:
     """Check what the articles claim: each verdict is computed from a scenario by stated rules."""
     with bad_input_told():
-        from concurrent.futures.process import BrokenProcessPool
-
         from sim.catalogue.catalog import load_catalog
         from sim.deliver.claims import deliver_claims
-        from sim.deliver.shared.folder import owned
         from sim.report.claims.write import claim_rows, terminal_table
         from sim.report.page.document import as_json
         from sim.scenario.claims.reading import chosen, claim_files
@@ -44,21 +40,10 @@ def claims(
         files = chosen(ids or (), claim_files())
         name = "claims" if not ids else f"claims-{'-'.join(files)}"
         folder = usable(out or Path("outputs") / name)
-        try:
-            with owned(folder):
-                answers = deliver_claims(
-                    files,
-                    load_catalog(),
-                    folder,
-                    workers or os.cpu_count() or 1,
-                    quiet,
-                    command_line(),
-                    force,
-                )
-        except BrokenProcessPool:
-            fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
-        except KeyboardInterrupt:
-            fail("interrupted; nothing is kept", OTHER_FAILURE)
+        with whole_or_nothing(folder):
+            answers = deliver_claims(
+                files, load_catalog(), folder, workers or os.cpu_count() or 1, quiet, command_line(), force
+            )
     if format == "json":
         typer.echo(as_json({"out": str(folder), "claims": claim_rows(answers)}))
     elif not quiet:

@@ -7,17 +7,16 @@ from typing import Annotated
 import typer
 
 from sim.cli.shared.common import (
-    OTHER_FAILURE,
     Force,
     Quiet,
     Workers,
     app,
     bad_input_told,
     command_line,
-    fail,
     show_all,
     usable,
 )
+from sim.cli.shared.workplace import whole_or_nothing
 
 
 @app.command()
@@ -42,27 +41,19 @@ def validate(
         rows = kind.read(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
-        from concurrent.futures.process import BrokenProcessPool
-
-        from sim.deliver.shared.folder import owned
         from sim.deliver.validate import run_validation
 
-        try:
-            with owned(folder):
-                outcomes = run_validation(
-                    kind=kind,
-                    rows=rows,
-                    catalog=load_catalog(),
-                    out=folder,
-                    workers=workers or os.cpu_count() or 1,
-                    table=str(table),
-                    quiet=quiet,
-                    command=command_line(),
-                    force=force,
-                )
-        except BrokenProcessPool:
-            fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
-        except KeyboardInterrupt:
-            fail("interrupted; nothing is kept", OTHER_FAILURE)
+        with whole_or_nothing(folder):
+            outcomes = run_validation(
+                kind=kind,
+                rows=rows,
+                catalog=load_catalog(),
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                table=str(table),
+                quiet=quiet,
+                command=command_line(),
+                force=force,
+            )
     if not quiet:
         show_all(*kind.show(outcomes), f"results in {folder}")

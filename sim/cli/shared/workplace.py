@@ -42,6 +42,22 @@ def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def whole_or_nothing(folder: Path) -> Iterator[None]:
+    """For a command that alone writes to *folder*, and leaves nothing there unless it comes to its end."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from sim.deliver.shared.folder import owned
+
+    try:
+        with owned(folder):
+            yield
+    except BrokenProcessPool:
+        fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
+    except KeyboardInterrupt:
+        fail("interrupted; nothing is kept", OTHER_FAILURE)
+
+
 def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
     """Before anything is sent: a scenario of somebody else's must not carry off what it names."""
     from sim.study.cases.inputs import files_outside
