@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
-from sim.benchdata.table import Problem, row_of
+from sim.benchdata.table import row_of
 from sim.infile import opened
 
 NAMES = {

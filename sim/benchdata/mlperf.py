@@ -1,11 +1,11 @@
 """Tables of MLPerf Inference results: one run of one benchmark a line."""
 
-import csv
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
-from sim.benchdata.errors import BenchdataError
+from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
 
 REQUIRED = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")
@@ -44,34 +44,16 @@ def read_mlperf(path: Path) -> list[MlperfRow]:
     A Server run without `samples_s` counts the rate at which its queries were scheduled. Raises BenchdataError with
     everything that is wrong.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            lines = [(reader.line_num, row) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
-    problems: list[tuple[int, str]] = []
-    rows = [_row(number, line, cells, problems) for number, (line, cells) in enumerate(lines, 1)]
-    seen: dict[str, int] = {}
-    for row in rows:
-        if row.id in seen:
-            problems.append((row.line, f"the id {row.id!r} stands in line {seen[row.id]} too"))
-        seen.setdefault(row.id, row.line)
-    if not rows:
-        problems.append((1, "holds no rows"))
-    if problems:
-        raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
-    return rows
+    return read_rows(path, partial(missing, REQUIRED), _row)
 
 
-def _row(number: int, line: int, cells: dict[str, str | None], problems: list[tuple[int, str]]) -> MlperfRow:
-    texts = {
-        name: (cells.get(name) or "").strip() for name in (*REQUIRED, "id", "system", "round", "submitter", "source")
-    }
+def _row(read: CsvLine, problems: list[Problem]) -> MlperfRow:
+    line, cells = read.line, read.by_name()
+    texts = {name: cells.get(name, "").strip() for name in (*REQUIRED, "id", "system", "round", "submitter", "source")}
     problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
-    if None in cells:
+    if len(read.cells) > len(read.header):
         problems.append((line, "more fields than the first line names"))
-    amounts = {name: _number(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS)}
+    amounts = {name: _number(name, cells.get(name, ""), line, problems) for name in (*COUNTS, *AMOUNTS)}
     count = amounts["n_accelerators"] or 1
     if count != int(count):
         problems.append((line, f"n_accelerators must be a whole number, not {count:g}"))
@@ -83,12 +65,12 @@ def _row(number: int, line: int, cells: dict[str, str | None], problems: list[tu
         scenario=scenario,
         n_accelerators=int(count),
         measured={name: value for name, value in measured.items() if value is not None},
-        **texts | {"id": texts["id"] or str(number)},
+        **texts | {"id": texts["id"] or str(read.number)},
     )
 
 
-def _number(name: str, cell: str | None, line: int, problems: list[tuple[int, str]]) -> float | None:
-    if cell is None or not cell.strip():
+def _number(name: str, cell: str, line: int, problems: list[Problem]) -> float | None:
+    if not cell.strip():
         return None
     try:
         value = float(cell)

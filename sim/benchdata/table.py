@@ -1,15 +1,14 @@
 """Benchmark tables: one measured operating point a line, in the columns that `row` lists."""
 
-import csv
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.benchdata.errors import BenchdataError
+from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
 from sim.benchdata.row import AMOUNTS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
-from sim.infile import opened
 
 KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
 REQUIRED = ("gpu", "model")
@@ -23,8 +22,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
 KEPT = (*COUNTS, "isl", "osl", "rate_req_s", "avg_batch", "gpu_memory_utilization", "power_cap_w")
 SIMILAR = 0.8
 
-Problem = tuple[int, str]
-
 
 def read_table(path: Path) -> list[BenchRow]:
     """The rows of a CSV file in the columns of `row`; other columns are passed over.
@@ -32,24 +29,7 @@ def read_table(path: Path) -> list[BenchRow]:
     Raises BenchdataError with everything that is wrong: columns that are missing or nearly named like a known one,
     cells that are no numbers, loads without their rate or concurrency, ids that stand twice.
     """
-    try:
-        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            lines = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BenchdataError([(str(path), 0, f"cannot be read: {_plain(error)}")]) from None
-    problems = [(1, text) for text in _header_problems(header)]
-    rows: list[BenchRow] = []
-    if not problems:
-        for line, cells in lines:
-            rows += _row(line, header, cells, path.parent, problems)
-        problems += _repeated([(row.line, row.id) for row in rows])
-        if not lines:
-            problems.append((1, "holds no rows"))
-    if problems:
-        raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
-    return rows
+    return read_rows(path, _header_problems, partial(_row, path.parent))
 
 
 def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Problem]) -> BenchRow | None:
@@ -74,19 +54,18 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     )
 
 
-def _row(line: int, header: list[str], cells: list[str], folder: Path, problems: list[Problem]) -> list[BenchRow]:
-    if len(cells) != len(header):
-        problems.append((line, f"{len(cells)} fields where the first line names {len(header)}"))
-        return []
-    row = row_of(dict(zip(header, cells, strict=True)), line, folder, problems)
-    return [] if row is None else [row]
+def _row(folder: Path, read: CsvLine, problems: list[Problem]) -> BenchRow | None:
+    if len(read.cells) != len(read.header):
+        problems.append((read.line, f"{len(read.cells)} fields where the first line names {len(read.header)}"))
+        return None
+    return row_of(dict(read.by_name()), read.line, folder, problems)
 
 
 def _header_problems(header: Sequence[str]) -> list[str]:
     if not header:
         return [f"is empty; its first line must name the columns, {', '.join(REQUIRED)} at least"]
     problems = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
-    problems += [f"the column {name!r} is missing" for name in REQUIRED if name not in header]
+    problems += missing(REQUIRED, header)
     for name in header:
         near = get_close_matches(name, KNOWN, n=1, cutoff=SIMILAR)
         if name not in KNOWN and near and near[0] not in header:
@@ -138,21 +117,7 @@ def _contradictions(texts: dict[str, str], numbers: dict[str, float | None]) -> 
     return problems
 
 
-def _repeated(ids: Sequence[tuple[int, str]]) -> list[Problem]:
-    first: dict[str, int] = {}
-    problems = []
-    for line, name in ids:
-        if name in first:
-            problems.append((line, f"the id {name!r} stands in line {first[name]} too"))
-        first.setdefault(name, line)
-    return problems
-
-
 def _replay(folder: Path, texts: dict[str, str]) -> str:
     """The recorded requests of a trace: replay_<gpu>_<model>.csv beside the table."""
     file = folder / f"replay_{texts['gpu']}_{texts['model']}.csv"
     return str(file) if file.is_file() else ""
-
-
-def _plain(error: Exception) -> str:
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -4,13 +4,12 @@ Known columns are those below; the table is recognised by TELLING. `samples_per_
 all GPUs, `step_s` is one optimizer step, or one micro-batch where no global batch is known.
 """
 
-import csv
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
-from sim.benchdata.errors import BenchdataError
-from sim.infile import opened
+from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
 
 TELLING = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""
@@ -65,31 +64,11 @@ class TrainingRow:
 
 def read_training(path: Path) -> list[TrainingRow]:
     """The rows of a CSV table. Raises BenchdataError with everything that is wrong."""
-    try:
-        with opened(path, "r", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            lines = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
-    problems = [(1, f"column {name} is missing") for name in REQUIRED if name not in header]
-    rows: list[TrainingRow] = []
-    if not problems:
-        rows = [_row(line, dict(zip(header, cells, strict=False)), problems) for line, cells in lines]
-        first: dict[str, int] = {}
-        problems += [
-            (row.line, f"the id {row.id!r} stands in line {first[row.id]} too")
-            for row in rows
-            if first.setdefault(row.id, row.line) != row.line
-        ]
-        if not lines:
-            problems.append((1, "holds no rows"))
-    if problems:
-        raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
-    return rows
+    return read_rows(path, partial(missing, REQUIRED), _row)
 
 
-def _row(line: int, cells: dict[str, str], problems: list[tuple[int, str]]) -> TrainingRow:
+def _row(read: CsvLine, problems: list[Problem]) -> TrainingRow:
+    line, cells = read.line, read.by_name()
     texts = {name: cells.get(name, "").strip() for name in TEXTS}
     problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
     numbers = {name: _number(name, cells.get(name, ""), line, problems) for name in (*COUNTS, *AMOUNTS)}
@@ -104,7 +83,7 @@ def _row(line: int, cells: dict[str, str], problems: list[tuple[int, str]]) -> T
     return TrainingRow(line, texts, counts, numbers["params_b"], measured)
 
 
-def _number(name: str, cell: str, line: int, problems: list[tuple[int, str]]) -> float | None:
+def _number(name: str, cell: str, line: int, problems: list[Problem]) -> float | None:
     if not cell.strip():
         return None
     try:
