@@ -239,8 +239,8 @@ class Interval:
     server: str
     replica: int
     state: str
-    """off, provisioning, booting, loading, serving, draining, failed or repairing; in a cluster of jobs held, of the
-    GPUs that an inference service has."""
+    """off, provisioning, booting, loading, serving, draining, failed, repairing or reserve; in a cluster of jobs held,
+    of the GPUs that an inference service has."""
     start_s: float
     end_s: float
     gpu_s: float

@@ -2,7 +2,7 @@
 
 {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
-scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
+scenario -> {workload steptime batchtime memory power routing batching cost coldstart} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
@@ -21,7 +21,7 @@ import pytest
 BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
-PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost"})
+PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart"})
 FLEET = CATALOG | PARTS | {"training", "jobs", "scenario", "engine"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {

@@ -9,12 +9,13 @@ import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
-from sim.fleet.by_clock import ByClock, states_at_start
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
+from sim.fleet.scaling.by_clock import ByClock
+from sim.fleet.scaling.scale import Scale, states_at_start
 from sim.fleet.source import ClientSource, Clock, OpenSource, Source
 from sim.records import FleetLog, Request
 from sim.routing import Router
@@ -55,7 +56,7 @@ class RunningFleet:
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
         self._router: Router | Roster = policy
-        if plan.scheduled:
+        if plan.switched:
             self._router = self._switched(policy, states)
 
     def run(self) -> FleetLog:
@@ -76,15 +77,17 @@ class RunningFleet:
         return self._log.close(end_s, self._source.requests)
 
     def _switched(self, policy: Router, states: list[State]) -> Roster:
-        """Lets the schedule move replicas; the router that follows them."""
+        """Lets schedules and autoscalers move replicas; the router that follows them."""
         roster = Roster(policy, states, lambda replica: lives.move([replica], State.OFF))
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
             roster.before_move(replica, state, following)
+            scale.moved(replica, following)
 
         lives = Lives(states, before_move, self._send_held)
-        ByClock(self._plan, self._env, lives, roster)
+        scale = Scale(self._plan, self._env, lives, roster)
+        ByClock(self._plan, self._env, scale)
         return roster
 
     def _send(self, requests: list[Request], now: float) -> None:

@@ -1,6 +1,6 @@
 """A replica's life: the states it can be in, what each means, and which may follow.
 
-Whoever switches replicas (a schedule, later an autoscaler or a failure) moves them through `Lives`; routing, metering
+Whoever switches replicas (a schedule, an autoscaler, a failure) moves them through `Lives`; routing, metering
 and rent only read the table.
 """
 
@@ -20,6 +20,7 @@ class State(StrEnum):
     DRAINING = "draining"
     FAILED = "failed"
     REPAIRING = "repairing"
+    RESERVE = "reserve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +46,30 @@ LIFE: dict[State, Meaning] = {
     State.OFF: Meaning(_then(State.PROVISIONING, State.BOOTING)),
     # asked for and not there yet: clouds bill from the start of the machine
     State.PROVISIONING: Meaning(_then(State.BOOTING, State.OFF)),
-    # machine and engine start; a start given as one time stays here to its end
+    # machine, container and engine start, and the engine warms up behind its weights; a start given as one time stays
+    # here to its end
     State.BOOTING: Meaning(_then(State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True),
     # weights on their way into GPU memory
-    State.LOADING: Meaning(_then(State.SERVING, State.FAILED, State.OFF), powered=True, rented=True),
+    State.LOADING: Meaning(
+        _then(State.BOOTING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
+    ),
     State.SERVING: Meaning(
-        _then(State.DRAINING, State.FAILED, State.OFF), routed=True, powered=True, rented=True
+        _then(State.DRAINING, State.RESERVE, State.FAILED, State.OFF), routed=True, powered=True, rented=True
     ),
     # answers what it has; it can be taken back before it is off
-    State.DRAINING: Meaning(_then(State.SERVING, State.FAILED, State.OFF), powered=True, rented=True),
+    State.DRAINING: Meaning(
+        _then(State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
+    ),
     # stands still with the power on until it is taken out
-    State.FAILED: Meaning(_then(State.REPAIRING, State.BOOTING, State.OFF), powered=True, rented=True),
+    State.FAILED: Meaning(
+        _then(State.REPAIRING, State.PROVISIONING, State.BOOTING, State.OFF), powered=True, rented=True
+    ),
     # in the workshop, or exchanged by the landlord
-    State.REPAIRING: Meaning(_then(State.BOOTING, State.OFF)),
+    State.REPAIRING: Meaning(_then(State.PROVISIONING, State.BOOTING, State.OFF)),
+    # a spare, or asleep: the machine is on, and serving is a shorter start away
+    State.RESERVE: Meaning(
+        _then(State.BOOTING, State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
+    ),
 }  # fmt: skip
 
 

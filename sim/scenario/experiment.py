@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from sim.batching import Batching, OfEngine
 from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
+from sim.coldstart import ColdStart
 from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
 from sim.power import Power
 from sim.registry import Registry
@@ -125,6 +126,8 @@ class Pool(Choices):
     """Leading layers whose routed experts the CPU computes from host memory, as llama.cpp's option says."""
     schedule: Schedule | None = None
     """When the replicas run, by the time of day; left out: always."""
+    cold_start: ColdStart | None = None
+    """What a replica goes through when it is switched on."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None

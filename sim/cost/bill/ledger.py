@@ -73,8 +73,8 @@ class Ledger:
         return {name: amount / NANO_PER_USD / self.window_h for name, amount in self.by_component().items()}
 
 
-RARE = ("booting", "held")
-"""Few fleets boot or stand beside jobs: the others have no empty rows of these phases."""
+RARE = ("booting", "held", "failed", "reserve")
+"""Few fleets start replicas, break down or stand beside jobs: the others have no empty rows of these phases."""
 
 
 class _Entry(NamedTuple):

@@ -4,8 +4,17 @@ from typing import Literal, NamedTuple
 
 from sim.records import Interval
 
-Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held"]
-PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting", "held")
+Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve")
+OF_STATE: dict[str, Phase] = {
+    "provisioning": "booting",
+    "booting": "booting",
+    "loading": "booting",
+    "failed": "failed",
+    "repairing": "failed",
+    "reserve": "reserve",
+}
+"""State of a replica that does no work -> the phase of all its time; a replica that is off is idle."""
 
 
 class ByPhase(NamedTuple):
@@ -19,6 +28,15 @@ class ByPhase(NamedTuple):
     """Of replicas that have been switched on and do not serve yet."""
     held: float = 0.0
     """Of GPUs that an inference service holds in a cluster of jobs."""
+    failed: float = 0.0
+    """Of replicas that have broken down or are under repair."""
+    reserve: float = 0.0
+    """Of spares, and of replicas that are asleep."""
+
+    @classmethod
+    def only(cls, phase: Phase, amount: float) -> "ByPhase":
+        """All of *amount* in one phase."""
+        return cls(*(amount if name == phase else 0.0 for name in PHASES))
 
     def scaled(self, factor: float) -> "ByPhase":
         """Every part times *factor*."""
@@ -38,10 +56,10 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
     """
     decode_s = max(0.0, interval.busy_s - interval.prefill_s - interval.recompute_s)
     idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
-    if interval.state == "booting":
-        return ByPhase(0.0, 0.0, 0.0, 0.0, idle_s)
+    if (phase := OF_STATE.get(interval.state)) is not None:
+        return ByPhase.only(phase, interval.end_s - interval.start_s)
     if interval.state == "held":
-        return ByPhase(0.0, 0.0, 0.0, 0.0, held=interval.busy_s)
+        return ByPhase.only("held", interval.busy_s)
     if interval.unused:
         used = 1 - interval.unused
         idle_s += interval.unused * interval.busy_s
@@ -60,10 +78,8 @@ def wall_j_by_phase(interval: Interval) -> ByPhase:
 
     A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
     """
-    if interval.state == "booting":
-        return ByPhase(0.0, 0.0, 0.0, 0.0, interval.server_energy_j)
-    if interval.state == "held":
-        return ByPhase(0.0, 0.0, 0.0, 0.0, held=interval.server_energy_j)
+    if (phase := "held" if interval.state == "held" else OF_STATE.get(interval.state)) is not None:
+        return ByPhase.only(phase, interval.server_energy_j)
     parts = (interval.prefill_energy_j, interval.recompute_energy_j, interval.idle_energy_j)
     prefill_j, recompute_j, idle_j = parts
     return ByPhase(prefill_j, max(0.0, interval.server_energy_j - sum(parts)), recompute_j, idle_j)

@@ -8,6 +8,7 @@ from sim.memory import check_parallel
 from sim.scenario.checks.offload import offload_complaints
 from sim.scenario.checks.services import service_complaints
 from sim.scenario.checks.slices import slice_complaints
+from sim.scenario.checks.switching import switching_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
@@ -26,10 +27,7 @@ def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator
     yield from _limit_complaints(pool, place)
     yield from offload_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
-    schedule = pool.spec.schedule
-    if schedule is not None and schedule.most != pool.spec.replicas:
-        text = f"must be {schedule.most}, the most that the schedule wants, not {pool.spec.replicas}"
-        yield Complaint((*place, "replicas"), text)
+    yield from switching_complaints(pool.spec, place)
 
 
 def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:

@@ -10,6 +10,7 @@ import numpy as np
 from sim.batching import Dynamic, Scheduler, Slots, Vllm
 from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
+from sim.coldstart import at_once
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
@@ -185,10 +186,20 @@ def _pool_plan(
         memory=memory,
         power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,
+        start=at_once(_starting_s(pool)),
+        replicas_per_server=pool.replicas_per_host,
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,
     )
+
+
+def _starting_s(pool: BoundPool) -> float:
+    """From switching a replica on to its first request [s]."""
+    if pool.spec.cold_start is not None:
+        return pool.spec.cold_start.total_s
+    schedule = pool.spec.schedule
+    return schedule.starting_s or 0.0 if schedule is not None else 0.0
 
 
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:

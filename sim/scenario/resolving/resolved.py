@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.batching import Scheduler
 from sim.catalogue.value import Value
+from sim.coldstart import Stage
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit
 from sim.power import PoolPower
@@ -52,12 +53,20 @@ class PoolPlan:
     power: PoolPower | None = None
     schedule: Schedule | None = None
     """When the replicas run; None: always."""
+    start: tuple[Stage, ...] = ()
+    """What a replica goes through from being switched on to serving."""
+    replicas_per_server: int = 1
     unit: str = ""
     """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
     slices: Slices | None = None
     """MIG slices that the replicas are; None: whole GPUs."""
     service: str = ONLY_SERVICE
     """The service that it serves."""
+
+    @property
+    def switched(self) -> bool:
+        """Whether its replicas are switched on and off while the fleet runs."""
+        return self.schedule is not None
 
     @property
     def gpus(self) -> int | Fraction:
@@ -143,9 +152,9 @@ class CasePlan:
         return "" if "" in units else units.pop() if len(units) == 1 else "unit"
 
     @property
-    def scheduled(self) -> bool:
+    def switched(self) -> bool:
         """Whether replicas are switched on and off."""
-        return any(pool.schedule is not None for pool in self.pools)
+        return any(pool.switched for pool in self.pools)
 
     def next_reading_s(self, after_s: float) -> float:
         """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""

@@ -53,5 +53,6 @@ class ReplicasByDay(Spec):
 class Schedule(ReplicasByDay):
     """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
 
-    starting_s: NonNegative
-    """From switching a replica on to its first request: the machine, the engine, the weights."""
+    starting_s: NonNegative | None = None
+    """From switching a replica on to its first request: the machine, the engine, the weights. Left out: the pool's
+    `cold_start`."""

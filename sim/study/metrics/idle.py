@@ -51,7 +51,7 @@ def _metrics(plan: CasePlan) -> CaseMetrics:
 def idle_window(plan: CasePlan) -> Window:
     """What the fleet of *plan* is metered without load: in an hour, or in its own window where a schedule runs it."""
     start_s, end_s = 0.0, SECONDS_PER_HOUR
-    if plan.scheduled and plan.horizon_s is not None:
+    if plan.switched and plan.horizon_s is not None:
         start_s, end_s = plan.warmup_s, plan.horizon_s
     empty = replace(_without_load(plan), warmup_s=start_s, horizon_s=end_s, drain_limit_s=0.0)
     return Window.of(RunningFleet(empty).run().intervals, start_s, end_s)

@@ -196,6 +196,8 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
 
 PHASES = {
     "booting": "starting replicas",
+    "failed": "broken down or under repair",
+    "reserve": "in reserve (spares, asleep)",
     "prefill": "prompts",
     "decode": "decoding",
     "recompute": "computing again (preemption waste)",

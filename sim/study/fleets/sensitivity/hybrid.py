@@ -52,7 +52,7 @@ def why_not(plan: CasePlan) -> str:
         return "its memory is cut into slots"
     if pool.slices is not None:
         return "its GPUs are cut into MIG slices"
-    if plan.scheduled:
+    if plan.switched:
         return "its replicas run by a schedule"
     return "" if plan.costs is not None else "it has no cost"
 

@@ -48,7 +48,7 @@ def least_kw_by_pool(plan: FleetPlan) -> dict[str, float]:
     return {
         pool.name: pool.replicas * pool.power.least_w / 1e3
         for pool in plan.pools
-        if pool.power is not None and pool.schedule is None
+        if pool.power is not None and not pool.switched
     }
 
 

@@ -1,0 +1,137 @@
+"""Starts and stops replicas: through the stages of a start to serving, and through draining to off."""
+
+import simpy
+
+from sim.cost import MIDNIGHT
+from sim.fleet.lifecycle import Lives, State
+from sim.fleet.pool import engines_per_replica
+from sim.fleet.roster import Roster
+from sim.fleet.scaling.links import Links, Ticket
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
+
+
+class Scale:
+    """Brings each pool to a number of replicas.
+
+    Switching off takes replicas that still start first, then the last of those that serve: it gets no new requests and
+    goes on until it has answered those it has. Switching on takes back a replica that still drains before it starts
+    another. A start goes through the pool's stages and ends where somebody moves the replica elsewhere.
+    """
+
+    def __init__(self, plan: CasePlan, env: simpy.Environment, lives: Lives, roster: Roster) -> None:
+        self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
+        self.replicas = replicas_of(plan)
+        """Pool by pool the replicas, each the indices of the engines that it consists of."""
+        self._links = Links(env)
+        self._fetching: dict[int, Ticket] = {}
+        """First engine of a replica -> what it is fetching."""
+
+    def on(self, position: int) -> list[list[int]]:
+        """Replicas of a pool that serve, then those that start."""
+        states = self._lives.states
+        serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
+        return serving + [one for one in self.replicas[position] if states[one[0]] in STARTING]
+
+    def bring(self, position: int, wanted: int) -> None:
+        """Starts or stops replicas of a pool until *wanted* serve or are on their way; fewer where others are broken
+        or under repair.
+        """
+        on = self.on(position)
+        for engines in on[wanted:]:
+            self.stop(engines)
+        drains = [one for one in self.replicas[position] if self._drains(one)]
+        rest = [one for one in self.replicas[position] if one not in on and self._is_there(one)]
+        for engines in (drains + rest)[: max(0, wanted - len(on))]:
+            self.start(position, engines)
+
+    def start(self, position: int, engines: list[int]) -> None:
+        """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""
+        if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
+            states = self._lives.states
+            self._lives.move([engine for engine in engines if states[engine] is State.OFF], State.BOOTING)
+            self._lives.move(engines, State.SERVING)
+            return
+        self._stage(position, engines, 0)
+
+    def stop(self, engines: list[int]) -> None:
+        """Drains a replica, or switches it off where it has nothing to answer."""
+        for engine in engines:
+            busy = self._lives.states[engine] is State.SERVING and self._roster.outstanding(engine)
+            self._lives.move([engine], State.DRAINING if busy else State.OFF)
+
+    def moved(self, replica: int, following: State) -> None:
+        """*replica* goes to the state *following*: what it was fetching is given up unless its start goes on."""
+        if following not in STARTING and (ticket := self._fetching.pop(replica, None)) is not None:
+            ticket.link.stop(ticket)
+
+    def _drains(self, engines: list[int]) -> bool:
+        return any(self._lives.states[engine] is State.DRAINING for engine in engines)
+
+    def _is_there(self, engines: list[int]) -> bool:
+        return all(self._lives.states[engine] is State.OFF for engine in engines)
+
+    def _stage(self, position: int, engines: list[int], place: int) -> None:
+        """Stage *place* of a start; behind the last one the replica serves."""
+        stages = self._plan.pools[position].start
+        if place == len(stages):
+            self._lives.move(engines, State.SERVING)
+            return
+        stage = stages[place]
+        self._lives.move(engines, State(stage.doing))
+        move = self._lives.moves[engines[0]]
+
+        def go_on() -> None:
+            self._fetching.pop(engines[0], None)
+            if self._lives.moves[engines[0]] == move:
+                self._stage(position, engines, place + 1)
+
+        def fetch(_: simpy.Event) -> None:
+            if self._lives.moves[engines[0]] != move:
+                return
+            if stage.transfer is None:
+                go_on()
+                return
+            server = self._server(position, engines)
+            self._fetching[engines[0]] = self._links.send(stage.transfer, server, go_on)
+
+        self._env.timeout(stage.seconds).callbacks.append(fetch)
+
+    def _server(self, position: int, engines: list[int]) -> int:
+        """Number of the server in which a replica stands; pools fill servers of their own."""
+        pool = self._plan.pools[position]
+        place = self.replicas[position].index(engines) // pool.replicas_per_server
+        return place + sum(one.replicas for one in self._plan.pools[:position])
+
+
+def states_at_start(plan: CasePlan) -> list[State]:
+    """The state of every replica at time 0: those that nobody wants yet are off."""
+    states: list[State] = []
+    for pool, replicas in zip(plan.pools, replicas_of(plan), strict=True):
+        wanted = serving_at_start(plan, pool)
+        for place, engines in enumerate(replicas):
+            states += [State.SERVING if place < wanted else State.OFF] * len(engines)
+    return states
+
+
+def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
+    """Replicas of *pool* that serve at time 0."""
+    if pool.schedule is None:
+        return pool.replicas
+    return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))
+
+
+def replicas_of(plan: CasePlan) -> list[list[list[int]]]:
+    """Pool by pool the replicas, each the indices of the engines that it consists of."""
+    first = 0
+    pools: list[list[list[int]]] = []
+    for pool in plan.pools:
+        pools.append(_replicas_of_pool(pool, first))
+        first += pool.replicas * engines_per_replica(pool)
+    return pools
+
+
+def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
+    size = engines_per_replica(pool)
+    return [list(range(first + one * size, first + (one + 1) * size)) for one in range(pool.replicas)]
