@@ -101,8 +101,26 @@ class Request:
     """How often it gave up its KV cache and was computed again."""
     rejected: bool = False
     """Whether it can never fit, and was refused."""
+    attempts: int = 1
+    """How often it has been sent."""
+    kept_tokens: int = 0
+    """Tokens of its answer that an earlier attempt streamed; this one computes their KV and makes the others only."""
+    gave_up: str = ""
+    """timed_out or lost, where nobody waits for it any more; empty otherwise."""
     busy: BusyTime = field(default_factory=BusyTime)
     """Of the replica where it is, or was last."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it ended without an answer though the fleet could have served it."""
+        return self.gave_up != ""
+
+    @property
+    def status(self) -> str:
+        """How it has ended: finished, rejected, timed_out or lost; unfinished while it has not."""
+        if self.rejected:
+            return "rejected"
+        return "finished" if self.finished_s == self.finished_s else self.gave_up or "unfinished"
 
     @property
     def hops(self) -> list[Hop]:

@@ -25,9 +25,9 @@ class Sequence:
         """It leaves with its first token, unfinished."""
         self.output_tokens = 1 if prompt_only else request.output_tokens
         """Tokens of the answer that are made here."""
-        self.tokens = request.prompt_tokens
+        self.tokens = request.prompt_tokens + request.kept_tokens
         """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
-        self.made = 0
+        self.made = request.kept_tokens
         self.computed = 0
         self.high_water = most_computed(request.left) if request.left else 0
         """Most tokens ever computed, here or at a replica that it was taken from: what lies below is recomputed

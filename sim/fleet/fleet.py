@@ -3,12 +3,13 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import inf
+from math import inf, isnan
 
 import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
+from sim.fleet.attempts import Attempts, Hands
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
@@ -47,11 +48,15 @@ class RunningFleet:
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
+        arrive = self._send
+        if plan.asks_again:
+            hands = Hands(self._send, self._send_again, self._take, self._settle)
+            arrive = Attempts(self._env, plan.client, streams, hands).arrive
         if plan.workload.closed_loop() is None:
             table = plan.workload.open_table(streams, plan.horizon_s)
-            self._source: Source = OpenSource(self._env, table, self._send)
+            self._source: Source = OpenSource(self._env, table, arrive)
         else:
-            self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, self._send)
+            self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
@@ -119,11 +124,30 @@ class RunningFleet:
         if held:
             self._send(held, self._env.now)
 
+    def _send_again(self, requests: list[Request], now: float) -> None:
+        """Further attempts of *requests*, which have been outstanding since they arrived."""
+        self._outstanding -= len(requests)
+        self._send(requests, now)
+
+    def _take(self, request: Request, now: float) -> bool:
+        """Takes *request* away from where it is; False if it gets its last token just then."""
+        index = request.replica
+        if index < 0:
+            self._held.remove(request)
+        elif self._replicas[index].evict(request, now):
+            self._router.left(index)
+        return isnan(request.finished_s)
+
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
+        self._settle(requests, end_s, replica.index)
+
+    def _settle(self, requests: list[Request], end_s: float, replica: int | None = None) -> None:
+        """*requests* end, on *replica* or nowhere: their clients go on, and the run may be over."""
         self._outstanding -= len(requests)
         now = self._finished_s = max(self._finished_s, end_s)
         for request in requests:
-            self._router.left(replica.index)
+            if replica is not None:
+                self._router.left(replica)
             self._source.answered(request, end_s)
         self._over = not self._outstanding and self._source.exhausted and now >= (self._plan.horizon_s or 0.0)
 

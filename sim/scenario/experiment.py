@@ -18,6 +18,7 @@ from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import Affine, RegisteredStepTime, Roofline
 from sim.workload import Workload
+from sim.workload.client import Client
 from sim.workload.together import Together
 from sim.yamlio import MOST_CHARACTERS
 
@@ -214,6 +215,8 @@ class Experiment(Choices):
     requests_cost: bool = False
     """Whether each request's part of the cost is booked: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
+    client: Client | None = None
+    """How long clients wait for an answer and how often they ask; left out: once, for as long as it takes."""
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None

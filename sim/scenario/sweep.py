@@ -23,6 +23,9 @@ TAKEN_LABELS = frozenset(
         "completed",
         "rejected",
         "unfinished",
+        "timed_out",
+        "lost",
+        "attempts",
         "gpus",
     }
     | {"request", "service", "pool", "replica", "priority", "server", "state", "component", "phase", "unit", "servers"}

@@ -43,6 +43,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         infeasible=built.infeasible,
         facts=built.facts,
         services=tuple(ServicePlan(one.name, one.workload, one.slo) for one in at.services),
+        client=at.client,
     )
 
 

@@ -18,6 +18,7 @@ from sim.scenario.resolving.slices import Slices
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.workload import Workload
+from sim.workload.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ class CasePlan:
     """Each with pools of its own; none where the case has a single service."""
     service: str = ""
     """The one that this plan is of, where a case has several."""
+    client: Client | None = None
+    """How long clients wait, and whether they ask again; None: they wait as long as it takes."""
 
     def alone(self, service: ServicePlan) -> "CasePlan":
         """The part of the plan that serves *service*: its pools, with their charges."""
@@ -155,6 +158,11 @@ class CasePlan:
     def switched(self) -> bool:
         """Whether replicas are switched on and off."""
         return any(pool.switched for pool in self.pools)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether a request may be sent more than once, or end without an answer."""
+        return self.client is not None
 
     def next_reading_s(self, after_s: float) -> float:
         """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""

@@ -153,9 +153,6 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     cohort = Cohort.of(result) if result else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None
-    status = [
-        "rejected" if r.rejected else "finished" if r.finished_s == r.finished_s else "unfinished" for r in requests
-    ]
     table = pa.table(
         {
             "request": pa.array(range(count), pa.int64()),
@@ -175,9 +172,11 @@ def requests_table(result: CaseResult | None) -> pa.Table:
             "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
             "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
             "slo_met": pa.array(good_requests(result, cohort).astype("int8") if cohort and result else [], pa.int8()),
-            "status": pa.array(status, pa.string()).dictionary_encode(),
+            "status": pa.array([r.status for r in requests], pa.string()).dictionary_encode(),
         }
     )
+    if result and result.plan.asks_again:
+        table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
     return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
 
 

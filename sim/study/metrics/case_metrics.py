@@ -12,7 +12,7 @@ from sim.case import CaseResult, of_service
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
-from sim.study.metrics.cohort import Cohort, percentile
+from sim.study.metrics.cohort import Cohort, Endings, percentile
 from sim.study.metrics.limits import limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
@@ -108,6 +108,8 @@ class CaseMetrics:
     """None without a cost."""
     carbon: Emissions | None
     """None where the scenario does not ask for it."""
+    endings: Endings | None = None
+    """None where a request is sent once and waits for as long as it takes."""
     services: Mapping[str, "CaseMetrics"] = field(default_factory=dict)
     """Service -> its part, where a fleet serves several."""
 
@@ -155,6 +157,8 @@ class CaseMetrics:
             groups["money"] = None
         if "embodied_kg_co2e" not in data:
             groups["carbon"] = None
+        if "timed_out" not in data:
+            groups["endings"] = None
         services = {name: cls.of_data(one) for name, one in (data.get(OF_SERVICES) or {}).items()}
         return cls(**groups, services=services)
 
@@ -176,6 +180,7 @@ GROUPS = {
     "site": SitePower,
     "money": Money,
     "carbon": Emissions,
+    "endings": Endings,
 }
 GROUP_OF = {one.name: group for group, kind in GROUPS.items() for one in fields(kind) if one.name != "by_column"}
 LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
@@ -192,6 +197,7 @@ def measure(result: CaseResult) -> CaseMetrics:
         _machines(result),
         Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
         *bill(result),
+        endings=cohort.endings(result.log.requests) if result.plan.asks_again else None,
         services={one.name: measure(of_service(result, one)) for one in result.plan.services},
     )
 
@@ -214,6 +220,7 @@ def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Tra
     requests = int(cohort.measured.sum())
     completed = int((cohort.measured & cohort.finished).sum())
     rejected = int((cohort.measured & cohort.rejected).sum())
+    given_up = int((cohort.measured & cohort.given_up).sum())
     totals = result.log.meters
     output_tokens = sum(meters.output_tokens for meters in totals)
     prompt_tokens = sum(meters.prompt_tokens + meters.cached_tokens for meters in totals)
@@ -223,7 +230,7 @@ def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Tra
         requests=requests,
         completed=completed,
         rejected=rejected,
-        unfinished=requests - completed - rejected,
+        unfinished=requests - completed - rejected - given_up,
         offered_rps=requests / window_s,
         requests_per_s=float(cohort.served().sum()) / window_s,
         output_tokens_per_s=output_tokens / window_s,

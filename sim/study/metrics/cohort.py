@@ -1,6 +1,8 @@
 """The requests that are measured, as arrays."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +20,19 @@ Floats = NDArray[np.float64]
 COLUMNS: dict[str, type] = {
     **dict.fromkeys(("arrived_s", "started_s", "first_token_s", "finished_s"), float),
     **dict.fromkeys(("prompt_tokens", "output_tokens"), np.int64),
-    "rejected": bool,
+    **dict.fromkeys(("rejected", "given_up"), bool),
 }
 """What is known of every request, and its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """How the requests of the window ended that got no answer, where clients give up or ask again."""
+
+    timed_out: int
+    lost: int
+    attempts_per_request: float | None
+    """Mean over the requests of the window; None without any."""
 
 
 class Cohort:
@@ -31,6 +43,7 @@ class Cohort:
         self.arrived_s, self.started_s = columns["arrived_s"], columns["started_s"]
         self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
         self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
+        self.given_up = columns["given_up"]
         self.tokens = self.output_tokens + columns["prompt_tokens"]
         self.start_s, self.end_s = window_s
         self.open_end = open_end
@@ -53,8 +66,10 @@ class Cohort:
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "Cohort":
         """Those of a *table* as `StoredCase.requests` has it."""
-        columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "rejected"}
-        columns["rejected"] = pc.equal(table.column("status"), "rejected").to_numpy()
+        status = table.column("status").cast(pa.string())
+        columns = {name: table.column(name).to_numpy() for name in COLUMNS if name not in ("rejected", "given_up")}
+        columns["rejected"] = pc.equal(status, "rejected").to_numpy()
+        columns["given_up"] = pc.is_in(status, pa.array(["timed_out", "lost"])).to_numpy()
         return cls(columns, window_s, open_end)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
@@ -79,11 +94,18 @@ class Cohort:
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
+    def endings(self, requests: Sequence[Request]) -> Endings:
+        """How *requests*, those of the cohort, ended."""
+        chosen = [request for request, measured in zip(requests, self.measured.tolist(), strict=True) if measured]
+        ways = Counter(request.gave_up for request in chosen)
+        attempts = sum(request.attempts for request in chosen)
+        return Endings(ways["timed_out"], ways["lost"], attempts / len(chosen) if chosen else None)
+
     def queue_growth(self) -> Growth:
         """How many more are in the system at the end; a load that ends by itself overloads nothing."""
         if self.open_end:
             return Growth(0, False)
-        queued = ~self.rejected
+        queued = ~(self.rejected | self.given_up)
         dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
         return queue_growth(*dates, self.start_s, self.end_s)
 

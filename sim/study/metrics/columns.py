@@ -160,6 +160,10 @@ IN_EVERY_TABLE = (
 WHERE_KNOWN = (
     Column("warmup_s", "s", "the automatic warm-up, which is not measured", OfAll(warmup_found_s)),
     Column("warmup_unsteady", "", "replications in which no steady part was found behind it", OfAll(unsteady)),
+    Column("timed_out", "", "requests of the window whose clients gave up waiting (`client`)", MEAN),
+    Column("lost", "", "requests of the window that were lost with their replicas, and not asked for again", MEAN),
+    Column("attempts_per_request", "",
+           "how often a request of the window was sent: the load of the fleet over the load offered", MEAN),
     Column("idle_tax_usd_per_h", "USD/h",
            "the part of the cost that runs while GPUs have nothing to do", Ratio(("idle_tax_usd",), "window_h")),
     Column("preemption_waste_usd_per_h", "USD/h",

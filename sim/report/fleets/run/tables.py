@@ -23,6 +23,8 @@ REQUEST_COLUMNS = [
     *["arrived_s", "started_s", "first_token_s", "finished_s"],
     *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
 ]
+WHERE_GIVEN = ("attempts", "cost_usd")
+"""Columns of requests that are there only where some fleet has them."""
 USAGE_COLUMNS = [
     *["service", "pool", "server", "replica", "state", "start_s", "end_s"],
     *["gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"],
@@ -96,12 +98,13 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
     finished = [case for case in cases if case.status == "ok"]
     if requests_format == "none":
         return
-    with_costs = bool(finished) and "cost_usd" in finished[0].requests().column_names
-    columns = [*REQUEST_COLUMNS, "cost_usd"] if with_costs else REQUEST_COLUMNS
+    each = {case.fleet: case for case in finished}.values()
+    given = {name for case in each for name in case.requests().schema.names}
+    columns = [*REQUEST_COLUMNS, *(name for name in WHERE_GIVEN if name in given)]
     if requests_format == "parquet" or _many(finished):
         _write_parquet(folder / "requests.parquet", finished, axes, columns)
     else:
-        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: case.requests())
+        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: _with_all(case.requests(), columns))
 
 
 def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
@@ -112,6 +115,14 @@ def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) 
 def write_costs(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
     """costs.csv, one row per ledger row; only the header where nothing has a cost."""
     _write_csv(path, [case for case in cases if case.status == "ok"], axes, COST_COLUMNS, lambda case: case.costs())
+
+
+def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """*table* with those of *columns* that only other fleets have, empty."""
+    for name in columns:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, pa.int32()))
+    return table
 
 
 def _many(cases: Iterable[FinishedCase]) -> bool:
@@ -159,7 +170,7 @@ def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str
     schema: pa.Schema | None = None
     with ExitStack() as stack:
         for case in cases:
-            table = _twinned(case.requests().select(columns))
+            table = _twinned(_with_all(case.requests(), columns).select(columns))
             front = {"fleet": _constant(case.fleet, pa.string(), table)}
             front |= {axis: _constant(case.axes.get(axis), kind, table) for axis, kind in kinds.items()}
             front["replication"] = _constant(case.replication, pa.int64(), table)

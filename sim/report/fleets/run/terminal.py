@@ -19,6 +19,7 @@ from sim.report.fleets.run.figures import (
 from sim.report.fleets.run.paired import MOST_IN_TERMINAL, NOTE, blocks
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, without_symbol
+from sim.report.words.retries import storm_notes
 from sim.report.words.units import noun
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, Point, service_points
@@ -31,7 +32,11 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
     reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
     services = service_points(points)
     of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
-    return Group(brief_table(points, axes, slo), *of_services, *(Text(note) for note in (*notes_for(points), *reasons)))
+    return Group(
+        brief_table(points, axes, slo),
+        *of_services,
+        *(Text(note) for note in (*notes_for(points), *storm_notes(points), *reasons)),
+    )
 
 
 def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.report.words.goals import readings, unsure
 from sim.report.words.money import cash
+from sim.report.words.retries import storms
 from sim.report.words.text import difference, listing, place, places, seconds, span
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST, Comparison, Contest, comparisons_of
@@ -156,6 +157,7 @@ def _findings(part: Comparison, slo: Slo) -> list[str]:
         found.append(
             f"Overloaded: {'; '.join(names)}. Latencies there grow with the simulated time and are no steady values."
         )
+    found.append(storms(part.points, lambda own: _at(part, [part.sweep.value(point) for point in own])))
     return [lead + line for line in found if line]
 
 

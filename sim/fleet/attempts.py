@@ -1,0 +1,159 @@
+"""What clients do where no answer comes: they give up, or pause and ask again."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import isnan, nan
+
+import simpy
+
+from sim.records import Request
+from sim.workload import Streams
+from sim.workload.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What clients may do with the fleet."""
+
+    send: Callable[[list[Request], float], None]
+    """Routes requests that arrive."""
+    send_again: Callable[[list[Request], float], None]
+    """Routes requests that have been sent before."""
+    take: Callable[[Request, float], bool]
+    """Takes a request away from where it is; False if it gets its last token just then."""
+    ended: Callable[[list[Request], float], None]
+    """Requests have ended without an answer."""
+
+
+class Attempts:
+    """Every attempt of every request. A request ends once: finished, rejected, timed out or lost.
+
+    Without a `Client` whoever loses a request with its replica sends it again at once, as often as needed.
+    """
+
+    CHUNK = 1024
+
+    def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: Hands) -> None:
+        self._env, self._client, self._hands = env, client, hands
+        self._rng = streams("backoff")
+        self._chances: list[float] = []
+        self._pausing: set[Request] = set()
+        timeout_s, patience_s = (client.timeout_s, client.patience_s) if client else (None, None)
+        self._timeouts = Deadlines(env, timeout_s, self._timed_out, _has_ended)
+        self._patience = Deadlines(env, patience_s, self._leaves, _has_begun)
+
+    def arrive(self, requests: list[Request], now: float) -> None:
+        """The first attempts of *requests*."""
+        for request in requests:
+            self._patience.add(request, now)
+            self._timeouts.add(request, now)
+        self._hands.send(requests, now)
+
+    def lose(self, requests: Iterable[Request], now: float) -> None:
+        """The replica of *requests*, which have been taken from it, has failed, and that is noticed *now*."""
+        again = [request for request in requests if self._goes_on(request, "lost", now)]
+        if again:
+            self._hands.send_again(again, now)
+
+    def _timed_out(self, request: Request, now: float) -> None:
+        if self._taken(request, now) and self._goes_on(request, "timed_out", now):
+            self._hands.send_again([request], now)
+
+    def _leaves(self, request: Request, now: float) -> None:
+        if self._taken(request, now):
+            self._end(request, "timed_out", now)
+
+    def _taken(self, request: Request, now: float) -> bool:
+        if request in self._pausing:
+            self._pausing.remove(request)
+            return True
+        return self._hands.take(request, now)
+
+    def _goes_on(self, request: Request, ending: str, now: float) -> bool:
+        """Whether *request* is to be sent again now; else it pauses, or that was its last attempt."""
+        client = self._client
+        if client is not None and request.attempts >= client.attempts:
+            self._end(request, ending, now)
+            return False
+        if client is not None and client.retry == "resume" and request.left and request.left[-1].progress is not None:
+            request.kept_tokens = request.left[-1].progress.output_tokens
+        else:
+            request.first_token_s = nan
+        pause_s = client.pause_s(request.attempts, self._chance(request.index)) if client else 0.0
+        request.attempts += 1
+        if pause_s <= 0:
+            self._timeouts.add(request, now)
+            return True
+        self._pausing.add(request)
+        self._env.timeout(pause_s).callbacks.append(lambda _: self._resume(request))
+        return False
+
+    def _resume(self, request: Request) -> None:
+        """The pause is over, unless the client has left meanwhile."""
+        if request in self._pausing:
+            self._pausing.remove(request)
+            self._timeouts.add(request, self._env.now)
+            self._hands.send_again([request], self._env.now)
+
+    def _end(self, request: Request, ending: str, now: float) -> None:
+        request.gave_up = ending
+        self._hands.ended([request], now)
+
+    def _chance(self, index: int) -> float:
+        """The chance in the pauses of a request, the same in every fleet."""
+        while index >= len(self._chances):
+            self._chances += self._rng.random(self.CHUNK).tolist()
+        return self._chances[index]
+
+
+class Deadlines:
+    """Limits of equal length: they fall due in the order in which they began, so one event at a time is enough."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        after_s: float | None,
+        passed: Callable[[Request, float], None],
+        is_past: Callable[[Request, int], bool],
+    ) -> None:
+        """*passed* gets a request at its limit, unless the attempt that began *is_past*; without *after_s* there is no
+        limit.
+        """
+        self._env, self._after_s = env, after_s
+        self._passed, self._is_past = passed, is_past
+        self._coming: deque[tuple[float, Request, int]] = deque()
+        self._armed = False
+
+    def add(self, request: Request, now: float) -> None:
+        """An attempt of *request* begins."""
+        if self._after_s is not None:
+            self._coming.append((now + self._after_s, request, request.attempts))
+            self._arm()
+
+    def _arm(self) -> None:
+        coming = self._coming
+        while coming and self._is_past(*coming[0][1:]):
+            coming.popleft()
+        if coming and not self._armed:
+            self._armed = True
+            self._env.timeout(max(0.0, coming[0][0] - self._env.now)).callbacks.append(self._wake)
+
+    def _wake(self, event: simpy.Event) -> None:
+        self._armed = False
+        now = self._env.now
+        while self._coming and self._coming[0][0] <= now:
+            _, request, attempt = self._coming.popleft()
+            if not self._is_past(request, attempt):
+                self._passed(request, now)
+        self._arm()
+
+
+def _has_ended(request: Request, attempt: int) -> bool:
+    """Whether this attempt is over."""
+    return request.attempts != attempt or request.status != "unfinished"
+
+
+def _has_begun(request: Request, attempt: int) -> bool:
+    """Whether its first token is there, or never will be."""
+    return not isnan(request.first_token_s) or request.status != "unfinished"

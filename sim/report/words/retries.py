@@ -1,0 +1,31 @@
+"""What clients that ask again make of a load, in words."""
+
+from collections.abc import Callable, Sequence
+
+from sim.report.words.text import listing, places
+from sim.study.fleets.run.point import Point, fleets_of
+
+STORM = 1.1
+"""Attempts per request from which on the repeated ones are a load of their own."""
+
+
+def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
+    """Where clients that ask again add to the load, empty where they do not; *at* says where points of a fleet lie."""
+    found = [point for point in points if (point.number("attempts_per_request") or 0.0) >= STORM]
+    told = []
+    for fleet in fleets_of(found):
+        own = [point for point in found if point.fleet == fleet]
+        most = max(point.number("attempts_per_request") or 0.0 for point in own)
+        up_to = "up to " if len(own) > 1 else ""
+        told.append(f"{fleet}{at(own)}: load {up_to}{most:.2g}x offered")
+    if not told:
+        return ""
+    return f"Retry storm: {'; '.join(told)}. Clients ask again faster than the fleet answers or recovers."
+
+
+def storm_notes(points: Sequence[Point]) -> list[str]:
+    """`storms` for a table of points: a line, or none."""
+    told = storms(
+        points, lambda own: f" at {listing([places(list(one.axes.items())) for one in own])}" * any(own[0].axes)
+    )
+    return [told] if told else []
