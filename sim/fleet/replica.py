@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from math import inf, isnan, nan
 
-import simpy
-
 from sim.engine.protocol import ReplicaEngine
+from sim.fleet.source import Clock
 from sim.records import BusyTime, Hop, Request
 
 Finished = Callable[["Replica", list[Request], float], None]
@@ -15,8 +14,8 @@ Released = Callable[[float], None]
 class Replica:
     """Wakes only when its engine changes something that others can see.
 
-    It is no process: it arms a timeout with a callback for the engine's planned end and remembers it as due. A later
-    plan arms another one; the callback that is no longer due returns at once. The engine's clock decides, because
+    It is no process: it asks to be called at the engine's planned end and remembers the call as due. A later plan asks
+    for another one; a call that is no longer due does nothing. The engine's clock decides, because
     adding a delay to `env.now` rounds.
     """
 
@@ -24,7 +23,7 @@ class Replica:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         engine: ReplicaEngine,
         index: int,
         pool: int,
@@ -36,7 +35,7 @@ class Replica:
         self.pool = pool
         self.end_s = inf
         self._env = env
-        self._due: simpy.Event | None = None
+        self._due = -1
         self._release = release
         self._finished = finished
 
@@ -66,15 +65,15 @@ class Replica:
             return
         self.end_s = end_s
         if end_s == inf:
-            self._due = None
+            self._due = -1
             return
         env = self._env
         delay = end_s - env.now
-        self._due = due = env.timeout(delay if delay > 0 else 0.0)
-        due.callbacks.append(self._wake)
+        self._due = env.call(self, delay if delay > 0 else 0.0)
 
-    def _wake(self, event: simpy.Event) -> None:
-        if event is self._due:
+    def wake(self, number: int) -> None:
+        """The clock's call with this *number* has come."""
+        if number == self._due:
             self._fire()
 
     def _fire(self) -> None:

@@ -1,10 +1,13 @@
 """Where requests come from: a table of arrivals, or clients that wait for their answers."""
 
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from itertools import repeat
 from math import inf
+from typing import Protocol
 
 import simpy
+from simpy.events import NORMAL
 
 from sim.records import Request, RequestTable
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
@@ -13,8 +16,35 @@ Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
 
 
+class Sleeper(Protocol):
+    """Who is woken by the clock."""
+
+    def wake(self, number: int) -> None:
+        """The wake-up call with this *number* is due."""
+        ...
+
+
 class Clock(simpy.Environment):
-    """The fleet's time and its events."""
+    """The fleet's time, its events, and wake-up calls.
+
+    A wake-up call is an event with one callback that fails never and is waited for by nobody: an entry of the queue, in
+    the same order as events, without an object of its own. Replicas ask for several per request.
+    """
+
+    def call(self, sleeper: Sleeper, delay_s: float) -> int:
+        """Wakes *sleeper* after *delay_s*; the number of the call."""
+        number = next(self._eid)
+        heappush(self._queue, (self._now + delay_s, NORMAL, number, sleeper))  # type: ignore[misc]
+        return number
+
+    def step(self) -> None:
+        """Comes to the next event or wake-up call."""
+        sleeper = self._queue[0][3]
+        if isinstance(sleeper, simpy.Event):
+            super().step()
+            return
+        self._now, _, number, _ = heappop(self._queue)
+        sleeper.wake(number)
 
     def skip_to(self, at_s: float) -> None:
         """Moves on to *at_s*, before the next event: who knows what happens then needs no event for it."""
@@ -34,7 +64,7 @@ class OpenSource:
         self._send = send
         self._coming = _requests(table)
         self._following = next(self._coming, None)
-        self._due: simpy.Event | None = None
+        self._due = -1
         self._arm(self._delay_s())
 
     @property
@@ -58,12 +88,13 @@ class OpenSource:
 
     def _arm(self, delay_s: float) -> None:
         if self._following is not None:
-            self._due = self._env.timeout(delay_s)
-            self._due.callbacks.append(self._wake)
+            self._due = self._env.call(self, delay_s)
 
-    def _wake(self, event: simpy.Event) -> None:
-        # a release may have sent this arrival already and armed another
-        if event is not self._due:
+    def wake(self, number: int) -> None:
+        """The clock's call with this *number* has come: the next arrival, unless a release has sent it already and
+        asked for another call.
+        """
+        if number != self._due:
             return
         env = self._env
         while self._following is not None:

@@ -3,13 +3,13 @@
 from itertools import pairwise
 from math import inf, isnan
 
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
 from sim.fleet.replica import Replica
+from sim.fleet.source import Clock
 from sim.records import Batch, Leap, Progress, Request
 
 LIMITS = RankLimits(num_gpu_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1000)
@@ -28,7 +28,7 @@ class Two:
     """Two replicas; each request begins at the first."""
 
     def __init__(self, rows: list[Request]) -> None:
-        self.env = simpy.Environment()
+        self.env = Clock()
         self.finished: list[Request] = []
         self.engines = [VllmEngine(Affine(), LIMITS) for _ in range(2)]
         self.replicas = [

@@ -5,7 +5,6 @@ request whose last token is being made is in no further step, but keeps its seat
 there. A preempted request still gets the token that was being made.
 """
 
-from heapq import heapify, heappop
 from math import inf, isnan, nan
 
 from sim.engine.kv.blocks import BlockPool
@@ -91,8 +90,7 @@ class AsyncRank(Rank):
         self._step += steps
         flight.closed = True
         self._runs = flight
-        while self._finishing and self._finishing[0][0] <= self._step:
-            sequence = heappop(self._finishing)[2]
+        for sequence in self._finishing.pop_reached(self._step):
             sequence.held, sequence.computed = self._held(sequence), sequence.base + self._step
             self._leave_decoding(sequence)
             flight.finished.append(sequence)
@@ -148,8 +146,7 @@ class AsyncRank(Rank):
             return Progress(0, sequence.output_tokens - 1)
         progress = self._progress_in(sequence, flight, whole)
         if sequence.decoding:
-            self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
-            heapify(self._finishing)
+            self._finishing.remove(sequence)
         self._evicted.append(sequence)
         self._gone.add(sequence)
         return progress

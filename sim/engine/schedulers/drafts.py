@@ -6,7 +6,6 @@ the blocks of those that do not hold stay with the sequence, which fills them la
 further in a step, the same in all of them.
 """
 
-from heapq import heapify
 from math import ceil
 
 from sim.engine.kv.blocks import BlockPool
@@ -88,8 +87,7 @@ class DraftRank(Rank):
             self._cut = sequence, max(0, pace - tokens)
             left = sequence.output_tokens - self._made(sequence) - min(pace, tokens)
             sequence.finish_step = self._step + 1 + max(0, ceil(left / pace))
-            self._finishing = [(s.finish_step, s.admission, s) for _, _, s in self._finishing]
-            heapify(self._finishing)
+            self._finishing.rebuild(self._finishing.sequences())
 
     def _made(self, sequence: Sequence) -> int:
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens

@@ -7,7 +7,6 @@ If nobody gave way, waiting requests join while seats, token budget and blocks f
 are handed out as they are needed.
 """
 
-from heapq import heapify
 from math import inf
 
 from sim.engine.kv.answers import Answers
@@ -22,6 +21,11 @@ from sim.engine.sequence import Sequence
 
 class Rank(RankSchedule):
     """One rank under vLLM's V1 rules."""
+
+    __slots__ = (
+        "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
+        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
+    )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
@@ -197,8 +201,7 @@ class Rank(RankSchedule):
         for sequence in decoding:
             self._stand_still(sequence)
             self._enter_decoding(sequence)
-        self._finishing = [(s.finish_step, s.admission, s) for s in self.running if s.decoding]
-        heapify(self._finishing)
+        self._finishing.rebuild(sequence for sequence in self.running if sequence.decoding)
         return decoding
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
@@ -209,8 +212,7 @@ class Rank(RankSchedule):
             sequence.held = self._held(sequence, withdrawn)
             sequence.made = computed + 1 - sequence.request.prompt_tokens
             self._leave_decoding(sequence)
-            self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
-            heapify(self._finishing)
+            self._finishing.remove(sequence)
         else:
             del self._prefilling[sequence]
             if withdrawn:

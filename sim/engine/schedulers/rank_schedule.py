@@ -7,12 +7,12 @@ and who holds which KV blocks.
 
 from abc import ABC, abstractmethod
 from copy import copy
-from heapq import heapify, heappop, heappush
 from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.windows import WindowedContexts
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.finishing import Finishing
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
@@ -23,6 +23,14 @@ class RankSchedule(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
     neighbours.
     """
+
+    # next to each other in memory: hundreds of replicas share the caches
+    __slots__ = (
+        "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
+        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
+        "cached_in_step", "overshoot", "pool", "preemptions", "recomputed_in_step", "running", "seats", "shares",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
@@ -48,7 +56,7 @@ class RankSchedule(ABC):
         self._chunked_prefill = limits.chunked_prefill
         self._step = 0
         self._admissions = 0
-        self._finishing: list[tuple[int, int, Sequence]] = []
+        self._finishing = Finishing()
         self._decoding = 0
         self._base_sum = 0
         self._prefilling: dict[Sequence, None] = {}
@@ -183,7 +191,7 @@ class RankSchedule(ABC):
 
     def _steps_until_finish(self) -> int:
         """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""
-        steps = self._finishing[0][0] - self._step
+        steps = self._finishing.next_step() - self._step
         return min(steps, self._windows.steps_until_change(self._step)) if self._windows else steps
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
@@ -195,9 +203,7 @@ class RankSchedule(ABC):
             if steps > 1:
                 self.pool.take(self._blocks_of_leap(steps))
             self._step = step = self._step + steps
-            finishing = self._finishing
-            while finishing and finishing[0][0] <= step:
-                finished.append(heappop(finishing)[2])
+            finished = self._finishing.pop_reached(step)
         for sequence, chunk in self._chunks:
             sequence.computed += chunk
             if sequence.computed == sequence.tokens and sequence not in self._evicted:
@@ -231,8 +237,7 @@ class RankSchedule(ABC):
         sequence = next(one for one in self.running if one.request is request)
         progress = self._progress(sequence, whole_steps)
         if sequence.decoding:
-            self._finishing.remove((sequence.finish_step, sequence.admission, sequence))
-            heapify(self._finishing)
+            self._finishing.remove(sequence)
         self._evicted.append(sequence)
         if not stepping:
             self._drop_evicted()
@@ -264,7 +269,7 @@ class RankSchedule(ABC):
             finished.append(sequence)
             return
         self._enter_decoding(sequence)
-        heappush(self._finishing, (sequence.finish_step, sequence.admission, sequence))
+        self._finishing.add(sequence)
 
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
         """Sets how *sequence*, its prompt computed, goes on to make the *left* tokens of its answer."""
@@ -296,7 +301,8 @@ class RankSchedule(ABC):
         sequence.token_s = self.shares.token_s
 
     def _stop_clock(self, sequence: Sequence) -> None:
-        sequence.busy.decode_s += self.shares.token_s - sequence.token_s
+        if self.shares.token_s:
+            sequence.busy.decode_s += self.shares.token_s - sequence.token_s
 
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True
