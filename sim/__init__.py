@@ -24,6 +24,7 @@ Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for h
     catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
     engine -> {records, units, rng}
     study -> benchdata -> catalogue
+    {cli serve api deliver report scenario} -> language
 
 To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.

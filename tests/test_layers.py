@@ -6,6 +6,7 @@ scenario -> {workload steptime batchtime memory power routing batching cost cold
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
+{cli serve api deliver report scenario} -> language
 """
 
 import ast
@@ -23,9 +24,12 @@ RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart"})
 FLEET = CATALOG | PARTS | {"training", "jobs", "scenario", "engine"}
+SPOKEN = frozenset({"language"})
+"""What of the program meets its readers."""
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
+    "language": frozenset(),
     "yamlio": frozenset({"infile"}),
     "units": frozenset(),
     "rng": frozenset(),
@@ -35,18 +39,18 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
-    "scenario": CATALOG | PARTS | {"training", "jobs"},
+    "scenario": CATALOG | PARTS | {"training", "jobs"} | SPOKEN,
     "jobs": BASE | {"spec"},
     "training": CATALOG | {"steptime"},
     "engine": frozenset({"records", "units", "rng"}),
     "fleet": FLEET,
     "case": FLEET | {"fleet"},
     "study": FLEET | {"fleet", "case", "benchdata"},
-    "report": FLEET | {"fleet", "case", "study", "benchdata"},
-    "deliver": FLEET | {"fleet", "case", "study", "report", "benchdata"},
-    "serve": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
-    "cli": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata", "serve"},
-    "api": FLEET | {"fleet", "case", "study", "report", "deliver", "benchdata"},
+    "report": FLEET | SPOKEN | {"fleet", "case", "study", "benchdata"},
+    "deliver": FLEET | SPOKEN | {"fleet", "case", "study", "report", "benchdata"},
+    "serve": FLEET | SPOKEN | {"fleet", "case", "study", "report", "deliver", "benchdata"},
+    "cli": FLEET | SPOKEN | {"fleet", "case", "study", "report", "deliver", "benchdata", "serve"},
+    "api": FLEET | SPOKEN | {"fleet", "case", "study", "report", "deliver", "benchdata"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset({"api"}),
 }

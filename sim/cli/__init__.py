@@ -14,8 +14,12 @@ from sim.cli.fidelity import calibrate, validate  # noqa: F401
 from sim.cli.fleets import capacity, diff, explain, run, sensitivity, size  # noqa: F401
 from sim.cli.money import breakeven, plan, price  # noqa: F401
 from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
+from sim.cli.shared.help import retell
+from sim.language import ENGLISH, LANGUAGES, _, current, known_language, retold, speak
+from sim.language.known import OWN
 
 LONGEST_SHOWN = 100
+LANG = "--lang"
 NO_COLOR = "--no-color"
 _FULL = "; finished points are kept: make room, and the same command goes on from them"
 ADVICE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
@@ -28,10 +32,15 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # names from any script, in any locale
     try:
         # on its own typer would print a usage error on several lines
-        code = app(_in_color(sys.argv[1:]) or ["--help"], standalone_mode=False)
+        words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
+        command = typer.main.get_command(app)
+        if current() != ENGLISH:
+            retell(command)
+        code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
-        typer.echo(f"gpufleet: {error.format_message()} (see gpufleet --help)", err=True)
+        told = _("gpufleet: {problem} (see gpufleet --help)", problem=retold(error.format_message()))
+        typer.echo(told, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(OTHER_FAILURE)
@@ -40,15 +49,33 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
     except OSError as error:
-        typer.echo(f"gpufleet: {_told(error)}", err=True)
+        typer.echo(f"gpufleet: {retold(_told(error))}", err=True)
         sys.exit(BAD_INPUT if error.errno == errno.ENAMETOOLONG else OTHER_FAILURE)
     except UnicodeEncodeError as error:
         text, encoding = error.object[:LONGEST_SHOWN], error.encoding
-        typer.echo(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1", err=True)
+        typer.echo(retold(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1"), err=True)
         sys.exit(OTHER_FAILURE)
     except MemoryError:
-        typer.echo("gpufleet: not enough memory; simulate less at once (shorter horizon_s, fewer --workers)", err=True)
+        typer.echo(
+            _("gpufleet: not enough memory; simulate less at once (shorter horizon_s, fewer --workers)"), err=True
+        )
         sys.exit(OTHER_FAILURE)
+
+
+def _in_language(words: list[str]) -> list[str]:
+    """The command's words without --lang and the language behind it, which is spoken from here on."""
+    rest, asked = [], os.environ.get(OWN, "")
+    given = iter(words)
+    for word in given:
+        if word == LANG or word.startswith(f"{LANG}="):
+            asked = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?"
+        else:
+            rest.append(word)
+    if asked:
+        if (code := known_language(asked)) is None:
+            raise TyperException(f"{LANG} {asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
+        speak(code)
+    return rest
 
 
 def _in_color(words: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from sim.cli.shared.common import Quiet, app, bad_input_told, fail
+from sim.language import _, retold
 
 
 @app.command()
@@ -30,6 +31,6 @@ def export(
             fail(refusal)
         told = exported(folder, format, file)
     for line in told:
-        typer.echo(line, err=True)
+        typer.echo(retold(line), err=True)
     if not quiet:
-        typer.echo(f"written: {file}")
+        typer.echo(_("written: {file}", file=file))

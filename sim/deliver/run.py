@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.deliver.shared.folder import MANIFEST, begin, written_together
+from sim.language import ENGLISH, speaking
 from sim.report.fleets.futures.sentences import sentences
 from sim.report.fleets.run.write import write_report
 from sim.report.terminal.progress import Progress
@@ -76,7 +77,8 @@ def _finish(
     futures = futures_of(scenario, catalog, cases)
     answers: list[str] = []
     if futures is not None:
-        answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
+        with speaking(ENGLISH):  # the manifest keeps them
+            answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
     year = year_plan(scenario)
     idle = list(idle_hours(scenario, catalog, year.axis)) if year is not None and year.has_idle_hours else []
     drawn = {"futures": answers} if answers else {}

@@ -20,10 +20,13 @@ def run(asked: Asked) -> None:
         return
     cases = asked.delivered(run_scenario)
     told = (cases, axes(scenario), limits(scenario))
-    notes = [*scenario.workload.notes(), *precision_notes(scenario, cases), *asked.notes(), *futures_told(folder)]
+
+    def notes() -> list[str]:
+        return [*scenario.workload.notes(), *precision_notes(scenario, cases), *asked.notes(), *futures_told(folder)]
+
     asked.show(
-        lambda out: run_document(scenario, *told, notes, out),
-        lambda: [terminal_table(*told), *terminal_differences(*told), *notes, f"results in {folder}"],
+        lambda out: run_document(scenario, *told, notes(), out),
+        lambda: [terminal_table(*told), *terminal_differences(*told), *notes(), f"results in {folder}"],
     )
     if all(case.status == "infeasible" for case in cases):
         asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
+from sim.language import retold
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.fleets.capacity import NARROWEST, RELATIVE, WIDEST
 
@@ -17,7 +18,8 @@ OTHER_FAILURE = 1
 app = typer.Typer(
     name="gpufleet",
     help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
-    epilog="--no-color anywhere on the line prints without colours, as the environment's NO_COLOR does.",
+    epilog="--lang zh anywhere on the line answers in Chinese, as GPUFLEET_LANG=zh does; --no-color prints without "
+    "colours, as the environment's NO_COLOR does.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -71,7 +73,7 @@ def bad_input_told() -> Iterator[None]:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """Ends the command with *message* on stderr."""
-    typer.echo(message, err=True)
+    typer.echo(retold(message), err=True)
     raise typer.Exit(code)
 
 
@@ -99,7 +101,7 @@ def say_what_is_ignored(command: str, scenario: Any, quiet: bool) -> None:
     from sim.report.words.exactness import ignored
 
     if not quiet and (told := ignored(command, scenario)):
-        typer.echo(told, err=True)
+        typer.echo(retold(told), err=True)
 
 
 def show_money_of(scenario: Any) -> None:
@@ -117,4 +119,4 @@ def show_all(*parts: Any) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(counted(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+        console.print(counted(retold(part)) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))

@@ -37,6 +37,7 @@ from sim.cli.shared.common import (
 from sim.cli.shared.hint import next_command, shown_to_people
 from sim.cli.shared.naming import default_folder
 from sim.cli.shared.workplace import Address, workplace
+from sim.language import ENGLISH, speaking
 from sim.study.fleets.capacity import RELATIVE
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
@@ -112,7 +113,8 @@ class Asked:
         from sim.report.page.document import as_json
 
         if self.given["format"] == "json":
-            typer.echo(as_json(document(str(self.folder))))
+            with speaking(ENGLISH):
+                typer.echo(as_json(document(str(self.folder))))
         elif not self.given["quiet"]:
             show_all(*told(), *self._next())
 

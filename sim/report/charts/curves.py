@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from sim.language import _
 from sim.report.charts.draw import HEAD, INK, NORMAL, SMALL, SOFT, draw
 from sim.report.charts.fonts import glyphs, lines_of, settings
 from sim.report.charts.panels import DASHES, Panel, dashes, style
@@ -127,7 +128,7 @@ def draw_key(figure: Any, entries: Sequence[LegendEntry], y: float) -> None:
 def _entries(sweep: Sweep, width: float) -> list[LegendEntry]:
     """The fleets, the line styles of further axes, what hollow points and arrowheads mean; wrapped at *width*."""
     wanted = [(name, marker, "", color, True) for name, (color, marker) in style(sweep.fleets).items()]
-    wanted += [("misses the SLO or is overloaded", "o", "", SOFT, False), ("off the chart", "^", "", SOFT, False)]
+    wanted += [(_("misses the SLO or is overloaded"), "o", "", SOFT, False), (_("off the chart"), "^", "", SOFT, False)]
     if len(sweep.settings) > 1:
         wanted += [(setting, "", DASHES[name], SOFT, False) for setting, name in dashes(sweep).items()]
     return laid_out(wanted, width)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.language import N_, _
 from sim.report.words.goals import exactly, percentiles_shown
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import axis_label, percent, places, plain, short
@@ -29,9 +30,9 @@ DASHES: dict[str, Any] = {
 """Line styles of the settings of further axes."""
 QUANTILES = 200
 LATENCIES = {
-    "ttft_s": ("time to first token", 1.0, "s"),
-    "tpot_s": ("time per output token", 1e3, "ms"),
-    "e2e_s": ("time to last token", 1.0, "s"),
+    "ttft_s": (N_("time to first token"), 1.0, "s"),
+    "tpot_s": (N_("time per output token"), 1e3, "ms"),
+    "e2e_s": (N_("time to last token"), 1.0, "s"),
 }
 
 
@@ -208,12 +209,12 @@ def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
     """The line of the service level; *part* names the percentile where the chart does not."""
     if limit_s is None:
         return None
-    _, scale, unit = LATENCIES[name]
+    scale, unit = LATENCIES[name][1:]
     return Limit(scale * limit_s, f"SLO {f'{part} ' if part else ''}{plain(scale * limit_s)} {unit}")
 
 
 def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
-    words, scale, unit = LATENCIES[name]
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     limit = _limit(name, limit_s)
     band = "; band: 95 % interval" if _repeated(sweep) else ""
     told: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
@@ -223,8 +224,8 @@ def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) ->
 def _cost_along(sweep: Sweep) -> Panel:
     return _along(
         sweep,
-        "Cost per token",
-        in_code("USD per million output tokens"),
+        _("Cost per token"),
+        in_code(_("USD per million output tokens")),
         "usd_per_million_output_tokens",
         y_format=money_mark,
         kind="cost_vs_load",
@@ -232,18 +233,20 @@ def _cost_along(sweep: Sweep) -> Panel:
 
 
 def _throughput_along(sweep: Sweep) -> Panel:
-    return _along(sweep, "Throughput", "output tokens per second", "output_tokens_per_s", kind="throughput_vs_load")
+    return _along(
+        sweep, _("Throughput"), _("output tokens per second"), "output_tokens_per_s", kind="throughput_vs_load"
+    )
 
 
 def _attainment_along(sweep: Sweep, slo: Slo) -> Panel:
-    limit = Limit(slo.attainment, f"target {exactly(slo.attainment)}")
-    title, subtitle = "Requests within the SLO", "share of all requests; filled points reach the target"
+    limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
+    title, subtitle = _("Requests within the SLO"), _("share of all requests; filled points reach the target")
     more: dict[str, Any] = {"y_limit": limit, "y_format": percent, "y_share": True}
     return _along(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
 
 
 def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
-    words, scale, unit = LATENCIES[name]
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     cost = "usd_per_million_output_tokens"
     curves = tuple(
         _curve(
@@ -256,9 +259,9 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
         for line in sweep.lines
         if any(point.number(cost) is not None for point in line.points)
     )
-    subtitle = in_code("USD per million output tokens; lower left is better")
-    numbers = "" if sweep.single else f"; numbers: {axis_label(sweep.axis)}"
-    title, label = f"Cost against {words}", f"{part} {words} [{unit}]{numbers}"
+    subtitle = in_code(_("USD per million output tokens; lower left is better"))
+    numbers = "" if sweep.single else _("; numbers: {axis_label}", axis_label=axis_label(sweep.axis))
+    title, label = _("Cost against {words}", words=words), f"{part} {words} [{unit}]{numbers}"
     limit = _limit(name, limit_s)
     return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, kind="cost_vs_latency")
 
@@ -275,13 +278,13 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
     """Share of requests answered within a time, all replications together; where the two lines of a percentile's limit
     cross, the curves must be on the left of.
     """
-    words, scale, unit = LATENCIES[name]
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     shares = np.linspace(0.0, 1.0, QUANTILES)
     curves = []
     for line in sweep.lines:
         times = np.concatenate([latencies_s(case.requests(), name) for case in line.points[0].cases])
         if len(times):
-            color, _ = style(sweep.fleets)[line.fleet]
+            color = style(sweep.fleets)[line.fleet][0]
             ends = np.isfinite(times).mean()
             values = scale * np.quantile(times, shares[shares <= ends], method="inverted_cdf")
             curves.append(
@@ -294,7 +297,7 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
     if strictest is not None:
         limit = _limit(name, strictest.limit_s, f"p{strictest.percent:g}")
         share = Limit(strictest.percent / 100, f"p{strictest.percent:g}")
-    subtitle = "share of requests within this time"
+    subtitle = _("share of requests within this time")
     return Panel(
         words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
         y_limit=share, y_share=True, kind="latency_distribution",

@@ -16,6 +16,10 @@
 
   /** @param {string} id @returns {any} what the page carries under that id */
   const carried = (id) => JSON.parse(document.getElementById(id)?.textContent || "{}");
+  /** @type {Record<string, string>} */
+  const words = carried("words");
+  /** @param {string} text @returns {string} an English text in the language of the page */
+  const _ = (text) => words[text] || text;
   const themes = carried("themes");
   /** @type {Record<string, Details>} */
   const details = carried("details");
@@ -191,15 +195,15 @@
     const heads = [...(table.tHead?.rows[0]?.cells || [])];
     if (!heads.length || !table.tBodies.length) return;
     const tools = element("div", { class: "tools" });
-    const button = element("button", { type: "button" }, "Copy as CSV");
+    const button = element("button", { type: "button" }, _("Copy as CSV"));
     button.addEventListener("click", async () => {
       await copy(csv(table));
-      button.textContent = "Copied";
-      setTimeout(() => (button.textContent = "Copy as CSV"), 1500);
+      button.textContent = _("Copied");
+      setTimeout(() => (button.textContent = _("Copy as CSV")), 1500);
     });
     if (table.tBodies[0].rows.length >= MANY_ROWS && !table.matches(".facts, .glance")) {
       const filter = /** @type {HTMLInputElement} */ (
-        element("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter rows" }));
+        element("input", { type: "search", placeholder: _("Filter rows"), "aria-label": _("Filter rows") }));
       filter.addEventListener("input", () => {
         const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
         for (const row of table.tBodies[0].rows) {

@@ -1,11 +1,13 @@
 """Pages from templates: the one jinja2 environment of the program."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sim.report.words.text import number
+from sim.language import ENGLISH, LANGUAGES, _, current, retold
+from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
 
 TEMPLATES = Path(__file__).parents[1]
@@ -37,10 +39,25 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
-    environment.globals["noun"] = noun
+    environment.globals |= {"noun": noun, "told": retold, "ranged": ranged, "_": _said}
+    environment.globals |= {"language": lambda: LANGUAGES[current()], "words": words_of_scripts}
     environment.globals["script_json"] = script_json
     environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")
     return environment
+
+
+def _said(message: str, /, **values: Any) -> Any:
+    """A message of a template, which is HTML, with *values*, which are text."""
+    from jinja2.utils import markupsafe  # type: ignore[attr-defined]  # what jinja2 escapes with
+
+    text = markupsafe.Markup(_(message))  # nobody but the template and the catalogue writes it
+    return text.format(**values) if values else text
+
+
+def words_of_scripts() -> dict[str, str]:
+    """What page.js says, where it is not English: English text -> text."""
+    found = re.findall(r'\b_\("([^"]+)"\)', SCRIPT.read_text(encoding="utf-8")) if current() != ENGLISH else []
+    return {text: _(text) for text in found}
 
 
 def script_json(data: Any) -> str:

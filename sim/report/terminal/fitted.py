@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sim.language import _
 from sim.report.words.units import counted
 
 GAP = 2
@@ -38,7 +39,7 @@ class FittedTable:
 
     def __post_init__(self) -> None:
         """Headings name what is counted."""
-        object.__setattr__(self, "heads", tuple(map(counted, self.heads)))
+        object.__setattr__(self, "heads", tuple(counted(_(head)) for head in self.heads))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The tables, in the width that there is."""

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
+from sim.language import N_, _
 from sim.report.words.money import cash
 from sim.units import HOURS_PER_MONTH
 
@@ -34,7 +35,7 @@ class _Live:
         # rich draws in a notebook with ipywidgets
         live = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not live)
-        self._task = self._bar.add_task(doing, total=None)
+        self._task = self._bar.add_task(_(doing), total=None)
         self._lines = not quiet and not live
         self._started_s = self._told_s = time.monotonic()
 
@@ -58,35 +59,43 @@ class _Live:
 class Progress(_Live):
     """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
 
-    def __init__(self, quiet: bool, doing: str = "simulating", unit: str = "cases") -> None:
-        self._unit = unit
+    def __init__(self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases")) -> None:
+        self._unit = _(unit)
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-            *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+            *(TimeElapsedColumn(), TextColumn(_("left")), TimeRemainingColumn()),
         )
         super().__init__(quiet, doing, *columns)
 
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show it."""
         if done == found and found and not self._quiet:
-            self._bar.console.print(f"{found} of {total} {self._unit} are finished already; going on from there")
+            self._bar.console.print(
+                _(
+                    "{found} of {total} {unit} are finished already; going on from there",
+                    found=found,
+                    total=total,
+                    unit=self._unit,
+                )
+            )
         self._bar.update(self._task, completed=done, total=total)
         if self._line_is_due():
             left = time_left(done - found, total - done, time.monotonic() - self._started_s)
-            sys.stderr.write(f"{done} of {total} {self._unit}{left}\n")
+            told = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
+            sys.stderr.write(f"{told}\n")
 
 
 class SearchProgress(_Live):
     """Of a search that ends when nothing cheaper is left: called with (cases simulated, USD per hour so far)."""
 
     def __init__(self, quiet: bool) -> None:
-        super().__init__(quiet, "searching", SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        super().__init__(quiet, N_("searching"), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
 
     def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
         """Show it."""
-        told = f"{simulated} cases simulated"
+        told = _("{simulated} cases simulated", simulated=simulated)
         if isfinite(cheapest_usd_per_h):
-            told += f", cheapest so far {cash(cheapest_usd_per_h * HOURS_PER_MONTH)} a month"
+            told += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
         self._bar.update(self._task, description=told)
         if self._line_is_due():
             sys.stderr.write(f"{told}\n")
@@ -101,4 +110,8 @@ def time_left(done: int, to_do: int, elapsed_s: float) -> str:
     if not done or not to_do:
         return ""
     left_s = elapsed_s / done * to_do
-    return f", about {left_s:.0f} s left" if left_s < 100 else f", about {left_s / 60:.0f} min left"
+    return (
+        _(", about {left_s:.0f} s left", left_s=left_s)
+        if left_s < 100
+        else _(", about {left_s:.0f} min left", left_s=left_s / 60)
+    )

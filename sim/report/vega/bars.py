@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sim.language import _
 from sim.report.charts.tornado import SideBar
 from sim.report.vega.figures import PageFigure
 from sim.report.vega.spec import config
@@ -20,8 +21,8 @@ PLOT = 330.0
 def bar_figure(title: str, subtitle: str, bars: Sequence[SideBar], unit: str, base: float) -> PageFigure:
     """The chart of *bars* around the line at *base*; *unit* says what the axis shows."""
     longest = max(bars, key=lambda bar: abs(bar.end - bar.start), default=None)
-    said = f"Over {unit}, {len({bar.row for bar in bars})} bars."
-    said += f" The longest is {longest.label}." if longest is not None else ""
+    said = _("Over {unit}, {len} bars.", unit=unit, len=len({bar.row for bar in bars}))
+    said += _(" The longest is {label}.", label=longest.label) if longest is not None else ""
     return PageFigure(title, subtitle, _spec(bars, unit, base), said)
 
 

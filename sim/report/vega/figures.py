@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.language import _
 from sim.report.charts.panels import Panel
 from sim.report.vega.bundle import bundle
 from sim.report.vega.spec import chart_spec
@@ -45,7 +46,7 @@ def panel_figure(panel: Panel) -> PageFigure:
     """A chart of curves."""
     names = dict.fromkeys(curve.name for curve in panel.curves if curve.name)
     limits = [limit.text for limit in (panel.x_limit, panel.y_limit) if limit is not None]
-    said = f"Over {panel.x_label}: {', '.join([*names, *limits])}."
+    said = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))
     return PageFigure(panel.title, panel.subtitle, chart_spec(panel), said)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sim.language import _
 from sim.report.charts.steps import StepChart
 from sim.report.vega.figures import PageFigure
 from sim.report.vega.spec import HEIGHT, config
@@ -15,7 +16,12 @@ Spec = dict[str, Any]
 def step_figure(chart: StepChart) -> PageFigure:
     """The chart of one fleet."""
     last = chart.steps[-1]
-    said = f"Over {len(chart.steps)} months: capacity {plain(last.capacity)} and peak {plain(last.peak)} in the last."
+    said = _(
+        "Over {len} months: capacity {capacity} and peak {peak} in the last.",
+        len=len(chart.steps),
+        capacity=plain(last.capacity),
+        peak=plain(last.peak),
+    )
     return PageFigure(chart.title, chart.subtitle, _spec(chart), said)
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sim.report.words.text import percent, place, plain
+from sim.language import _, ngettext
+from sim.report.words.text import percent, place, plain, ranged
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.cases.store import StoredCase
@@ -46,24 +47,45 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     if scenario.precision is None:
         return []
     if scenario.precision.metric is None:
-        return ["precision names no metric, so no replications were added; capacity, breakeven and plan hold to it."]
-    wanted = f"{scenario.precision.metric} within {100 * scenario.precision.relative:g} %"
+        return [_("precision names no metric, so no replications were added; capacity, breakeven and plan hold to it.")]
+    wanted = _(
+        "{metric} within {relative:g} %", metric=scenario.precision.metric, relative=100 * scenario.precision.relative
+    )
     held = held_to(scenario, cases)
     counts = sorted({one.replications for one in held if one.met is not None})
-    after = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else "no"
+    after = ranged(str(counts[0]), str(counts[-1])) if counts else _("no")
     notes = []
     if missed := [one for one in held if one.met is False]:
         most = scenario.precision.max_replications
-        notes.append(f"Precision not reached with {most} replications ({wanted}): {_places(missed)}.")
+        notes.append(
+            _(
+                "Precision not reached with {most} replications ({wanted}): {places}.",
+                most=most,
+                wanted=wanted,
+                places=_places(missed),
+            )
+        )
     elif counts:
-        notes.append(f"Precision reached with {after} replications: {wanted} at every point that has a steady value.")
+        notes.append(
+            _(
+                "Precision reached with {after} replications: {wanted} at every point that has a steady value.",
+                after=after,
+                wanted=wanted,
+            )
+        )
     if beyond := [one for one in held if one.met is None]:
-        notes.append(f"No precision can be asked for ({scenario.precision.metric}) at: {_places(beyond)}.")
+        notes.append(
+            _(
+                "No precision can be asked for ({metric}) at: {places}.",
+                metric=scenario.precision.metric,
+                places=_places(beyond),
+            )
+        )
     return notes
 
 
 def _places(held: Sequence[Held]) -> str:
-    return "; ".join(
+    return _("; ").join(
         f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in held
     )
 
@@ -77,17 +99,36 @@ def capacity_notes(found: Sequence[Capacity], precision: Precision | None) -> li
 def _imprecise(one: Capacity, asked: float, precision: Precision | None) -> str:
     have = len(one.found)
     if one.half_width is None:
-        return f"The capacity of {one.fleet} rests on one replication and has no interval: set {_setting(asked)}."
-    reached = f"within ± {percent(one.relative or 0.0)} only, after {have} replications"
+        return _(
+            "The capacity of {fleet} rests on one replication and has no interval: set {setting}.",
+            fleet=one.fleet,
+            setting=_setting(asked),
+        )
+    reached = _("within ± {percent} only, after {have} replications", percent=percent(one.relative or 0.0), have=have)
     if precision is None:
-        return f"The capacity of {one.fleet} is known {reached}: set {_setting(asked)}."
+        return _(
+            "The capacity of {fleet} is known {reached}: set {setting}.",
+            fleet=one.fleet,
+            reached=reached,
+            setting=_setting(asked),
+        )
     needed = plain(replications_wanted(asked, one.relative, have), 2)
-    what = f"set precision.max_replications to about {needed}, or a longer horizon_s"
-    return f"The capacity of {one.fleet} is known {reached} ({percent(asked)} asked for): {what}."
+    what = _("set precision.max_replications to about {needed}, or a longer horizon_s", needed=needed)
+    return _(
+        "The capacity of {fleet} is known {reached} ({percent} asked for): {what}.",
+        fleet=one.fleet,
+        reached=reached,
+        percent=percent(asked),
+        what=what,
+    )
 
 
 def _setting(asked: float) -> str:
-    return f"precision={{relative: {asked:g}}}, which adds replications until it is known within {percent(asked)}"
+    return _(
+        "precision={{relative: {asked:g}}}, which adds replications until it is known within {percent}",
+        asked=asked,
+        percent=percent(asked),
+    )
 
 
 def ignored(command: str, scenario: Scenario) -> str:
@@ -96,9 +137,11 @@ def ignored(command: str, scenario: Scenario) -> str:
     names = [name for name in ("sweep", *by_command) if getattr(scenario, name) is not None]
     if not names:
         return ""
-    runs = f"{scenario.replications} replication{'s' * (scenario.replications > 1)}"
-    what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} ignored"
+    runs = ngettext("{count} replication", "{count} replications", scenario.replications)
+    what = ngettext("{names} is ignored", "{names} are ignored", len(names), names=_(" and ").join(names))
     if names == ["precision"]:
-        return f"{what}: every fleet is simulated with {runs}"
-    more = "" if "precision" in by_command or scenario.precision is None else " or more"
-    return f"{what}: this command asks about the workload as it stands, with {runs}{more}"
+        return _("{what}: every fleet is simulated with {runs}", what=what, runs=runs)
+    more = "" if "precision" in by_command or scenario.precision is None else _(" or more")
+    return _(
+        "{what}: this command asks about the workload as it stands, with {runs}{more}", what=what, runs=runs, more=more
+    )

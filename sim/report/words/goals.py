@@ -5,6 +5,7 @@ from itertools import count
 from math import isclose, isfinite
 from typing import Any
 
+from sim.language import _
 from sim.report.words.text import listing, percent, plain, seconds, steady
 from sim.scenario.sections.slo import PercentileLimit, Slo
 
@@ -79,8 +80,20 @@ def latency_columns(slo: Slo) -> dict[str, str]:
 def asked_for(slo: Slo) -> str:
     """The whole service level: `95 % of the requests within TTFT 3 s and TPOT 0.1 s, TTFT p99 at most 2 s`."""
     limits = [f"{NAMES[name]} {_limit(limit_s)}" for name, limit_s in slo.per_request.items()]
-    shares = [f"{exactly(slo.attainment)} of the requests within {listing(limits)}"] if limits else []
-    return ", ".join([*shares, *(f"{name_of(one)} at most {_limit(one.limit_s)}" for one in slo.percentiles)])
+    shares = (
+        [_("{exactly} of the requests within {listing}", exactly=exactly(slo.attainment), listing=listing(limits))]
+        if limits
+        else []
+    )
+    return _(", ").join(
+        [
+            *shares,
+            *(
+                _("{name_of} at most {limit}", name_of=name_of(one), limit=_limit(one.limit_s))
+                for one in slo.percentiles
+            ),
+        ]
+    )
 
 
 def _limit(limit_s: float) -> str:
@@ -93,11 +106,24 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     told = []
     if slo.per_request and share is not None:
         asked = exactly(slo.attainment)
-        told.append(f"{share_beside(share, slo.attainment)} of the requests are within its limits ({asked} asked for)")
+        told.append(
+            _(
+                "{share_beside} of the requests are within its limits ({asked} asked for)",
+                share_beside=share_beside(share, slo.attainment),
+                asked=asked,
+            )
+        )
     for one in slo.percentiles:
         value = row.get(one.column)
         if value is not None:
-            told.append(f"{name_of(one)} is {seconds_beside(value, one.limit_s)} (at most {_limit(one.limit_s)})")
+            told.append(
+                _(
+                    "{name_of} is {seconds_beside} (at most {limit})",
+                    name_of=name_of(one),
+                    seconds_beside=seconds_beside(value, one.limit_s),
+                    limit=_limit(one.limit_s),
+                )
+            )
     return told
 
 
@@ -107,10 +133,24 @@ def unsure(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     share, half = row.get("slo_attainment"), row.get("slo_attainment_ci95")
     if slo.per_request and share is not None and half and abs(share - slo.attainment) < half:
         shown = share_beside(share, slo.attainment).removesuffix("\u00a0%")
-        told.append(f"{shown} ± {plain(100 * half, 2)}\u00a0% of the requests, {exactly(slo.attainment)} asked for")
+        told.append(
+            _(
+                "{shown} ± {value}\u00a0% of the requests, {exactly} asked for",
+                shown=shown,
+                value=plain(100 * half, 2),
+                exactly=exactly(slo.attainment),
+            )
+        )
     for one in slo.percentiles:
         value, half = row.get(one.column), row.get(f"{one.column}_ci95")
         if value is not None and half and abs(value - one.limit_s) < half:
             around = f"{seconds_beside(value, one.limit_s)} ± {seconds(half, 2)}"
-            told.append(f"{name_of(one)} {around}, at most {_limit(one.limit_s)} asked for")
+            told.append(
+                _(
+                    "{name_of} {around}, at most {limit} asked for",
+                    name_of=name_of(one),
+                    around=around,
+                    limit=_limit(one.limit_s),
+                )
+            )
     return told

@@ -12,6 +12,7 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from sim.language import _
 from sim.report.words.text import percent, plain, steady
 from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.job.schema import WorkScenario
@@ -101,9 +102,9 @@ def amount(value: float, unit: str) -> str:
     ('$0.120 per kWh', '4 years')
     """
     if unit.startswith("USD"):
-        return cash(value) + unit.removeprefix("USD").replace("/", " per ", 1)
+        return cash(value) + unit.removeprefix("USD").replace("/", _(" per "), 1)
     if unit in ("per year", "of the price", "of today's"):
-        return f"{percent(value)} {unit}"
+        return f"{percent(value)} {_(unit)}"
     return f"{plain(value)} {unit}".strip()
 
 

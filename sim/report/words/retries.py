@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from sim.language import N_, _
 from sim.report.words.text import listing, places
 from sim.study.fleets.run.point import Point, fleets_of
 
@@ -16,16 +17,24 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
     for fleet in fleets_of(found):
         own = [point for point in found if point.fleet == fleet]
         most = max(point.number("attempts_per_request") or 0.0 for point in own)
-        up_to = "up to " if len(own) > 1 else ""
-        told.append(f"{fleet}{at(own)}: load {up_to}{most:.2g}x offered")
+        load = (
+            N_("{fleet}: load up to {factor:.2g}x offered")
+            if len(own) > 1
+            else N_("{fleet}: load {factor:.2g}x offered")
+        )
+        told.append(_(load, fleet=f"{fleet}{at(own)}", factor=most))
     if not told:
         return ""
-    return f"Retry storm: {'; '.join(told)}. Clients ask again faster than the fleet answers or recovers."
+    where = _("; ").join(told)
+    return _("Retry storm: {where}. Clients ask again faster than the fleet answers or recovers.", where=where)
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:
     """`storms` for a table of points: a line, or none."""
-    told = storms(
-        points, lambda own: f" at {listing([places(list(one.axes.items())) for one in own])}" * any(own[0].axes)
-    )
+
+    def at(own: list[Point]) -> str:
+        where = listing([places(list(one.axes.items())) for one in own])
+        return _(" at {where}", where=where) if any(own[0].axes) else ""
+
+    told = storms(points, at)
     return [told] if told else []

@@ -1,34 +1,35 @@
 """Numbers and names as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from sim.language import N_, _
 from sim.scenario.schema import Scenario
 
 AXIS_LABELS = {
-    "rate_rps": "load [requests/s]",
-    "concurrency": "concurrent clients",
-    "rate_scale": "trace speed-up",
-    "replicas": "replicas",
+    "rate_rps": N_("load [requests/s]"),
+    "concurrency": N_("concurrent clients"),
+    "rate_scale": N_("trace speed-up"),
+    "replicas": N_("replicas"),
 }
 AXIS_UNITS = {
-    "rate_rps": "{} req/s",
-    "concurrency": "{} clients",
-    "rate_scale": "{}x the trace's speed",
-    "replicas": "{} replicas",
+    "rate_rps": N_("{} req/s"),
+    "concurrency": N_("{} clients"),
+    "rate_scale": N_("{}x the trace's speed"),
+    "replicas": N_("{} replicas"),
 }
 LIMITS = {
-    "kv": "KV memory",
-    "seats": "concurrent sequences (max_num_seqs)",
-    "token budget": "token budget (max_num_batched_tokens)",
-    "load": "the load alone",
-    "memory": "memory bandwidth",
-    "compute": "compute",
-    "link": "the link between GPUs",
-    "attention": "attention",
-    "overhead": "host overhead",
-    "host": "weights in host memory",
+    "kv": N_("KV memory"),
+    "seats": N_("concurrent sequences (max_num_seqs)"),
+    "token budget": N_("token budget (max_num_batched_tokens)"),
+    "load": N_("the load alone"),
+    "memory": N_("memory bandwidth"),
+    "compute": N_("compute"),
+    "link": N_("the link between GPUs"),
+    "attention": N_("attention"),
+    "overhead": N_("host overhead"),
+    "host": N_("weights in host memory"),
 }
 
 
@@ -80,7 +81,7 @@ def difference(fraction: float) -> str:
 
 def axis_label(axis: str) -> str:
     """What a sweep axis means, for the edge of a chart or the head of a column."""
-    return AXIS_LABELS.get(axis, axis)
+    return _(AXIS_LABELS.get(axis, axis))
 
 
 def short(value: Any) -> str:
@@ -95,7 +96,7 @@ def place(axis: str, value: Any) -> str:
 
 def places(setting: Sequence[tuple[str, Any]]) -> str:
     """Values of several axes: `2 req/s, cv 4`; empty for none."""
-    return ", ".join(place(axis, value) for axis, value in setting)
+    return commas(place(axis, value) for axis, value in setting)
 
 
 def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
@@ -107,16 +108,33 @@ def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
                 runs[-1].append(value)
             else:
                 runs.append([value])
-    return _with_unit(axis, listing([" to ".join(dict.fromkeys((short(run[0]), short(run[-1])))) for run in runs]))
+    return _with_unit(axis, listing([ranged(short(run[0]), short(run[-1])) for run in runs]))
 
 
 def listing(items: Sequence[str]) -> str:
     """A, B and C."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+    if len(items) < 2:
+        return "".join(items)
+    return _("{others} and {last}", others=commas(items[:-1]), last=items[-1])
+
+
+def commas(items: Iterable[str]) -> str:
+    """A, B, C."""
+    return _(", ").join(items)
+
+
+def ranged(low: str, high: str) -> str:
+    """`1 to 4`; one number where both are the same."""
+    return low if low == high else _("{low} to {high}", low=low, high=high)
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """Sentences one behind the other, empty ones left out."""
+    return " ".join(sentence for sentence in sentences if sentence).replace("。 ", "。")
 
 
 def _with_unit(axis: str, text: str) -> str:
-    return AXIS_UNITS[axis].format(text) if axis in AXIS_UNITS else f"{axis} {text}"
+    return _(AXIS_UNITS[axis]).format(text) if axis in AXIS_UNITS else f"{axis} {text}"
 
 
 def first_sentence(text: str) -> tuple[str, str]:
@@ -134,7 +152,7 @@ def question_of(scenario: Scenario) -> str:
 def number(value: Any) -> str:
     """A plain value in a table: true as yes, very large and very small numbers with an exponent."""
     if value is None or isinstance(value, bool):
-        return "" if value is None else "yes" if value else "no"
+        return "" if value is None else _("yes") if value else _("no")
     if not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or value.is_integer():

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sim.language import retold
 from sim.registry import Registered, Registry
 
 Place = tuple[str | int, ...]
@@ -31,7 +32,7 @@ class InputError:
     message: str
 
     def __str__(self) -> str:
-        parts = [f"{self.path}:{self.line}" if self.line else self.path, _cut(self.where), _cut(self.message)]
+        parts = [f"{self.path}:{self.line}" if self.line else self.path, _cut(self.where), _cut(retold(self.message))]
         return ": ".join(part for part in parts if part)
 
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
+from sim.language import N_, _, retold
 from sim.report.fleets.run.figures import axis_cells
 from sim.report.words.goals import asked_for
 from sim.report.words.routing import routing_told
-from sim.report.words.text import axis_label, number, plain
+from sim.report.words.text import axis_label, commas, number, plain, ranged
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point
 
@@ -15,33 +16,33 @@ Plans = Sequence[Mapping[str, Any]]
 """As sim.scenario.resolving.describe makes them, one per fleet or more."""
 
 SERVICE_ROWS = {
-    "max_batch_size": "largest batch",
-    "max_queue_delay_s": "longest wait for others [s]",
-    "instances": "instances on a GPU",
-    "sharing": "sharing between instances",
+    "max_batch_size": N_("largest batch"),
+    "max_queue_delay_s": N_("longest wait for others [s]"),
+    "instances": N_("instances on a GPU"),
+    "sharing": N_("sharing between instances"),
 }
 BATCHING_ROWS = {
     "policy": "scheduler",
-    "max_num_seqs": "concurrent sequences (max_num_seqs)",
-    "max_num_batched_tokens": "token budget of a step (max_num_batched_tokens)",
-    "gpu_memory_utilization": "share of memory for the engine",
-    "max_model_len": "longest prompt + output [tokens]",
-    "enable_prefix_caching": "prefix caching",
-    "scheduling": "scheduling",
+    "max_num_seqs": N_("concurrent sequences (max_num_seqs)"),
+    "max_num_batched_tokens": N_("token budget of a step (max_num_batched_tokens)"),
+    "gpu_memory_utilization": N_("share of memory for the engine"),
+    "max_model_len": N_("longest prompt + output [tokens]"),
+    "enable_prefix_caching": N_("prefix caching"),
+    "scheduling": N_("scheduling"),
 }
 MEMORY_ROWS = {
-    "total": "memory per GPU, as the driver reports [GB]",
-    "usable": "usable by the engine [GB]",
-    "weights": "weights [GB]",
-    "activations": "activations [GB]",
-    "context": "CUDA context and libraries [GB]",
-    "graphs": "CUDA graphs [GB]",
-    "comms": "communication buffers [GB]",
-    "kv": "KV cache [GB]",
+    "total": N_("memory per GPU, as the driver reports [GB]"),
+    "usable": N_("usable by the engine [GB]"),
+    "weights": N_("weights [GB]"),
+    "activations": N_("activations [GB]"),
+    "context": N_("CUDA context and libraries [GB]"),
+    "graphs": N_("CUDA graphs [GB]"),
+    "comms": N_("communication buffers [GB]"),
+    "kv": N_("KV cache [GB]"),
 }
 HOST_MEMORY_ROWS = {
-    "weights": "weights in host memory, of a replica [GB]",
-    "kv": "KV cache in host memory, of a replica [GB]",
+    "weights": N_("weights in host memory, of a replica [GB]"),
+    "kv": N_("KV cache in host memory, of a replica [GB]"),
 }
 
 
@@ -58,15 +59,15 @@ def build(plans: Plans) -> dict[str, Any]:
     pools = [(plan, pool) for plan in plans for pool in plan.get("pools", ())]
     several = len(pools) > len(plans)
     heads = [(str(plan["fleet"]), str(pool["name"]) if several else "") for plan, pool in pools]
-    columns = [_pool_cells(pool) for _, pool in pools]
+    columns = [_pool_cells(pool) for plan, pool in pools]
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows = [(name, [column.get(name, "") for column in columns]) for name in names]
-    return {"heads": heads, "rows": [(name, cells) for name, cells in rows if any(cells)]}
+    return {"heads": heads, "rows": [(_(name), cells) for name, cells in rows if any(cells)]}
 
 
 def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
-    cells = {"GPU": pool.get("gpu"), "server": pool.get("server"), "replicas": pool.get("replicas")}
-    cells["GPUs of a replica"] = _layout(pool)
+    cells = {"GPU": pool.get("gpu"), N_("server"): pool.get("server"), N_("replicas"): pool.get("replicas")}
+    cells[N_("GPUs of a replica")] = _layout(pool)
     batching, memory = pool.get("batching") or {}, pool.get("memory_gb_per_gpu") or {}
     cells |= {text: batching.get(key) for key, text in BATCHING_ROWS.items()}
     cells |= {text: f"{memory[key]:.2f}" for key, text in MEMORY_ROWS.items() if key in memory}
@@ -75,33 +76,35 @@ def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
     if "max_batch_size" in batching:
         cells |= {text: batching[key] for key, text in SERVICE_ROWS.items()}
     else:
-        cells["KV cache [tokens of a rank]"] = pool.get("kv_tokens")
+        cells[N_("KV cache [tokens of a rank]")] = pool.get("kv_tokens")
     return {name: number(value) for name, value in cells.items()}
 
 
 def _layout(pool: Mapping[str, Any]) -> str:
     sizes = {word: pool.get(f"{word}_parallel_size", 1) for word in ("tensor", "pipeline", "data")}
-    ways = [f"{word} parallel {size}" for word, size in sizes.items() if size > 1]
-    part = f" (a slice {pool['mig']})" if "mig" in pool else ""
-    return f"{pool.get('gpus_per_replica', '')}{part}" + (f" ({', '.join(ways)})" if ways else "")
+    said = {"tensor": _("tensor parallel"), "pipeline": _("pipeline parallel"), "data": _("data parallel")}
+    ways = [f"{said[word]} {size}" for word, size in sizes.items() if size > 1]
+    part = _(" (a slice {mig})", mig=pool["mig"]) if "mig" in pool else ""
+    return f"{pool.get('gpus_per_replica', '')}{part}" + (f" ({commas(ways)})" if ways else "")
 
 
 def assumptions(
     plans: Plans, slo: Mapping[str, Any], axes: Sequence[str], points: Sequence[Point]
 ) -> list[tuple[str, str]]:
     """What the run took as given."""
-    rows = [(name.capitalize(), _each(plans, lambda plan, name=name: plan.get(name))) for name in ("model", "workload")]
-    if axes and rows[1][1]:
-        rows[1] = ("Workload", f"{rows[1][1]} This is the first point of the sweep.")
+    workload = _each(plans, lambda plan: retold(str(plan.get("workload") or "")))
+    if axes and workload:
+        workload = _("{workload} This is the first point of the sweep.", workload=workload)
+    rows = [(_("Model"), _each(plans, lambda plan: plan.get("model"))), (_("Workload"), workload)]
     for axis in axes:
         values = list(dict.fromkeys(cell for point in points for cell in axis_cells(point, [axis]) if cell))
-        rows.append((f"Sweep: {axis_label(axis)}", ", ".join(values)))
-    rows.append(("SLO", asked_for(Slo.model_validate(slo))))
-    rows.append(("Simulated time", _each(plans, _window)))
-    rows.append(("Replications", _replications(points)))
-    rows.append(("Seed", _each(plans, lambda plan: number(plan.get("seed")))))
-    rows.append(("Routing", _each(plans, lambda plan: routing_told(plan.get("routing") or {}))))
-    rows += [("Note", note) for note in notes(plans)]
+        rows.append((_("Sweep: {axis_label}", axis_label=axis_label(axis)), _(", ").join(values)))
+    rows.append((_("SLO"), asked_for(Slo.model_validate(slo))))
+    rows.append((_("Simulated time"), _each(plans, _window)))
+    rows.append((_("Replications"), _replications(points)))
+    rows.append((_("Seed"), _each(plans, lambda plan: number(plan.get("seed")))))
+    rows.append((_("Routing"), _each(plans, lambda plan: routing_told(plan.get("routing") or {}))))
+    rows += [(_("Note"), note) for note in notes(plans)]
     return [(name, text) for name, text in rows if text]
 
 
@@ -112,7 +115,9 @@ def notes(plans: Plans) -> list[str]:
         for note in plan.get("notes", ()):
             fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
     everyone = {str(plan.get("fleet", "")) for plan in plans}
-    return [note if set(named) == everyone else f"{', '.join(named)}: {note}" for note, named in fleets.items()]
+    return [
+        retold(note) if set(named) == everyone else f"{commas(named)}: {retold(note)}" for note, named in fleets.items()
+    ]
 
 
 def _each(plans: Plans, get: Any) -> str:
@@ -120,7 +125,7 @@ def _each(plans: Plans, get: Any) -> str:
     texts = {str(plan.get("fleet")): str(get(plan) or "") for plan in plans}
     if len(set(texts.values())) <= 1:
         return next(iter(texts.values()), "")
-    return "; ".join(f"{fleet}: {text}" for fleet, text in texts.items())
+    return _("; ").join(f"{fleet}: {text}" for fleet, text in texts.items())
 
 
 def _window(plan: Mapping[str, Any]) -> str:
@@ -128,17 +133,21 @@ def _window(plan: Mapping[str, Any]) -> str:
     if not window:
         return ""
     horizon, warmup = window.get("horizon"), window.get("warmup") or 0.0
-    whole = "until the last request has finished" if horizon is None else f"{plain(horizon, 6)} s of arrivals"
+    whole = (
+        _("until the last request has finished")
+        if horizon is None
+        else _("{value} s of arrivals", value=plain(horizon, 6))
+    )
     if isinstance(warmup, str):
-        return f"{whole}, not measured until the run has settled (MSER-5, run by run)"
-    return f"{whole}, the first {plain(warmup, 6)} s not measured" if warmup else whole
+        return _("{whole}, not measured until the run has settled (MSER-5, run by run)", whole=whole)
+    return _("{whole}, the first {value} s not measured", whole=whole, value=plain(warmup, 6)) if warmup else whole
 
 
 def _replications(points: Sequence[Point]) -> str:
     counts = sorted({point.row["replications"] for point in points if point.ok})
     if not counts:
         return ""
-    return "1 (no intervals)" if counts == [1] else " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return _("1 (no intervals)") if counts == [1] else ranged(str(counts[0]), str(counts[-1]))
 
 
 def weak_values(resolved: Plans) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.words.goals import number_beside, percentiles_shown, share_beside
 from sim.report.words.money import cash, shown
-from sim.report.words.text import LIMITS, axis_label, percent, short, spread, steady
+from sim.report.words.text import LIMITS, axis_label, percent, ranged, short, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point
@@ -14,13 +15,15 @@ from sim.study.metrics.columns import IN_REPORT, Column, column
 
 THIN, OVER = "†", "▲"
 NOTES = {
-    THIN: f"{THIN} percentile with fewer than 20 requests in its tail",
-    OVER: f"{OVER} overloaded: the queue grows through the whole run, and what is marked depends on the horizon",
+    THIN: N_("percentile with fewer than 20 requests in its tail"),
+    OVER: N_("overloaded: the queue grows through the whole run, and what is marked depends on the horizon"),
 }
-UNSTEADY = "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
+UNSTEADY = N_(
+    "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
+)
 INTERVALS = {
-    "replications": "± half of the 95 % interval over replications",
-    "batch means": "± half of the 95 % interval by batch means: the parts of a single run stand for runs",
+    "replications": N_("± half of the 95 % interval over replications"),
+    "batch means": N_("± half of the 95 % interval by batch means: the parts of a single run stand for runs"),
 }
 
 
@@ -44,7 +47,7 @@ class Shown:
         """A column as its declaration says it."""
         in_ms = column.unit == "s" and column.name.startswith("tpot")
         unit, show, scale = BY_UNIT["ms" if in_ms else column.unit.partition("/")[0]]
-        return cls(column.head, unit, column.name, show, scale, column.brief)
+        return cls(_(column.head), unit, column.name, show, scale, _(column.brief))
 
 
 def _ms(value: float) -> str:
@@ -79,7 +82,7 @@ def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
     latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
     other = tuple({"ttft_s", "tpot_s", "e2e_s", "kv_"} - {latency})
     return [
-        replace(column, brief="latency p95 [s]") if column.name == f"{latency}_p95" else column
+        replace(column, brief=_("latency p95 [s]")) if column.name == f"{latency}_p95" else column
         for column in columns
         if not column.name.startswith(other)
     ]
@@ -155,13 +158,13 @@ def interval(point: Point, column: Shown) -> str:
 def standing(point: Point) -> str:
     """yes, no or nothing (without an SLO), with the mark of an overloaded point."""
     met = point.row["meets_slo"]
-    return ("" if met is None else "yes" if met else "no") + (OVER if point.row["overloaded"] else "")
+    return ("" if met is None else _("yes") if met else _("no")) + (OVER if point.row["overloaded"] else "")
 
 
 def limited_by(point: Point) -> str:
     """What holds the fleet back, in words."""
     name = str(point.row["limited_by"] or "")
-    return LIMITS.get(name, name.replace("_", " "))
+    return _(LIMITS.get(name, name.replace("_", " ")))
 
 
 def axis_heads(axes: Sequence[str]) -> list[str]:
@@ -178,10 +181,10 @@ def notes_for(points: Sequence[Point]) -> list[str]:
     """What the marks in the table mean, for the marks that occur; and how long the warm-up is if it was looked for."""
     marks = []
     if any(point.row["thin_percentiles"] for point in points):
-        marks.append(NOTES[THIN])
+        marks.append(f"{THIN} {_(NOTES[THIN])}")
     if any(point.row["overloaded"] for point in points):
-        marks.append(NOTES[OVER])
-    kinds = [text for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
+        marks.append(f"{OVER} {_(NOTES[OVER])}")
+    kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
     return [*marks, *kinds, *_warmup_notes(points)]
 
 
@@ -191,12 +194,16 @@ def _warmup_notes(points: Sequence[Point]) -> list[str]:
     if not found:
         return []
     ends = [f"{point.row['warmup_s']:.0f}" for point in sorted(found, key=lambda point: point.row["warmup_s"])]
-    notes = [f"warm-up by MSER-5, mean over replications: {' to '.join(dict.fromkeys((ends[0], ends[-1])))} s"]
+    notes = [_("warm-up by MSER-5, mean over replications: {range} s", range=ranged(ends[0], ends[-1]))]
     if restless := [point for point in found if point.row["warmup_unsteady"]]:
         places = (
-            f"{' at '.join([point.fleet, *map(short, point.axes.values())])} "
-            f"({point.row['warmup_unsteady']} of {point.row['replications']})"
+            _(
+                "{place} ({unsteady} of {replications})",
+                place=" at ".join([point.fleet, *map(short, point.axes.values())]),
+                unsteady=point.row["warmup_unsteady"],
+                replications=point.row["replications"],
+            )
             for point in restless
         )
-        notes.append(f"{UNSTEADY}: {'; '.join(places)}")
+        notes.append(f"{_(UNSTEADY)}: {_('; ').join(places)}")
     return notes

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.language import _, retold
 from sim.report.charts.panels import Panel, dashes, key_of
 from sim.report.fleets.run.basis import assumptions, build, one_per_fleet, sources, weak_values
 from sim.report.fleets.run.figures import (
@@ -55,7 +56,7 @@ def render(
         verdict=answer,
         swatches=swatches(sweep.fleets),
         fleets=sweep.fleets,
-        settings=dashes(sweep),
+        settings={setting: _(line) for setting, line in dashes(sweep).items()},
         glance=glance(sweep, Slo.model_validate(slo)),
         charts=panel_figures(_in_pairs(panels)),
         drawn=Drawn(details_of(points, axes, slo)),
@@ -66,7 +67,7 @@ def render(
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
         compared=compared,
-        compared_note=NOTE,
+        compared_note=_(NOTE),
         year=year,
         futures=futures,
         phases=phase_table(sweep),
@@ -96,7 +97,7 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
                 "first": index == 0 or points[index - 1].fleet != point.fleet,
                 "places": axis_cells(point, axes),
                 "ok": point.ok,
-                "reason": point.row["reason"],
+                "reason": retold(point.row["reason"] or ""),
                 "good": point.good,
                 "standing": standing(point) if point.ok else "",
                 "cells": [(figure(point, column), interval(point, column)) for column in columns],
@@ -118,7 +119,7 @@ def details_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, A
         for column in columns:
             shown = f"{figure(point, column)} {interval(point, column)}".strip()
             rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
-        rows += [("meets the SLO", standing(point))] if standing(point) else []
-        rows += [("limited by", limited_by(point))] if limited_by(point) else []
+        rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
+        rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
         found[key_of(point)] = {"title": point.fleet, "rows": rows}
     return found

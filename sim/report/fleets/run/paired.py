@@ -7,6 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.fleets.run.figures import OVER, axis_cells, axis_heads
 from sim.report.fleets.run.tables import cell
 from sim.report.words.goals import latency_columns
@@ -19,7 +20,7 @@ from sim.study.metrics.columns import column
 MOST_IN_TERMINAL, MOST_BLOCKS = 12, 10
 """Points of one pair in the terminal, pairs in the report."""
 UNSURE = "?"
-NOTE = f"± half of the 95 % interval, each on its own; {UNSURE} cannot tell: zero is within it, or there is none"
+NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
 MILLION = "usd_per_million_output_tokens"
 
 
@@ -70,13 +71,13 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
             for row in rows.values()
             if row
         )
-        result.append(Block(f"{first} less {second}", heads, lines))
+        result.append(Block(_("{first} less {second}", first=first, second=second), heads, lines))
     return result
 
 
 def _shown_metrics(slo: Slo) -> dict[str, str]:
     """Metric -> heading."""
-    share = {"slo_attainment": "within SLO [pp]"} if slo.per_request else {}
+    share = {"slo_attainment": _("within SLO [pp]")} if slo.per_request else {}
     latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
     return share | latencies | {MILLION: column(MILLION).brief}
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sim.language import N_, _, ngettext
 from sim.report.charts.panels import GLYPHS, style
 from sim.report.fleets.run.figures import limited_by
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, shown
-from sim.report.words.text import percent, place, places, plain, span, spread, steady
+from sim.report.words.names import name_told
+from sim.report.words.text import commas, percent, place, places, plain, span, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST
@@ -32,8 +34,8 @@ API_COST = "api_usd_per_million_output_tokens"
 DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
 """Tones that carry white text."""
 LATENCIES_SHOWN = {
-    False: (("ttft_s", "Time to first token"), ("tpot_s", "Time per output token")),
-    True: (("e2e_s", "Latency"),),
+    False: (("ttft_s", N_("Time to first token")), ("tpot_s", N_("Time per output token"))),
+    True: (("e2e_s", N_("Latency")),),
 }
 """Of services that answer in one pass there is one."""
 MOST_BARS = 12
@@ -69,43 +71,47 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
     """The main figures, one column a fleet: (name of the row, cells)."""
     lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
     at = sweep.reference
-    there = "" if sweep.single else f" at {place(sweep.axis, at)}"
+    there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.good] for line in lines]
     asked = slo.goals or any(line_point.services for line in lines for line_point in line.points)
-    goal = "Meets the SLO" if asked else "Keeps up"
+    goal = _("Meets the SLO") if asked else _("Keeps up")
     rows = [
-        ("GPUs, servers", [_counts(point) for point in here]),
-        ("Capital", _column(here, "capex_usd", cash)),
-        (f"Cost per hour{there}", _column(here, "cost_usd_per_h", cash)),
-        (f"Cost per month{there}", _column(here, "cost_usd_per_month", cash)),
-        (f"Per million output tokens{there}", list(map(cost_of, here))),
-        (f"The same tokens by API, per million output tokens{there}", _column(here, API_COST, cash)),
-        (f"CO2e per million output tokens{there}", _column(here, "kg_co2e_per_million_output_tokens", kilograms)),
+        (_("GPUs, servers"), [_counts(point) for point in here]),
+        (_("Capital"), _column(here, "capex_usd", cash)),
+        (_("Cost per hour{there}", there=there), _column(here, "cost_usd_per_h", cash)),
+        (_("Cost per month{there}", there=there), _column(here, "cost_usd_per_month", cash)),
+        (_("Per million output tokens{there}", there=there), list(map(cost_of, here))),
+        (_("The same tokens by API, per million output tokens{there}", there=there), _column(here, API_COST, cash)),
+        (
+            _("CO2e per million output tokens{there}", there=there),
+            _column(here, "kg_co2e_per_million_output_tokens", kilograms),
+        ),
         *(
-            (f"{words}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
+            (f"{_(words)}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
             for name, words in LATENCIES_SHOWN[bool(noun())]
             for part in percentiles_shown(slo, name)
         ),
-        (f"Power at the meter{there}", _column(here, "facility_power_w_mean", kilowatts)),
+        (_("Power at the meter{there}", there=there), _column(here, "facility_power_w_mean", kilowatts)),
     ]
     if sweep.single:
-        rows.insert(0, (goal, ["yes" if points else "no" for points in fit]))
+        rows.insert(0, (goal, [_("yes") if points else _("no") for points in fit]))
     else:
         where = [
-            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else "nowhere" for points in fit
+            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else _("nowhere")
+            for points in fit
         ]
-        rows.insert(0, (goal + " at", where))
-        rows.append(("Cheapest per million output tokens within that", [_cheapest(sweep, points) for points in fit]))
-        rows.append(("Limited by, at the last point", [limited_by(line.points[-1]) for line in lines]))
+        rows.insert(0, (_("{goal} at", goal=goal), where))
+        rows.append((_("Cheapest per million output tokens within that"), [_cheapest(sweep, points) for points in fit]))
+        rows.append((_("Limited by, at the last point"), [limited_by(line.points[-1]) for line in lines]))
     return [(name, cells) for name, cells in rows if any(cells)]
 
 
 def _counts(point: Point) -> str:
     gpus, servers = point.number("gpus"), point.number("servers")
-    return ", ".join(
-        f"{plain(n)} {name}{'' if n == 1 else 's'}" for n, name in ((gpus, "GPU"), (servers, "server")) if n
-    )
+    told = [ngettext("{count} GPU", "{count} GPUs", gpus, count=plain(gpus))] if gpus else []
+    told += [ngettext("{count} server", "{count} servers", servers, count=plain(servers))] if servers else []
+    return commas(told)
 
 
 def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) -> list[str]:
@@ -117,7 +123,7 @@ def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
     if not priced:
         return ""
     best = min(priced, key=lambda point: point.number(COST) or 0.0)
-    return f"{cash(best.number(COST) or 0.0)} at {place(sweep.axis, sweep.value(best))}"
+    return _("{cash} at {place}", cash=cash(best.number(COST) or 0.0), place=place(sweep.axis, sweep.value(best)))
 
 
 def kilowatts(watts: float) -> str:
@@ -166,7 +172,7 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
     bars = []
     for line, point, shares in parts:
         segments = tuple(
-            Segment(_words(name), cash(amount), 100 * amount / widest, colors[name])
+            Segment(name_told(name), cash(amount), 100 * amount / widest, colors[name])
             for name, amount in shares.items()
             if amount
         )
@@ -176,10 +182,10 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
                 line.fleet,
                 places(line.setting),
                 segments,
-                f"{cash(sum(shares.values()))}/h; {cost} per million output tokens",
+                _("{cash}/h; {cost} per million output tokens", cash=cash(sum(shares.values())), cost=cost),
             )
         )
-    return bars, {_words(name): color for name, color in colors.items()}
+    return bars, {name_told(name): color for name, color in colors.items()}
 
 
 def cost_table(sweep: Sweep) -> dict[str, Any]:
@@ -189,19 +195,19 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
     columns = [(line, shares) for line, shares in columns if shares]
     names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
-    rows = [(_words(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
-    total = ("in all", [cash(sum(shares.values())) for _, shares in columns])
+    rows = [(name_told(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
+    total = (_("in all"), [cash(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
 
 
 PHASES = {
-    "booting": "starting replicas",
-    "failed": "broken down or under repair",
-    "reserve": "in reserve (spares, asleep)",
-    "prefill": "prompts",
-    "decode": "decoding",
-    "recompute": "computing again (preemption waste)",
-    "idle": "waiting for work (idle tax)",
+    "booting": N_("starting replicas"),
+    "failed": N_("broken down or under repair"),
+    "reserve": N_("in reserve (spares, asleep)"),
+    "prefill": N_("prompts"),
+    "decode": N_("decoding"),
+    "recompute": N_("computing again (preemption waste)"),
+    "idle": N_("waiting for work (idle tax)"),
 }
 
 
@@ -212,12 +218,15 @@ def phase_table(sweep: Sweep) -> dict[str, Any]:
     columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
     columns = [entry for entry in columns if entry[2]]
     names = dict.fromkeys(name for *_, shares in columns for name, amount in shares.items() if amount)
-    rows = [(PHASES.get(name, _words(name)), [_part(shares, name) for *_, shares in columns]) for name in names]
+    rows = [
+        (_(PHASES[name]) if name in PHASES else name_told(name), [_part(shares, name) for *_, shares in columns])
+        for name in names
+    ]
     for percentile in ("p50", "p95", "p99"):
         costs = [point.number(f"usd_per_request_{percentile}") for _, point, _ in columns]
         if any(cost is not None for cost in costs):
             cells = ["" if cost is None else cash(cost) for cost in costs]
-            rows.append((in_code(f"USD per request, {percentile}"), cells))
+            rows.append((in_code(_("USD per request, {percentile}", percentile=percentile)), cells))
     return {"heads": [(line.fleet, places(line.setting)) for line, *_ in columns], "rows": rows}
 
 
@@ -237,23 +246,21 @@ def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
             if shares:
                 colors = {name: CAUSES.get(name, TONES[-1]) for name, share in shares.items() if share > 0}
                 used |= colors
-                segments = tuple(Segment(n, percent(shares[n]), 100 * shares[n], color) for n, color in colors.items())
+                segments = tuple(
+                    Segment(name_told(n), percent(shares[n]), 100 * shares[n], color) for n, color in colors.items()
+                )
                 where = "" if sweep.single else place(sweep.axis, sweep.value(point))
-                before = ", ".join(text for text in (places(line.setting), where) if text)
+                before = _(", ").join(text for text in (places(line.setting), where) if text)
                 bars.append(Bar(line.fleet, before, segments, _state(point)))
-    return bars, {name: color for name, color in CAUSES.items() if name in used}
+    return bars, {name_told(name): color for name, color in CAUSES.items() if name in used}
 
 
 def _state(point: Point) -> str:
-    parts = [f"limited by {limited_by(point)}"] if limited_by(point) else []
+    parts = [_("limited by {limited_by}", limited_by=limited_by(point))] if limited_by(point) else []
     batch, kv = point.number("batch_mean"), point.number("kv_used_peak_fraction")
-    parts += [] if batch is None else [f"mean batch {plain(batch)}"]
-    parts += [] if kv is None or noun() else [f"KV peak {percent(kv)}"]
-    return "; ".join(parts)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD")
+    parts += [] if batch is None else [_("mean batch {batch}", batch=plain(batch))]
+    parts += [] if kv is None or noun() else [_("KV peak {percent}", percent=percent(kv))]
+    return _("; ").join(parts)
 
 
 def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from sim.language import _, retold
 from sim.report.fleets.run.figures import (
     Shown,
     axis_cells,
@@ -29,7 +30,7 @@ from sim.study.fleets.run.summary import summarize
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
     """One row per fleet and sweep point: the key figures; marks are explained below."""
     points = summarize(cases, axes, slo)
-    reasons = dict.fromkeys(f"{point.fleet}: {point.row['reason']}" for point in points if not point.ok)
+    reasons = dict.fromkeys(f"{point.fleet}: {retold(point.row['reason'])}" for point in points if not point.ok)
     services = service_points(points)
     of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
     return Group(
@@ -42,7 +43,13 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
 def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:
     """The key figures of every point, one row each."""
     columns = columns_for(points, slo, brief=True)
-    heads = ["fleet", *axis_heads(axes), "meets SLO", *(in_code(column.brief) for column in columns), "limited by"]
+    heads = [
+        _("fleet"),
+        *axis_heads(axes),
+        _("meets SLO"),
+        *(in_code(column.brief) for column in columns),
+        _("limited by"),
+    ]
     rows, styles, before = [], [], ""
     for point in points:
         front = [point.fleet if point.fleet != before else "", *axis_cells(point, axes)]
@@ -52,7 +59,7 @@ def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, 
             rows.append([*front, standing(point), *figures, brief_limit(point.row["limited_by"])])
             styles.append(None if point.good else "dim")
         else:
-            rows.append([*front, "none", *[""] * len(columns), "cannot run"])
+            rows.append([*front, _("none"), *[""] * len(columns), _("cannot run")])
             styles.append("red")
     words = frozenset({0, 1 + len(axes), len(heads) - 1})
     return FittedTable(heads, rows, words, 1 + len(axes), styles)
@@ -60,8 +67,8 @@ def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, 
 
 def brief_limit(name: str | None) -> str:
     """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
-    words = {"seats": "full batches" if noun() else "sequences", "kv": "KV memory"}
-    return words.get(name or "", name or "")
+    words = {"seats": _("full batches") if noun() else _("sequences"), "kv": _("KV memory")}
+    return words.get(name or "", _(name or ""))
 
 
 def terminal_differences(
@@ -73,9 +80,15 @@ def terminal_differences(
     tables: list[RenderableType] = []
     for block in blocks([one for one in found if one.first.fleet == first], axes, slo):
         left_out = len(block.rows) - MOST_IN_TERMINAL
-        notes = NOTE if left_out <= 0 else f"{NOTE}; {left_out} more points in paired.csv"
+        notes = (
+            _(NOTE)
+            if left_out <= 0
+            else _("{note}; {left_out} more points in paired.csv", note=_(NOTE), left_out=left_out)
+        )
         rows = block.rows[:MOST_IN_TERMINAL]
-        table = FittedTable(block.heads, rows, frozenset(), len(axes), title=f"{block.title}, paired by seed")
+        table = FittedTable(
+            block.heads, rows, frozenset(), len(axes), title=_("{title}, paired by seed", title=block.title)
+        )
         tables.append(Group("", table, Text(notes)))
     return tables
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sim.language import _, retold
+from sim.report.words.compared import anywhere, at, comparative, goal, goal_of_all, misses, none_of, where_of
 from sim.report.words.goals import readings, unsure
 from sim.report.words.money import cash
 from sim.report.words.retries import storms
-from sim.report.words.text import difference, listing, place, places, seconds, span
+from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST, Comparison, Contest, comparisons_of
 from sim.study.fleets.run.point import Point, fleets_of, has_money
@@ -27,38 +29,52 @@ class Verdict:
 def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str] = ()) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
     comparisons, level = comparisons_of(points, axes, slo), Slo.model_validate(slo)
-    heads = [(f"At {places(part.setting)}: " if part.setting else "") + _headline(part, level) for part in comparisons]
-    headline = " ".join(heads) if heads else "No fleet can run this."
+    heads = [
+        (_("At {places}: ", places=places(part.setting)) if part.setting else "") + _headline(part, level)
+        for part in comparisons
+    ]
+    headline = joined(heads) if heads else _("No fleet can run this.")
     findings = [line for part in comparisons for line in _findings(part, level)]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
-    return Verdict(headline, (*findings, *notes))
+    return Verdict(headline, (*findings, *map(retold, notes)))
 
 
 def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
         return _alone(part, part.fleets[0], slo)
     if not any(part.fit(fleet) for fleet in part.fleets):
-        return f"{_none(part.fleets)} {_goal(part)}{_anywhere(part)}.{_nearest(part, slo)}"
+        return _(
+            "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
+        ) + _nearest(part, slo)
     contests = part.contests
     if not contests:
         return _by_reach(part)
-    return f"{_cheapest(part, contests)} {_beyond(part)}".strip()
+    return joined([_cheapest(part, contests), _beyond(part)])
 
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
     fit = part.fit(fleet)
     if not fit:
-        return f"{fleet} {_negated(_goal(part))}{_anywhere(part)}.{_nearest(part, slo)}"
+        return misses(part, fleet) + _nearest(part, slo)
     best = next(point for point in reversed(part.points) if point.good)
     cost = _cost(best)
     if part.sweep.single:
-        return f"{fleet} {_goal(part)}{f' at {cost} per million output tokens' if cost else ''}."
+        price = _(" at {cost} per million output tokens", cost=cost) if cost else ""
+        return _("{fleet} {goal}{price}.", fleet=fleet, goal=goal(part), price=price)
     missed = [value for value in part.sweep.values if value not in fit]
-    price = f"; a million output tokens costs {cost} at {place(part.sweep.axis, fit[-1])}" if cost else ""
-    rest = f" It does not at {_where(part, missed)}." if missed else ""
-    return f"{fleet} {_goal(part)} at {_where(part, fit)}{price}.{rest}"
+    there = place(part.sweep.axis, fit[-1])
+    price = _("; a million output tokens costs {cost} at {place}", cost=cost, place=there) if cost else ""
+    rest = _(" It does not at {where}.", where=where_of(part, missed)) if missed else ""
+    return _(
+        "{fleet} {goal} at {where}{price}.{rest}",
+        fleet=fleet,
+        goal=goal(part),
+        where=where_of(part, fit),
+        price=price,
+        rest=rest,
+    )
 
 
 def _by_reach(part: Comparison) -> str:
@@ -66,19 +82,24 @@ def _by_reach(part: Comparison) -> str:
     texts = []
     for fleet in part.fleets:
         fit = part.fit(fleet)
-        where = "" if part.sweep.single else f" at {_where(part, fit)}" if fit else ""
+        where = at(part, fit) if fit else ""
         last = next((point for point in reversed(part.points) if point.fleet == fleet and point.good), None)
-        cost = f" ({_cost(last)} per million output tokens)" if last and _cost(last) else ""
-        texts.append(
-            f"{fleet} {_goal(part)}{where}{cost}" if fit else f"{fleet} {_negated(_goal(part))}{_anywhere(part)}"
-        )
+        cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if last and _cost(last) else ""
+        met = _("{fleet} {goal}{where}{cost}", fleet=fleet, goal=goal(part), where=where, cost=cost)
+        texts.append(met if fit else misses(part, fleet, ""))
     shared = [value for value in part.sweep.values if len(part.at(value)) > 1]
     if not shared:
-        return f"{'; '.join(texts)}."
+        return _("{texts}.", texts=_("; ").join(texts))
     ranked = sorted(part.at(shared[-1]), key=lambda point: point.number("ttft_s_p95") or 0.0)
-    times = " against ".join(f"{seconds(point.number('ttft_s_p95') or 0.0)} ({point.fleet})" for point in ranked[:2])
-    there = "" if part.sweep.single else f" at {place(part.sweep.axis, shared[-1])}"
-    return f"{'; '.join(texts)}. Their p95 time to first token{there} is {times}."
+    times = _(" against ").join(_first_token(point) for point in ranked[:2])
+    there = at(part, [shared[-1]])
+    return _(
+        "{texts}. Their p95 time to first token{there} is {times}.", texts=_("; ").join(texts), there=there, times=times
+    )
+
+
+def _first_token(point: Point) -> str:
+    return f"{seconds(point.number('ttft_s_p95') or 0.0)} ({point.fleet})"
 
 
 def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
@@ -86,33 +107,55 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
     decided = [contest for contest in contests if contest.certain is not False]
     winners = list(dict.fromkeys(contest.winner.fleet for contest in decided))
     if not decided:
-        return (
-            f"{_names(part)} cost the same per million output tokens within the 95 % interval{_shared(part, contests)}."
+        return _(
+            "{names} cost the same per million output tokens within the 95 % interval{shared}.",
+            names=listing(part.fleets),
+            shared=_shared(part, contests),
         )
     won = {winner: [contest for contest in decided if contest.winner.fleet == winner] for winner in winners}
     if len(winners) > 2:
-        won_at = [f"{winner} at {_where(part, [one.value for one in ones])}" for winner, ones in won.items()]
-        return f"Cheapest per million output tokens among those that {_verb(part)}: {'; '.join(won_at)}."
+        won_at = [
+            _("{winner} at {where}", winner=winner, where=where_of(part, [one.value for one in ones]))
+            for winner, ones in won.items()
+        ]
+        return _(
+            "Cheapest per million output tokens among those that {verb}: {won_at}.",
+            verb=goal_of_all(part),
+            won_at=_("; ").join(won_at),
+        )
     clauses = []
     for winner, ones in won.items():
         whole = len(ones) == len(contests)
-        where = _shared(part, contests) if whole else f" at {_where(part, [contest.value for contest in ones])}"
-        clauses.append(f"{winner} is {_comparative(part)} per million output tokens{where}: {_quote(part, ones[-1])}")
-    return "; ".join(clauses) + "."
+        where = _shared(part, contests) if whole else at(part, [contest.value for contest in ones])
+        clauses.append(
+            _(
+                "{winner} is {comparative} per million output tokens{where}: {quote}",
+                winner=winner,
+                comparative=comparative(part),
+                where=where,
+                quote=_quote(part, ones[-1]),
+            )
+        )
+    return _("{texts}.", texts=_("; ").join(clauses))
 
 
 def _quote(part: Comparison, contest: Contest) -> str:
     low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
-    there = "" if part.sweep.single else f" at {place(part.sweep.axis, contest.value)}"
-    less = f" ({difference(1 - low / high)} less)" if high > low else ""
-    return f"{cash(low)} against {cash(high)}{there}{less}"
+    there = at(part, [contest.value])
+    less = _(" ({difference} less)", difference=difference(1 - low / high)) if high > low else ""
+    return _("{cash} against {cash_2}{there}{less}", cash=cash(low), cash_2=cash(high), there=there, less=less)
 
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
-    several = "both" if len(part.fleets) == 2 else "two or more"
+    several = _("both") if len(part.fleets) == 2 else _("two or more")
     if part.sweep.single:
-        return f", and {several} {_verb(part)}"
-    return f" wherever {several} {_verb(part)} ({_where(part, [contest.value for contest in contests])})"
+        return _(", and {several} {verb}", several=several, verb=goal_of_all(part))
+    return _(
+        " wherever {several} {verb} ({where})",
+        several=several,
+        verb=goal_of_all(part),
+        where=where_of(part, [one.value for one in contests]),
+    )
 
 
 def _nearest(part: Comparison, slo: Slo) -> str:
@@ -120,13 +163,10 @@ def _nearest(part: Comparison, slo: Slo) -> str:
     if not slo.goals:
         return ""
     best = max(part.points, key=lambda point: slack(slo, [case.metrics for case in point.cases]))
-    there = "" if part.sweep.single else f" at {place(part.sweep.axis, part.sweep.value(best))}"
-    attained = readings(slo, best.row)
-    return f" It comes nearest with {best.fleet}{there}: {', '.join(attained)}." if attained else ""
-
-
-def _verb(part: Comparison) -> str:
-    return "meet the SLO" if part.has_slo else "keep up"
+    there = at(part, [part.sweep.value(best)])
+    attained = _(", ").join(readings(slo, best.row))
+    told = _(" It comes nearest with {fleet}{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
+    return told if attained else ""
 
 
 def _beyond(part: Comparison) -> str:
@@ -135,15 +175,17 @@ def _beyond(part: Comparison) -> str:
     for fleet in part.fleets:
         alone = [value for value in part.sweep.values if [point.fleet for point in part.at(value)] == [fleet]]
         if alone:
-            texts.append(f"At {_where(part, alone)} only {fleet} {_goal(part)}.")
+            texts.append(
+                _("At {where} only {fleet} {goal}.", where=where_of(part, alone), fleet=fleet, goal=goal(part))
+            )
     nowhere = [value for value in part.sweep.values if not part.at(value)]
     if nowhere:
-        texts.append(f"At {_where(part, nowhere)} {_none(part.fleets).lower()} does.")
-    return " ".join(texts)
+        texts.append(_("At {where} {none} does.", where=where_of(part, nowhere), none=none_of(part.fleets).lower()))
+    return joined(texts)
 
 
 def _findings(part: Comparison, slo: Slo) -> list[str]:
-    lead = f"At {places(part.setting)}: " if part.setting else ""
+    lead = _("At {places}: ", places=places(part.setting)) if part.setting else ""
     found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
     found.append(_significance(part))
@@ -151,13 +193,16 @@ def _findings(part: Comparison, slo: Slo) -> list[str]:
     overloaded = [point for point in part.points if point.row["overloaded"]]
     if overloaded:
         names = [
-            f"{fleet}{_at(part, [part.sweep.value(point) for point in overloaded if point.fleet == fleet])}"
+            f"{fleet}{at(part, [part.sweep.value(point) for point in overloaded if point.fleet == fleet])}"
             for fleet in fleets_of(overloaded)
         ]
         found.append(
-            f"Overloaded: {'; '.join(names)}. Latencies there grow with the simulated time and are no steady values."
+            _(
+                "Overloaded: {names}. Latencies there grow with the simulated time and are no steady values.",
+                names=_("; ").join(names),
+            )
         )
-    found.append(storms(part.points, lambda own: _at(part, [part.sweep.value(point) for point in own])))
+    found.append(storms(part.points, lambda own: at(part, [part.sweep.value(point) for point in own])))
     return [lead + line for line in found if line]
 
 
@@ -167,14 +212,23 @@ def _reach(part: Comparison, fleet: str) -> str:
     fit = [point for point in points if point.good]
     missed = [point for point in points if not point.good]
     if not fit:
-        return f"{fleet} {_negated(_goal(part))}{_anywhere(part)}."
+        return misses(part, fleet)
     last = fit[-1]
-    cost = f", {_cost(last)} per million output tokens there" if _cost(last) else ""
+    cost = _(", {cost} per million output tokens there", cost=_cost(last)) if _cost(last) else ""
     numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
     edge = (
-        f" (the limit lies between that and {place(part.sweep.axis, part.sweep.value(missed[0]))})" if numeric else ""
+        _(" (the limit lies between that and {place})", place=place(part.sweep.axis, part.sweep.value(missed[0])))
+        if numeric
+        else ""
     )
-    return f"{fleet} {_goal(part)}{_at(part, [part.sweep.value(point) for point in fit])}{edge}{cost}."
+    return _(
+        "{fleet} {goal}{at}{edge}{cost}.",
+        fleet=fleet,
+        goal=goal(part),
+        at=at(part, [part.sweep.value(point) for point in fit]),
+        edge=edge,
+        cost=cost,
+    )
 
 
 def _unsure(part: Comparison, slo: Slo) -> str:
@@ -183,11 +237,11 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     for point in part.points:
         doubts = unsure(slo, point.row)
         if doubts:
-            told.append(f"{point.fleet}{_at(part, [part.sweep.value(point)])} ({'; '.join(doubts)})")
+            told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({_('; ').join(doubts)})")
     if not told:
         return ""
-    why = "the 95 % interval contains the target; more replications narrow it"
-    return f"Inconclusive whether {listing(told)} {_goal(part)}: {why}."
+    why = _("the 95 % interval contains the target; more replications narrow it")
+    return _("Inconclusive whether {listing} {goal}: {why}.", listing=listing(told), goal=goal(part), why=why)
 
 
 def _significance(part: Comparison) -> str:
@@ -195,11 +249,13 @@ def _significance(part: Comparison) -> str:
     if not contests:
         return ""
     if all(contest.certain is None for contest in contests):
-        return "One run each: the costs carry no interval."
+        return _("One run each: the costs carry no interval.")
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
-        return "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."
-    return f"Within the 95 % interval the costs do not differ{_at(part, unsure)}."
+        return _(
+            "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."
+        )
+    return _("Within the 95 % interval the costs do not differ{at}.", at=at(part, unsure))
 
 
 def _at_full_use(part: Comparison) -> str:
@@ -215,69 +271,45 @@ def _at_full_use(part: Comparison) -> str:
         return ""
     best.sort(key=lambda point: point.number(COST) or 0.0)
     parts = [f"{point.fleet} {_cost(point)} ({place(part.sweep.axis, part.sweep.value(point))})" for point in best]
-    return (
-        f"Each at its own cheapest point within these limits, per million output tokens: {listing(parts)}. "
-        "This counts where a larger load is shared by several such fleets."
+    return _(
+        "Each at its own cheapest point within these limits, per million output tokens: "
+        "{listing}. This counts where a larger load is shared by several such fleets.",
+        listing=listing(parts),
     )
 
 
 def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
     counts = [point.row["replications"] for point in points if point.ok]
-    several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
-    runs = f"{several} replications each" if max(counts) > 1 else "one run each"
-    prices = " and these prices" if has_money(points) else ""
+    several = ranged(str(min(counts)), str(max(counts)))
+    runs = _("{several} replications each", several=several) if max(counts) > 1 else _("one run each")
+    prices = _(" and these prices") if has_money(points) else ""
     if sweep.single:
-        return f"Holds for this one load ({runs}), this workload{prices}."
+        return _("Holds for this one load ({runs}), this workload{prices}.", runs=runs, prices=prices)
     where = span(sweep.axis, sweep.values, sweep.values)
-    return (
-        f"Holds for the simulated points ({where}; {runs}), this workload{prices}. "
-        "Nothing is claimed between or beyond the points."
+    return _(
+        "Holds for the simulated points ({where}; {runs}), this workload{prices}. Nothing is "
+        "claimed between or beyond the points.",
+        where=where,
+        runs=runs,
+        prices=prices,
     )
 
 
 def _infeasible(points: Sequence[Point]) -> list[str]:
     reasons: dict[tuple[str, str], None] = {(p.fleet, p.row["reason"]): None for p in points if not p.ok}
     return [
-        f"{fleet} cannot run{' everywhere' if _runs(points, fleet) else ''}: {reason}." for fleet, reason in reasons
+        _(
+            "{fleet} cannot run{runs}: {reason}.",
+            fleet=fleet,
+            runs=_(" everywhere") if _runs(points, fleet) else "",
+            reason=retold(reason),
+        )
+        for fleet, reason in reasons
     ]
 
 
 def _runs(points: Sequence[Point], fleet: str) -> bool:
     return any(point.ok for point in points if point.fleet == fleet)
-
-
-def _goal(part: Comparison) -> str:
-    return "meets the SLO" if part.has_slo else "keeps up with the load"
-
-
-def _where(part: Comparison, values: Sequence[Any]) -> str:
-    """The *values* of the axis."""
-    return span(part.sweep.axis, values, part.sweep.values)
-
-
-def _at(part: Comparison, values: Sequence[Any]) -> str:
-    return "" if part.sweep.single else f" at {_where(part, values)}"
-
-
-def _anywhere(part: Comparison) -> str:
-    return "" if part.sweep.single else f" at any simulated point ({_where(part, part.sweep.values)})"
-
-
-def _names(part: Comparison) -> str:
-    return listing(part.fleets)
-
-
-def _none(fleets: Sequence[str]) -> str:
-    return "Neither fleet" if len(fleets) == 2 else "No fleet"
-
-
-def _comparative(part: Comparison) -> str:
-    return "cheaper" if len(part.fleets) == 2 else "cheapest"
-
-
-def _negated(goal: str) -> str:
-    verb, _, rest = goal.partition(" ")
-    return f"does not {verb.rstrip('s')} {rest}"
 
 
 def _cost(point: Point) -> str:

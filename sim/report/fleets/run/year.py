@@ -5,6 +5,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from sim.language import _
 from sim.report.fleets.run.tables import write_rows
 from sim.report.words.goals import share_beside
 from sim.report.words.money import cash, in_code
@@ -19,7 +20,9 @@ def write_year(path: Path, rows: Sequence[FleetYear], axes: Sequence[str], money
     """The rows as CSV; without any cost there are no money columns."""
     shown = [name for name in PEAKS if any(getattr(row, name) is not None for row in rows)] or PEAKS[:1]
     left_out = {*PEAKS} - {*shown} | {name for name in COLUMNS if "usd" in name and not money}
-    write_rows(path, [row.row for row in rows], ["fleet", *axes, *(name for name in COLUMNS if name not in left_out)])
+    write_rows(
+        path, [row.row for row in rows], [_("fleet"), *axes, *(name for name in COLUMNS if name not in left_out)]
+    )
 
 
 def year_table(rows: Sequence[FleetYear], axes: Sequence[str], plan: YearPlan, slo: Slo) -> dict[str, Any]:
@@ -27,14 +30,19 @@ def year_table(rows: Sequence[FleetYear], axes: Sequence[str], plan: YearPlan, s
     others = [axis for axis in axes if axis != plan.axis]
     money = any(row.usd_per_year is not None for row in rows)
     heads = [
-        *([in_code("USD a year"), "of it idle", "per million output tokens"] if money else []),
-        "output tokens a year",
+        *([in_code(_("USD a year")), _("of it idle"), _("per million output tokens")] if money else []),
+        _("output tokens a year"),
     ]
-    peak = f"{plan.peak:g} clients" if plan.clients else f"{plan.peak:g}/s"
-    heads += ["MWh a year", f"SLO at the peak of {peak}", "hours within the SLO", "requests within it"]
+    peak = _("{peak:g} clients", peak=plan.peak) if plan.clients else f"{plan.peak:g}/s"
+    heads += [
+        _("MWh a year"),
+        _("SLO at the peak of {peak}", peak=peak),
+        _("hours within the SLO"),
+        _("requests within it"),
+    ]
     body = []
     for row in rows:
-        name = ", ".join([row.fleet, *(f"{axis} {row.axes[axis]}" for axis in others)])
+        name = _(", ").join([row.fleet, *(f"{axis} {row.axes[axis]}" for axis in others)])
         body.append((row.fleet, name, _cells(row, money, slo) if row.status == "ok" else [row.status]))
     return {"heads": heads, "rows": body, "note": _note(rows, plan)}
 
@@ -51,22 +59,30 @@ def _cells(row: FleetYear, money: bool, slo: Slo) -> list[str]:
     shares = [share_beside(at_peak, slo.attainment)] if slo.per_request or not slo.goals else []
     return [
         *cells,
-        f"{(row.output_tokens_per_year or 0.0) / 1e6:,.0f} million",
+        _(
+            "{output_tokens_per_year:,.0f} million",
+            output_tokens_per_year=(row.output_tokens_per_year or 0.0) / 1000000.0,
+        ),
         "" if kwh is None else f"{kwh / 1e3:,.1f}",
-        ", ".join(["met" if row.meets_slo_at_peak else "missed", *shares]),
-        f"{row.good_hours:,.0f} of {HOURS_PER_YEAR:,.0f}",
+        _(", ").join([_("met") if row.meets_slo_at_peak else _("missed"), *shares]),
+        _("{good_hours:,.0f} of {hours_per_year:,.0f}", good_hours=row.good_hours, hours_per_year=HOURS_PER_YEAR),
         "" if attained is None else share_beside(attained, slo.attainment),
     ]
 
 
 def _note(rows: Sequence[FleetYear], plan: YearPlan) -> str:
-    parts = ["Each hour is taken as steady at its load: no queue is carried into the next."]
+    parts = [_("Each hour is taken as steady at its load: no queue is carried into the next.")]
     if plan.clients:
-        parts.append("A load is the number of clients present, all with the pauses of the workload.")
+        parts.append(_("A load is the number of clients present, all with the pauses of the workload."))
     idle = fsum(hours for load, hours, _ in plan.loads if not load)
     if idle:
-        parts.append(f"In {plain(idle)} hours no requests arrive: the machines stay on and idle.")
+        parts.append(_("In {idle} hours no requests arrive: the machines stay on and idle.", idle=plain(idle)))
     hours = max((row.interpolated_hours or 0.0 for row in rows), default=0.0)
     if hours:
-        parts.append(f"{plain(hours)} of its hours lie between simulated loads and are taken as the straight line.")
+        parts.append(
+            _(
+                "{hours} of its hours lie between simulated loads and are taken as the straight line.",
+                hours=plain(hours),
+            )
+        )
     return " ".join(parts)

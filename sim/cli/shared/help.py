@@ -1,0 +1,92 @@
+"""The help of the commands in a language other than English: texts, headings, and lines that may end after any
+ideograph.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from unicodedata import east_asian_width
+
+from sim.language import N_, _, retold
+
+HEADINGS = (
+    *(N_("Usage: "), N_("Arguments"), N_("Options"), N_("Commands"), N_("Show this message and exit.")),
+    *(N_("[default: {value}]"), N_("[required]")),
+)
+"""Words of the library that makes the help."""
+
+
+def retell(command: Any) -> None:
+    """Puts the help of *command* and of those below it into the language that is spoken."""
+    command.help, command.epilog = _one_line(command.help), _one_line(command.epilog)
+    for parameter in command.params:
+        if getattr(parameter, "help", None):
+            parameter.help = _(parameter.help)
+    plain = command.context_class.formatter_class
+    formatter = type("Formatter", (_Wide, plain), {})
+    command.context_class = type("Context", (command.context_class,), {"formatter_class": formatter})
+    for below in getattr(command, "commands", {}).values():
+        retell(below)
+
+
+def texts(command: Any) -> list[str]:
+    """Every text of the help of *command* and of those below it, in English."""
+    found = [_one_line(command.help), command.epilog, *(getattr(one, "help", None) for one in command.params)]
+    for below in getattr(command, "commands", {}).values():
+        found += texts(below)
+    return [text for text in found if text]
+
+
+def _one_line(text: str | None) -> str | None:
+    return _(" ".join(text.split())) if text else text
+
+
+class _Wide:
+    """What writes the help, for characters that take two columns."""
+
+    width: int
+    current_indent: int
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """The line of usage."""
+        super().write_usage(prog, args, _("Usage: "))  # type: ignore[misc]
+
+    def write_heading(self, heading: str) -> None:
+        """A heading."""
+        super().write_heading(_(heading))  # type: ignore[misc]
+
+    def write_text(self, text: str) -> None:
+        """A paragraph."""
+        indent = " " * self.current_indent
+        for line in _lines(text, self.width - self.current_indent):
+            self.write(f"{indent}{line}\n")
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Names, and beside them their texts."""
+        left = min(max((len(name) for name, *_rest in rows), default=0), col_max) + col_spacing
+        for name, text in rows:
+            told = [part for part in re.split(r"  (?=\[)", text) if part]
+            lines = _lines("  ".join(map(retold, told)), max(self.width - left - 2, 10)) or [""]
+            if len(name) > left - col_spacing:
+                self.write(f"{'':{self.current_indent}}{name}\n")
+                name = ""
+            for line in lines:
+                self.write(f"{'':{self.current_indent}}{name:{left}}{line}".rstrip() + "\n")
+                name = ""
+
+    def write(self, text: str) -> None:
+        """Keeps *text*."""
+        super().write(text)  # type: ignore[misc]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """*text* in lines of at most *width* columns, which end at blanks or after an ideograph."""
+    lines, now, columns = [], "", 0
+    for piece in re.findall(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+|\s+", text):
+        size = sum(1 + (east_asian_width(character) in "WF") for character in piece)
+        if now and columns + size > width and piece not in "，。；：、）":
+            lines.append(now.rstrip())
+            now, columns = "", 0
+        if now or piece.strip():
+            now, columns = now + piece, columns + size
+    return [*lines, now.rstrip()] if now.strip() else lines

@@ -1,0 +1,82 @@
+"""Finished English sentences in the reader's language: the messages that they were made of are recognised."""
+
+import re
+from functools import cache
+from string import Formatter
+from typing import NamedTuple
+
+from sim.language.catalogue import catalogue
+from sim.language.current import current
+from sim.language.known import ENGLISH
+
+LEAST = 6
+"""Letters that a message needs beside its places for a sentence to be recognised by them."""
+
+
+class _Sentence(NamedTuple):
+    message: str
+    pieces: tuple[str, ...]
+    """What stands around the places, the longest first."""
+
+
+def retold(text: str) -> str:
+    """*text*, a sentence that files keep in English, in the language that is spoken.
+
+    Values within it that are sentences themselves are retold, too; of several lines, and of what stands behind a
+    colon, each part on its own. What no message fits stays as it is.
+    """
+    code = current()
+    if code == ENGLISH or not text.strip():
+        return text
+    if "\n" in text:
+        return "\n".join(map(retold, text.split("\n")))
+    return _whole(text, code) or _behind_a_colon(text, code) or text
+
+
+def _whole(text: str, code: str) -> str | None:
+    known = catalogue(code)
+    if text in known:
+        return known[text]
+    for sentence in _sentences(code):
+        if all(piece in text for piece in sentence.pieces) and (found := _pattern(sentence.message).fullmatch(text)):
+            values = {name: retold(value) for name, value in found.groupdict().items()}
+            return _places_filled(known[sentence.message], values)
+    return None
+
+
+def _behind_a_colon(text: str, code: str) -> str | None:
+    """A path, a name or an option, and behind it a sentence."""
+    at = text.find(": ")
+    while at >= 0:
+        if told := _whole(text[at + 2 :], code):
+            return text[: at + 2] + told
+        at = text.find(": ", at + 1)
+    return None
+
+
+@cache
+def _sentences(code: str) -> tuple[_Sentence, ...]:
+    """Messages with places, those with most words of their own first."""
+    found = []
+    for message in catalogue(code):
+        parts = list(Formatter().parse(message))
+        pieces = tuple(sorted((part[0] for part in parts if part[0]), key=len, reverse=True))
+        if any(part[1] for part in parts) and len(re.findall("[A-Za-z]", "".join(pieces))) >= LEAST:
+            found.append(_Sentence(message, pieces))
+    return tuple(sorted(found, key=lambda one: -sum(map(len, one.pieces))))
+
+
+@cache
+def _pattern(message: str) -> re.Pattern[str]:
+    parts, seen = [], set()
+    for literal, name, *_ in Formatter().parse(message):
+        parts.append(re.escape(literal))
+        if name:
+            parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>.*?)")
+            seen.add(name)
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _places_filled(message: str, values: dict[str, str]) -> str:
+    """*message* with *values*, which are text already: how numbers are to be shown was decided in English."""
+    return "".join(literal + (values[name] if name else "") for literal, name, *_ in Formatter().parse(message))

@@ -1,0 +1,28 @@
+"""Names that the program counts by, as they stand in tables and charts: declared for the catalogues of languages.
+
+In files and in code they are ids (`gpu_capital`); whoever shows one passes it through `name_told`.
+"""
+
+from sim.language import N_, _
+
+COMPONENTS = (
+    *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("tax"), N_("deployment")),
+    *(N_("decommissioning"), N_("rent"), N_("rental"), N_("commitment"), N_("energy"), N_("electricity"), N_("demand")),
+    *(N_("hosting"), N_("maintenance"), N_("software"), N_("staff"), N_("failures"), N_("egress"), N_("carbon")),
+)
+"""Of the bill."""
+PHASES = (N_("booting"), N_("prefill"), N_("decode"), N_("recompute"), N_("idle"), N_("serving"))
+CAUSES = (N_("compute"), N_("memory"), N_("attention"), N_("link"), N_("host"), N_("overhead"), N_("load"))
+"""What a step spends its time on."""
+STATES = (N_("met"), N_("missed"), N_("ok"), N_("infeasible"), N_("finished"), N_("rejected"), N_("unfinished"))
+KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),)
+"""Of sourced values."""
+PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
+POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))
+UNITS = (N_("image"), N_("sample"), N_("sequence"), N_("utterance"), N_("volume"), N_("query"), N_("unit"))
+"""Of services that answer in one pass."""
+
+
+def name_told(name: str) -> str:
+    """`gpu_capital` as people read it: GPU capital."""
+    return _(name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD"))

@@ -1,0 +1,173 @@
+"""Every message of the program, from its source: what `make language` writes into the catalogues and a test checks.
+
+In `report` and in templates and scripts a message stands in a call of `_`, `ngettext` or `N_`. Below the report every
+text with a blank between two words is one, where it is no docstring: those become known by their shape, `retold` finds
+them. What people read of the command line and of tables declared as data is asked for as it is.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import typer
+from babel.messages.extract import extract
+
+from sim.cli import app
+from sim.cli.shared.help import texts
+from sim.study.metrics.columns import COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED = ("report",)
+"""Packages whose messages are marked; of all others every sentence counts."""
+NEVER = {"sim/scenario/reading/template.py", "sim/language"}
+"""Text of files."""
+KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
+WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")
+NOT_READ = (
+    "Column",
+    "JobColumn",
+    "QueueColumn",
+    "Field",
+    "compile",
+    "match",
+    "fullmatch",
+    "sub",
+    "search",
+    "getLogger",
+    "deprecated",
+)
+"""Calls whose texts nobody reads as sentences: descriptions in the JSON schema, patterns."""
+
+
+@dataclass(frozen=True)
+class Message:
+    text: str
+    plural: str
+    place: str
+    """File and line."""
+
+
+def messages() -> Iterator[Message]:
+    """All of them, in the order of their files."""
+    for file in sorted((ROOT / "sim").rglob("*")):
+        name = file.relative_to(ROOT).as_posix()
+        if any(name.startswith(never) for never in NEVER) or not file.is_file():
+            continue
+        if file.suffix == ".py":
+            yield from _marked(file, name, "python")
+            if file.relative_to(ROOT).parts[1] not in MARKED:
+                yield from _sentences(file, name)
+        elif file.suffix in (".j2", ".js"):
+            yield from _marked(file, name, "jinja2.ext:babel_extract" if file.suffix == ".j2" else "javascript")
+    yield from _of_commands()
+    yield from _of_tables()
+
+
+def found() -> dict[str, Message]:
+    """Each of them once, by its English text, where it has any words."""
+    return {one.text: one for one in messages() if one.text.strip()}
+
+
+def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
+    text = file.read_bytes()
+    if not re.search(rb"\b(_|N_|ngettext)\(", text):
+        return
+    options = {"trim_blocks": "true", "lstrip_blocks": "true"} if file.suffix == ".j2" else {}
+    for line, found, _, _ in extract(method, BytesIO(text), keywords=KEYWORDS, options=options):
+        one, several = found if isinstance(found, tuple) else (found, "")
+        yield Message(one, several, f"{name}:{line}")
+
+
+def _sentences(file: Path, name: str) -> Iterator[Message]:
+    tree = ast.parse(file.read_text())
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            left_out.add(id(node.value))
+        if isinstance(node, ast.Call) and _called(node) in (*NOT_READ, *KEYWORDS):
+            left_out |= {id(one) for one in ast.walk(node) if not isinstance(one, ast.Call)}
+        if isinstance(node, ast.JoinedStr):
+            left_out |= {id(one) for one in node.values}
+            left_out |= {id(one.format_spec) for one in node.values if isinstance(one, ast.FormattedValue)}
+    for node in ast.walk(tree):
+        if id(node) in left_out or not isinstance(node, ast.Constant | ast.JoinedStr):
+            continue
+        text = template(node) if isinstance(node, ast.JoinedStr) else node.value
+        if isinstance(text, str) and WORDS.search(text) and "\n" not in text:
+            yield Message(text, "", f"{name}:{node.lineno}")
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
+def template(node: ast.JoinedStr) -> str:
+    """The text of an f-string, its places named after their expressions: {len} of {all}."""
+    found, names = [], {}
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            found.append(str(part.value).replace("{", "{{").replace("}", "}}"))
+        elif isinstance(part, ast.FormattedValue):
+            key = ast.dump(part.value)
+            if key not in names:
+                name = place_name(part.value)
+                taken = list(names.values())
+                names[key] = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n not in taken)
+            found.append(f"{{{names[key]}}}")
+    return "".join(found)
+
+
+def place_name(node: ast.AST) -> str:
+    """A short name for an expression."""
+    match node:
+        case ast.Name(id=name):
+            found = name
+        case ast.Attribute(attr=name):
+            found = name
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            found = name
+        case ast.Subscript(value=held):
+            return place_name(held)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[given, *_]):
+            return place_name(given)
+        case ast.Call(func=ast.Attribute(attr=("number" | "get")), args=[ast.Constant(value=str(name)), *_]):
+            found = name
+        case ast.Call(func=ast.Name(id=("plain" | "short" | "str" | "steady" | "map" | "sorted")), args=[*_, given]):
+            return place_name(given)
+        case ast.Call(func=ast.Attribute(value=held, attr=("removesuffix" | "strip" | "replace" | "format" | "lower"))):
+            return place_name(held)
+        case ast.Call(func=called):
+            return place_name(called)
+        case ast.BinOp(left=ast.Constant(), right=held) | ast.BinOp(left=held):
+            return place_name(held)
+        case ast.IfExp(body=ast.Constant(), test=held) | ast.IfExp(body=held):
+            return place_name(held)
+        case ast.Compare(left=held) | ast.UnaryOp(operand=held):
+            return place_name(held)
+        case ast.BoolOp(values=[held, *_]):
+            return place_name(held)
+        case ast.GeneratorExp(elt=held) | ast.ListComp(elt=held):
+            return place_name(held)
+        case ast.JoinedStr(values=parts):
+            held = next((part.value for part in parts if isinstance(part, ast.FormattedValue)), None)
+            return place_name(held) if held else "text"
+        case _:
+            return "value"
+    name = re.sub(r"\W+", "_", found).strip("_").lower()
+    return name if name and not name[0].isdigit() else "value"
+
+
+def _of_commands() -> Iterator[Message]:
+    for text in texts(typer.main.get_command(app)):
+        yield Message(text, "", "gpufleet --help")
+
+
+def _of_tables() -> Iterator[Message]:
+    for column in COLUMNS:
+        for head in (column.head, column.brief):
+            if head.strip():
+                yield Message(head, "", "sim/study/metrics/columns.py")
