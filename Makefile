@@ -13,6 +13,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 PYTHON = python3 python3.14 python3.13 python3.12 python3.11
 BENCH =
+SCRIPTS = sim/serve/static sim/report/page/page.js
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 SCENARIO = scenarios/4x4090-vs-2xa100.yaml
@@ -29,6 +30,8 @@ lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	DENO_NO_UPDATE_CHECK=1 $(BIN)/deno check --quiet $(SCRIPTS)
+	$(BIN)/deno lint --quiet $(SCRIPTS)
 
 docs: $(VENV)/.stamp-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import wrap
+from threading import RLock
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -27,6 +28,8 @@ FILES = re.compile(r"cjk|wqy|sourcehan|noto(sans)(sc|jp|tc|kr)|droidsansfallback
 """Files that hold them, for those that came after matplotlib made its list."""
 WIDE = 1 / 0.6
 """Width of an East Asian character in that of the mean glyph."""
+_ONE_AT_A_TIME = RLock()
+"""Settings of matplotlib and filters of warnings are the process's: two threads would restore each other's."""
 _MISSING = re.compile(r"Glyph (\d+) .*missing from")
 _told: set[str] = set()
 
@@ -50,11 +53,18 @@ def east_asian_families() -> tuple[str, ...]:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """What makes the same picture the same bytes; characters that no font has are reported once, on stderr."""
+    """What makes the same picture the same bytes; characters that no font has are reported once, on stderr.
+
+    One thread draws at a time; the others wait.
+    """
     import matplotlib as mpl
 
     missing: set[str] = set()
-    with mpl.rc_context(SETTINGS | {"font.family": [LATIN, *east_asian_families()]}), warnings.catch_warnings():
+    with (
+        _ONE_AT_A_TIME,
+        mpl.rc_context(SETTINGS | {"font.family": [LATIN, *east_asian_families()]}),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("always", message=_MISSING.pattern)
         show = warnings.showwarning
 

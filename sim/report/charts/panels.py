@@ -16,8 +16,10 @@ from sim.study.fleets.run.point import Point, has_money
 from sim.study.fleets.run.sweep import Line, Sweep, sweep_of
 from sim.study.metrics.cohort import latencies_s
 
-COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-"""Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness."""
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CE6BA3", "#6F5A00", "#1A94FE", "#000000"]
+"""After Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness; pink, orange and sky
+blue are darker, so that each has 3:1 against white.
+"""
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 GLYPHS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
 """The markers as characters."""

@@ -1,11 +1,11 @@
 /**
  * What a page does beyond being read: charts that answer to the pointer and the keyboard, tables that sort, filter
  * and copy. Nothing is fetched. Charts are Vega-Lite specifications in <script type="application/json"> elements.
- *
- * @typedef {{title?: string, rows: [string, string][]}} Details  What a page knows of one point.
- * @typedef {{view: any, rows: any[], box: HTMLElement, heads: string[]}} Chart  A drawn chart, the rows behind its
- *   points, and what their figures are called.
  */
+
+/** @typedef {{title?: string, rows: [string, string][]}} Details  What a page knows of one point. */
+/** @typedef {{view: any, rows: any[], box: HTMLElement, heads: string[]}} Chart  A drawn chart, the rows behind its points, and what their figures are called. */
+
 (() => {
   "use strict";
   const NARROW_PX = 420;
@@ -37,7 +37,7 @@
 
   /** @param {any} row @param {string[]} heads @returns {[string, string][]} what the chart itself knows of a point */
   const own = (row, heads) =>
-    Array.isArray(row.said) ? row.said.map((value, at) => [heads[at], value]) : Object.entries(row.said || {});
+    Array.isArray(row.said) ? row.said.map((/** @type {any} */ value, /** @type {number} */ at) => [heads[at], value]) : Object.entries(row.said || {});
 
   /** @param {Chart} chart @param {any} row @param {number} x @param {number} y  Tells of a point, beside (x, y). */
   function tell(chart, row, x, y) {
@@ -103,7 +103,7 @@
       hover(row.key);
       tell(chart, row, event.clientX, event.clientY);
     });
-    view.addEventListener("click", (/** @type {any} */ event, /** @type {any} */ item) => {
+    view.addEventListener("click", (/** @type {any} */ _event, /** @type {any} */ item) => {
       if (item?.datum?.fleet) pick(item.datum.fleet);
       else if (picked) pick(picked);
     });
@@ -124,7 +124,7 @@
     const spec = JSON.parse(holder.textContent || "{}");
     const box = /** @type {HTMLElement} */ (holder.parentElement?.querySelector(".plot"));
     const options = { mode: "vega-lite", renderer: "svg", actions: false, tooltip: false, defaultStyle: false, hover: false };
-    const { view } = await window.vegaEmbed(box, spec, options);
+    const { view } = await /** @type {any} */ (window).vegaEmbed(box, spec, options);
     /** @type {any[]} */
     const layers = spec.layer || [];
     const rows = layers.flatMap((layer) => layer.data?.values || []).filter((row) => row.key);

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import ENGLISH, LANGUAGES, _, current, retold
+from sim.report.vega.theme import on_black
 from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
 
@@ -39,6 +40,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
+    environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
     environment.globals |= {"noun": noun, "told": retold, "ranged": ranged, "_": _said}
     environment.globals |= {"language": lambda: LANGUAGES[current()], "words": words_of_scripts}
     environment.globals["script_json"] = script_json

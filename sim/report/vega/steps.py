@@ -33,7 +33,7 @@ def _spec(chart: StepChart) -> Spec:
     if chart.held:
         areas.append(_area(chart, 0.4, [(0.0, step.existing) for step in chart.steps]))
     if chart.elsewhere or chart.short:
-        color, opacity = (chart.color, 0.08) if chart.elsewhere else (SHORT, 0.55)
+        color, opacity = (chart.color, 0.08) if chart.elsewhere else (SHORT, 0.75)
         areas.append(_area(chart, opacity, [(step.capacity, step.peak) for step in chart.steps], color))
     fleet, ink = "palette[datum.color] || datum.color", "ink"
     lines = [

@@ -8,13 +8,13 @@ from sim.report.words.money import money_mark, money_thousands, symbol
 from sim.report.words.text import percent, plain
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
-DARK = {"#0072B2": "#4BA3E3", "#56B4E9": "#A6DAFF", "#000000": "#F2F2F2"}
+DARK = {"#0072B2": "#4BA3E3", "#CE6BA3": "#D87CAF", "#6F5A00": "#E6B000", "#1A94FE": "#A6DAFF", "#000000": "#F2F2F2"}
 """Of a palette on black: the same hues where they would be too dim, or too near to one that was made brighter."""
-WORDS = {"#E69F00": "#8F6300", "#56B4E9": "#1F74A8", "#CC79A7": "#A34A7E", "#009E73": "#00795A", "#D55E00": "#B84F00"}
+WORDS = {"#CE6BA3": "#A34A7E", "#1A94FE": "#1F74A8", "#009E73": "#00795A", "#D55E00": "#B84F00"}
 """Of text on white: the same hues, dark enough to read (4.5:1)."""
-EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d")
+EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d", "#B3261E")
 """Colours of lines that stand for no fleet."""
-TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5"}
+TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5", "#B3261E": "#E5675E"}
 
 
 def themes() -> dict[str, dict[str, Any]]:
@@ -28,11 +28,16 @@ def themes() -> dict[str, dict[str, Any]]:
         "paper": "#17191c",
         "shade": "rgba(255,255,255,0.07)",
     }
-    bright = {color: DARK.get(color, TONES.get(color, color)) for color in every}
+    bright = {color: on_black(color) for color in every}
     return {
         "light": {**light, "palette": {color: color for color in every}, "words": {c: WORDS.get(c, c) for c in every}},
         "dark": {**dark, "palette": bright, "words": bright},
     }
+
+
+def on_black(color: str) -> str:
+    """What a dark page has in place of a *color* of a light one."""
+    return DARK.get(color, TONES.get(color, color))
 
 
 def params() -> list[dict[str, Any]]:

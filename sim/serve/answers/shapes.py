@@ -9,6 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
 from sim.report.fleets.run.figures import columns_for, figure, interval, standing
 from sim.report.fleets.run.verdict import verdict
+from sim.report.vega.theme import on_black
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import LIMITS, axis_label, place, places, question_of, short
@@ -44,7 +45,7 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
         "symbol": money_mark(0).removesuffix("0"),
         "verdict": {"headline": told.headline, "findings": list(told.findings)},
         "fleets": [
-            {"name": name, "color": color, "glyph": GLYPHS[marker]}
+            {"name": name, "color": color, "dark": on_black(color), "glyph": GLYPHS[marker]}
             for name, (color, marker) in style(sweep.fleets).items()
         ],
         "charts": [
@@ -76,6 +77,7 @@ def chart_data(panel: Panel) -> dict[str, Any]:
                 "name": curve.name,
                 "fleet": curve.fleet or curve.name,
                 "color": curve.color,
+                "dark": on_black(curve.color),
                 "marker": curve.marker,
                 "dashed": curve.dash != "-",
                 "x": [_plain(value) for value in curve.x],

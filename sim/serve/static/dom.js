@@ -26,6 +26,13 @@ function filled(made, attributes, children) {
   return made;
 }
 
+/** @param {HTMLElement | SVGElement} made @param {{color: string, dark: string}} fleet  Gives it the fleet's colour, on a light and on a dark page. */
+export function tint(made, fleet) {
+  made.classList.add("tint");
+  made.style.setProperty("--light", fleet.color);
+  made.style.setProperty("--dark", fleet.dark);
+}
+
 /** What the server refuses: a sentence for each thing that is wrong. */
 export class Refusal extends Error {
   /** @param {number} status @param {{message: string, line?: number, where?: string}[]} errors */

@@ -1,9 +1,9 @@
 /** Reads the address and shows what it says: a run, a scenario, two runs beside each other, or the list of what there is. */
 
-import { AnswerView } from "./answer.js";
+import { AnswerView } from "./answer/view.js";
 import { DiffView } from "./diff.js";
 import { ask, element, queryOf, shownInAddress } from "./dom.js";
-import { EditorView } from "./editor.js";
+import { EditorView } from "./scenario/editor.js";
 import { QueueView } from "./queue.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));

@@ -1,9 +1,11 @@
 """Charts of pages: the same description as the pictures', as a specification that Vega-Lite compiles."""
 
 import json
+from itertools import combinations
 from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
@@ -69,15 +71,40 @@ def test_words_can_be_read(theme: str) -> None:
     given = themes()[theme]
     assert all(contrast(given[name], given["paper"]) >= 4.5 for name in ("ink", "soft"))
     assert all(contrast(given["words"][color], given["paper"]) >= 4.5 for color in COLORS)
-    drawn = [contrast(given["palette"][color], given["paper"]) for color in COLORS]
-    assert min(drawn) >= (2.1 if theme == "light" else 3)  # Okabe and Ito's orange and sky blue; each has a shape
+    assert min(contrast(color, given["paper"]) for color in given["palette"].values()) >= 3
+
+
+SEEN = {
+    "usual": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+"""Linear RGB as it is seen. Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009, severity 1."""
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+D65 = np.array([0.9505, 1.0, 1.089])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("seen", SEEN)
+def test_fleets_differ_for_the_colour_blind(theme: str, seen: str) -> None:
+    """In CIELAB, where 2.3 is just noticeable."""
+    rgb = np.array([linear(themes()[theme]["palette"][color]) for color in COLORS])
+    xyz = np.clip(rgb @ np.array(SEEN[seen]).T, 0, 1) @ TO_XYZ.T / D65
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116).T
+    lab = np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)]).T
+    assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 12
+
+
+def linear(color: str) -> list[float]:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
 
 def contrast(one: str, other: str) -> float:
     def luminance(color: str) -> float:
-        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        red, green, blue = linear(color)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)

@@ -1,6 +1,6 @@
 /** What can be moved: a slider and a number field for each limit, price and term. */
 
-import { element, plain } from "./dom.js";
+import { element, plain } from "../dom.js";
 
 /** @typedef {{path: string, label: string, unit: string, value: number | null, least: number, most: number}} Knob */
 

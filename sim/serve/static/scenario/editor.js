@@ -1,9 +1,9 @@
 /** A scenario: its text with the mistakes at their lines, the usual fields as a form, and a button that runs it. */
 
 import { completions } from "./complete.js";
-import { ask, element, keepInAddress, latest } from "./dom.js";
+import { ask, element, keepInAddress, latest } from "../dom.js";
 
-/** @typedef {import("./dom.js").Shown} Shown */
+/** @typedef {import("../dom.js").Shown} Shown */
 /** @typedef {{message: string, line?: number, where?: string, path?: string}} Mistake */
 
 const PAUSE_MS = 350;
@@ -33,7 +33,7 @@ export class EditorView {
     const main = element("div", {}, bar, this.told, this.mistakes, frame, this.keys);
     const side = element("aside", {}, element("h2", {}, "The usual fields"), element("p", { class: "sub" }, "What is changed here is set over the file, as --set does, and stands in the address."), this.changes, this.form);
     this.box = element("section", { class: "with-side", "aria-label": "Scenario" }, main, side);
-    this.check = latest(async () => this.checkNow());
+    this.check = latest(async () => void (await this.checkNow()));
     this.text.addEventListener("input", () => this.edited());
     this.text.addEventListener("scroll", () => (this.gutter.scrollTop = this.text.scrollTop));
     for (const event of ["keyup", "click"]) this.text.addEventListener(event, () => this.complete());

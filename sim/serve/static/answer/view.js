@@ -1,12 +1,12 @@
 /** A finished run: verdict, charts, what can be moved, and why one fleet costs more than another. */
 
 import { Chart } from "./chart.js";
-import { ask, element, keepInAddress, latest, queryOf } from "./dom.js";
+import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { Knobs } from "./knobs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
 
-/** @typedef {import("./dom.js").Shown} Shown */
+/** @typedef {import("../dom.js").Shown} Shown */
 
 export class AnswerView {
   /** @param {Shown} shown */
@@ -26,7 +26,7 @@ export class AnswerView {
     this.knobs = new Knobs((path, value) => this.set(path, value));
     this.readings = new Readings();
     this.why = new Why();
-    this.refresh = latest(async () => this.load());
+    this.refresh = latest(() => this.load());
     const reset = element("button", { type: "button" }, "Reset all");
     reset.addEventListener("click", () => {
       this.shown.set = {};
@@ -86,9 +86,9 @@ export class AnswerView {
     }
     for (const extra of this.drawn.splice(data.charts.length)) extra.box.remove();
     this.drawn.forEach((chart, i) => chart.update({ ...data.charts[i], symbol: data.charts[i].money ? data.symbol : "" }));
-    const buttons = data.fleets.map((/** @type {{name: string, glyph: string, color: string}} */ fleet) => {
+    const buttons = data.fleets.map((/** @type {{name: string, glyph: string, color: string, dark: string}} */ fleet) => {
       const glyph = element("span", { "aria-hidden": "true" }, `${fleet.glyph} `);
-      glyph.style.color = fleet.color;
+      tint(glyph, fleet);
       const button = element("button", { type: "button", "aria-pressed": String(this.picked === fleet.name) }, glyph, fleet.name);
       button.addEventListener("click", () => this.pick(fleet.name));
       return button;

@@ -1,11 +1,11 @@
 /** A chart as SVG: curves with intervals, hollow marks where the SLO is missed, and a limit that can be dragged. */
 
-import { drawn, element, percent, plain } from "./dom.js";
+import { drawn, element, percent, plain, tint } from "../dom.js";
 import { rangeOf, roundMarks, scale } from "./scale.js";
 
 /**
  * @typedef {object} Curve
- * @property {string} name @property {string} fleet @property {string} color @property {string} marker
+ * @property {string} name @property {string} fleet @property {string} color @property {string} dark @property {string} marker
  * @property {boolean} dashed @property {(number | null)[]} x @property {(number | null)[]} y
  * @property {(number | null)[]} half @property {boolean[]} good @property {boolean[]} steady
  * @property {string[]} keys @property {string[]} tags
@@ -131,7 +131,7 @@ export class Chart {
     const { x, y } = this;
     const group = drawn("g", { class: this.picked && this.picked !== curve.fleet ? "curve aside" : "curve" });
     if (!x || !y) return group;
-    group.style.color = curve.color;
+    tint(group, curve);
     const inside = curve.x.map((value, i) => {
       const other = curve.y[i];
       if (value === null || other === null) return null;

@@ -1,6 +1,6 @@
 /** Every fleet at one load, also between the simulated ones: how busy it is, how fast, and what a token costs. */
 
-import { element, percent, plain } from "./dom.js";
+import { element, percent, plain } from "../dom.js";
 
 /**
  * @typedef {object} Reading

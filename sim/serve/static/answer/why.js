@@ -1,6 +1,6 @@
 /** Why one fleet costs more than another: the components of a token's cost, which sum to the gap. */
 
-import { element, plain } from "./dom.js";
+import { element, plain } from "../dom.js";
 
 /** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number, parts: Record<string, number>, text: string}} Cost */
 
