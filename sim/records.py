@@ -1,5 +1,6 @@
 """What flows between the layers: plain slots dataclasses, no behaviour beyond a derived date."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Protocol
@@ -24,8 +25,16 @@ class RequestTable:
     prompt_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
     priority: NDArray[np.int64] | None = None
-    block_hashes: list[tuple[int, ...]] | None = None
+    block_hashes: Sequence[Sequence[int]] | None = None
     hash_block_tokens: int = 0
+    session: list[str] | None = None
+    """Which session a request belongs to; empty: to none."""
+    turn: NDArray[np.int64] | None = None
+    """Its place in the session, from 1."""
+    tenant: list[str] | None = None
+    """Who asks."""
+    service: list[str] | None = None
+    """What is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +86,18 @@ class Request:
     """Length of the answer, which no server would know before its end."""
     priority: int = 0
     """Lower goes first with `scheduling: priority`."""
-    block_hashes: tuple[int, ...] = ()
+    block_hashes: Sequence[int] = ()
     """Ids of the leading blocks that it may share with others."""
     hash_block_tokens: int = 1
     """Tokens of such a block."""
     service: str = ONLY_SERVICE
     """Which of several services it asks."""
+    session: str = ""
+    """The conversation that it belongs to; empty: it stands by itself."""
+    turn: int = 0
+    """Its place in the session, from 1."""
+    tenant: str = ""
+    """Who asks; empty where nobody is told apart."""
     replica: int = -1
     """Where it is, or was last."""
     came_s: float = nan

@@ -9,6 +9,8 @@ import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
+from sim.fleet.arrivals.sessions import source_of
+from sim.fleet.arrivals.source import Clock
 from sim.fleet.attempts import Attempts, Hands
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
@@ -17,7 +19,6 @@ from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
 from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import Scale, states_at_start
-from sim.fleet.source import ClientSource, Clock, OpenSource, Source
 from sim.records import FleetLog, Request
 from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
@@ -52,11 +53,7 @@ class RunningFleet:
         if plan.asks_again:
             hands = Hands(self._send, self._send_again, self._take, self._settle)
             arrive = Attempts(self._env, plan.client, streams, hands).arrive
-        if plan.workload.closed_loop() is None:
-            table = plan.workload.open_table(streams, plan.horizon_s)
-            self._source: Source = OpenSource(self._env, table, arrive)
-        else:
-            self._source = ClientSource(self._env, plan.workload, streams, plan.horizon_s, arrive)
+        self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))

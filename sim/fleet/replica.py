@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf, isnan, nan
 
 from sim.engine.protocol import ReplicaEngine
-from sim.fleet.source import Clock
+from sim.fleet.arrivals.source import Clock
 from sim.records import BusyTime, Hop, Request
 
 Finished = Callable[["Replica", list[Request], float], None]

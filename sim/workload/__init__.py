@@ -12,6 +12,9 @@ from sim.spec import Spec
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
 from sim.workload.published import PublishedTable, hourly_table, length_table
+from sim.workload.sessions import Sessions
+from sim.workload.sessions.arriving import ComingSessions, OpenSessions, RecordedSessions, UserSessions
+from sim.workload.sessions.drawn import SessionDraws, sample
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
 from sim.workload.streams import Streams, uniforms
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
@@ -26,7 +29,11 @@ class Workload(Spec):
     arrivals: Arrivals | None = None
     """When requests arrive."""
     lengths: Lengths | None = None
-    """How long they are. Left out: requests of services, each one unit of work."""
+    """How long they are. Left out: requests of services, each one unit of work. With `sessions` the prompt is what a
+    user says, without the conversation before it."""
+    sessions: Sessions | None = None
+    """Conversations: `arrivals` then are of sessions, at a rate that still counts requests; left out: each request
+    stands by itself."""
     shared_prefix: SharedPrefix | None = None
     """What the prompts have in common; left out: nothing."""
     trace: Trace | None = None
@@ -34,15 +41,28 @@ class Workload(Spec):
 
     @model_validator(mode="after")
     def _drawn_or_recorded(self) -> Self:
-        given = [name for name in ("arrivals", "lengths", "shared_prefix") if getattr(self, name) is not None]
+        drawn = ("arrivals", "lengths", "sessions", "shared_prefix")
+        given = [name for name in drawn if getattr(self, name) is not None]
         if self.trace is not None and given:
             raise ValueError(f"a trace brings its own requests: remove trace or {' and '.join(given)}")
         if self.trace is None and "arrivals" not in given:
             only = f"; only {' and '.join(given)} is given" if given else ""
             raise ValueError(f"needs arrivals and lengths, or a trace{only}")
+        if self.sessions is not None:
+            self._sessions_fit()
         if self.shared_prefix is not None and self.lengths is None:
             raise ValueError("needs arrivals and lengths, or a trace; only arrivals and shared_prefix is given")
         return self
+
+    def _sessions_fit(self) -> None:
+        if self.lengths is None or self.arrivals is None:
+            raise ValueError("sessions: needs arrivals and lengths")
+        if self.shared_prefix is not None:
+            raise ValueError("shared_prefix: sessions have system_prompt_tokens in its place")
+        if isinstance(self.arrivals, Burst):
+            raise ValueError("sessions: begin at a rate or one after the other: a burst has neither")
+        if self.arrivals.num_requests is not None:
+            raise ValueError("sessions: begin until horizon_s: remove arrivals.num_requests")
 
     @property
     def of_units(self) -> bool:
@@ -59,6 +79,8 @@ class Workload(Spec):
         """Whether nothing is drawn, so that a second replication would only repeat the first."""
         if self.arrivals is None:
             return True
+        if self.sessions is not None:
+            return False
         if self.lengths is None:
             return not self.arrivals.random
         return not (self.arrivals.random or self.lengths.prompt.random or self.lengths.output.random)
@@ -71,7 +93,7 @@ class Workload(Spec):
     def verify(self) -> None:
         """Read the files it names. Raises TraceError with all that is wrong in a trace, UnknownId."""
         if self.trace is not None:
-            self.trace.reading()
+            self.trace.requests(None)
         self.facts()
 
     def facts(self) -> list[tuple[str, Value]]:
@@ -92,14 +114,32 @@ class Workload(Spec):
         """
         if self.trace is not None:
             return self.trace.requests(horizon_s)
-        if self.arrivals is None or isinstance(self.arrivals, ClosedLoop):
+        if self.arrivals is None or isinstance(self.arrivals, ClosedLoop) or self.sessions is not None:
             raise ValueError(
-                "the clients of a closed loop send when the fleet has answered: there is no table of arrivals"
+                "in sessions and in a closed loop answers decide when requests come: there is no table of arrivals"
             )
         arrived_s = self.arrivals.arrivals_s(streams, horizon_s)
         prompts, outputs = self.lengths_table(streams, 0, len(arrived_s))
         hashes = self.block_hashes(streams, 0, prompts)
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
+
+    def coming_sessions(self, streams: Streams, horizon_s: float | None) -> ComingSessions | None:
+        """The sessions that begin before *horizon_s* (None: all there are); None where requests stand by themselves.
+
+        Raises TraceError.
+        """
+        if self.trace is not None:
+            table = self.trace.requests(horizon_s)
+            return None if table.session is None else RecordedSessions(table)
+        if self.sessions is None or self.lengths is None or self.arrivals is None:
+            return None
+        draws = SessionDraws(self.sessions, self.lengths, streams)
+        if isinstance(self.arrivals, ClosedLoop):
+            return UserSessions(draws, self.arrivals, streams)
+        rate_rps = self.mean_rate_rps()
+        assert rate_rps is not None
+        begins = self.arrivals.model_copy(update={"rate_rps": rate_rps / self.sessions.mean_requests()})
+        return OpenSessions(draws, begins.arrivals_s(streams, horizon_s).tolist())
 
     def closed_loop(self) -> ClosedLoop | None:
         """The clients and their think time if this is a closed loop, else None."""
@@ -108,8 +148,13 @@ class Workload(Spec):
     def lengths_table(self, streams: Streams, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Prompt and output tokens of drawn requests *start* to *start + count*, however they are cut into calls.
 
-        Without lengths a request is one unit of work: no prompt and one output token.
+        Without lengths a request is one unit of work: no prompt and one output token. Requests of sessions are counted
+        session by session, each prompt with the conversation before it.
         """
+        if self.sessions is not None and self.lengths is not None:
+            turns = list(sample(SessionDraws(self.sessions, self.lengths, streams), start, count))
+            prompts, outputs = [turn.prompt_tokens for turn in turns], [turn.output_tokens for turn in turns]
+            return np.array(prompts, np.int64), np.array(outputs, np.int64)
         if self.lengths is None:
             return np.zeros(count, np.int64), np.ones(count, np.int64)
         prompt, output = self.lengths.prompt, self.lengths.output
@@ -150,6 +195,7 @@ class Workload(Spec):
         else:
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
             alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""
+            alike += f"; {self.sessions.describe()}" if self.sessions else ""
             sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}{alike}"
         return sentence[0].upper() + sentence[1:] + "."
 
@@ -171,6 +217,7 @@ __all__ = [
     "MooncakeTrace",
     "Poisson",
     "Profile",
+    "Sessions",
     "SharedPrefix",
     "Streams",
     "TraceError",

@@ -17,7 +17,8 @@ class Together(Workload):
     @classmethod
     def of(cls, parts: Mapping[str, Workload]) -> "Together":
         """Of workloads that have been checked one by one."""
-        return cls.model_construct(parts=dict(parts), arrivals=None, lengths=None, shared_prefix=None, trace=None)
+        nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "trace"))
+        return cls.model_construct(parts=dict(parts), **nothing)
 
     @property
     def needs_horizon(self) -> bool:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
+from sim.fleet.arrivals.source import Clock
 from sim.fleet.replica import Replica
-from sim.fleet.source import Clock
 from sim.records import Batch, Leap, Progress, Request
 
 LIMITS = RankLimits(num_gpu_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1000)

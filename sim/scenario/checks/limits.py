@@ -169,13 +169,15 @@ def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan]
     prompt, output = 0.0, 1.0  # a unit of work
     if lengths is not None:
         prompt, output = (float(np.mean(side.quantile(QUANTILES))) for side in (lengths.prompt, lengths.output))
+    sessions = scenario.workload.sessions
+    pause_s = clients.think_s if sessions is None else float(np.mean(sessions.think_s.quantile(QUANTILES)))
     replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
     together = ceil(clients.concurrency / replicas)
     requests = 0.0
     for pool in pools:
         share = min(clients.concurrency, pool.replicas * pool.data_parallel_size)
         least_s = min(
-            (clients.think_s + _answer_s(pool, at_once, prompt, output)) / at_once
+            (pause_s + _answer_s(pool, at_once, prompt, output)) / at_once
             for at_once in {1, min(together, pool.batching.max_num_seqs or 1)}
         )
         requests += share * horizon_s / least_s

@@ -142,7 +142,8 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         if label in size.costs:
             yield Complaint(("size", "rents", label), f"the label {label!r} stands in costs, too")
     workload = scenario.workload
-    if size.mixed is not None and workload.trace is None and not (workload.stationary and workload.mean_rate_rps()):
+    steady = workload.stationary and workload.sessions is None and workload.mean_rate_rps()
+    if size.mixed is not None and workload.trace is None and not steady:
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
         yield Complaint(("size", "mixed"), text)
     if size.mixed is not None and any(name != WHOLE for name in size.mig):

@@ -175,9 +175,21 @@ def requests_table(result: CaseResult | None) -> pa.Table:
             "status": pa.array([r.status for r in requests], pa.string()).dictionary_encode(),
         }
     )
+    table = _with_sessions(table, requests)
     if result and result.plan.asks_again:
         table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
     return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
+
+
+def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
+    """Who asks, and which conversation goes on; each only where some request says it."""
+    if any(r.tenant for r in requests):
+        table = table.append_column("tenant", pa.array([r.tenant for r in requests], pa.string()))
+    if any(r.session for r in requests):
+        table = table.append_column("session", pa.array([r.session for r in requests], pa.string()))
+        turns = pa.array([r.turn if r.session else None for r in requests], pa.int64())
+        table = table.append_column("turn", turns)
+    return table
 
 
 def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:

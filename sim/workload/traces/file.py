@@ -1,9 +1,11 @@
 """What all trace formats have in common."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,17 +45,14 @@ class TraceFile(Spec, ABC):
 
     def requests(self, horizon_s: float | None) -> RequestTable:
         """The requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
-        whole = self.reading().requests
+        whole = self.chosen(self.reading().requests)
         arrived_s = whole.arrived_s[: self.limit] / self.rate_scale
         end = len(arrived_s) if horizon_s is None else int(np.searchsorted(arrived_s, horizon_s))
-        return replace(
-            whole,
-            arrived_s=arrived_s[:end],
-            prompt_tokens=whole.prompt_tokens[:end],
-            output_tokens=whole.output_tokens[:end],
-            priority=None if whole.priority is None else whole.priority[:end],
-            block_hashes=None if whole.block_hashes is None else whole.block_hashes[:end],
-        )
+        return rows_of(replace(whole, arrived_s=whole.arrived_s / self.rate_scale), slice(end))
+
+    def chosen(self, whole: RequestTable) -> RequestTable:
+        """The rows of *whole* that are asked for: all of them. Raises TraceError where there are none."""
+        return whole
 
     def mean_rate_rps(self) -> float | None:
         """Requests over the time from the first to the last; None if all come at once. Raises TraceError."""
@@ -70,6 +69,18 @@ class TraceFile(Spec, ABC):
     @abstractmethod
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
+
+
+def rows_of(table: RequestTable, rows: Sequence[int] | slice) -> RequestTable:
+    """Only *rows* of *table*, in their order."""
+    columns = {one.name: getattr(table, one.name) for one in fields(table) if one.name != "hash_block_tokens"}
+    return replace(table, **{name: _at(column, rows) for name, column in columns.items() if column is not None})
+
+
+def _at(column: Any, rows: Sequence[int] | slice) -> Any:
+    if isinstance(rows, slice):
+        return column[rows]
+    return column[list(rows)] if isinstance(column, np.ndarray) else [column[row] for row in rows]
 
 
 @lru_cache(maxsize=2)

@@ -23,8 +23,9 @@ REQUEST_COLUMNS = [
     *["arrived_s", "started_s", "first_token_s", "finished_s"],
     *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
 ]
-WHERE_GIVEN = ("attempts", "cost_usd")
+WHERE_GIVEN = ("tenant", "session", "turn", "attempts", "cost_usd")
 """Columns of requests that are there only where some fleet has them."""
+OF_TEXT = frozenset({"tenant", "session"})
 USAGE_COLUMNS = [
     *["service", "pool", "server", "replica", "state", "start_s", "end_s"],
     *["gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"],
@@ -121,7 +122,8 @@ def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """*table* with those of *columns* that only other fleets have, empty."""
     for name in columns:
         if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, pa.int32()))
+            kind = pa.string() if name in OF_TEXT else pa.int64()
+            table = table.append_column(name, pa.nulls(table.num_rows, kind))
     return table
 
 

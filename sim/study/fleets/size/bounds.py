@@ -62,8 +62,9 @@ class OfferedLoad:
             rate = len(prompts) / span_s if span_s else None
         else:
             prompts, outputs = workload.lengths_table(partial(stream, scenario.seed, 0), 0, SAMPLED_REQUESTS)
-            span_s, may_share = scenario.horizon_s or 0.0, workload.shared_prefix is not None
-            rate = workload.mean_rate_rps() if workload.stationary and span_s else None
+            span_s, may_share = scenario.horizon_s or 0.0, bool(workload.shared_prefix or workload.sessions)
+            at_rate = workload.stationary and workload.sessions is None  # which come later where answers are late
+            rate = workload.mean_rate_rps() if at_rate and span_s else None
         asked = prompts.astype(float), outputs.astype(float)
         if rate is not None:
             rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)

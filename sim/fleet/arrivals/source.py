@@ -24,6 +24,26 @@ class Sleeper(Protocol):
         ...
 
 
+class Source(Protocol):
+    """What sends requests to the fleet."""
+
+    requests: list[Request]
+    """Those that have arrived."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more, whatever is answered before."""
+        ...
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        ...
+
+    def answered(self, request: Request, now: float) -> None:
+        """*request* has its answer, or its refusal, at *now*."""
+        ...
+
+
 class Clock(simpy.Environment):
     """The fleet's time, its events, and wake-up calls.
 
@@ -195,20 +215,20 @@ class ClientSource:
         return request
 
 
-Source = OpenSource | ClientSource
-
-
 def _requests(table: RequestTable) -> Iterator[Request]:
     """The rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     rows = zip(table.arrived_s.tolist(), table.prompt_tokens.tolist(), table.output_tokens.tolist(), strict=True)
     priorities = None if table.priority is None else table.priority.tolist()
+    told = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
     for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
         request = Request(index, arrived_s, prompt_tokens, output_tokens)
         if priorities is not None:
             request.priority = priorities[index]
         if hashes is not None:
             request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
+        for name, column in told:
+            setattr(request, name, column[index])
         yield request
 
 
