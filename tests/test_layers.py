@@ -2,7 +2,7 @@
 
 {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
-scenario -> {workload steptime batchtime memory power routing batching cost coldstart} -> catalogue
+scenario -> {workload steptime batchtime memory power routing batching cost coldstart autoscaling} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
@@ -22,7 +22,9 @@ import pytest
 BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
-PARTS = frozenset({"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart"})
+PARTS = frozenset(
+    {"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart", "autoscaling"}
+)
 FLEET = CATALOG | PARTS | {"training", "jobs", "scenario", "engine"}
 SPOKEN = frozenset({"language"})
 """What of the program meets its readers."""

@@ -8,12 +8,12 @@ from sim.registry import Registration, enter
 Make = TypeVar("Make", bound=Callable[..., Any])
 
 
-def register(kind: Literal["routing", "batching", "steptime"], name: str) -> Callable[[Make], Make]:
+def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], name: str) -> Callable[[Make], Make]:
     """A decorator that makes a class known as the policy *name* of a *kind*.
 
-    A scenario names it as it names a built-in policy: `routing: {policy: NAME}`, `batching: {policy: NAME}` or
-    `steptime: {model: NAME}`, in YAML and in dicts, also in worker processes. The parameters of the class are its
-    options there, but for those that the program gives:
+    A scenario names it as it names a built-in policy: `routing: {policy: NAME}`, `batching: {policy: NAME}`,
+    `steptime: {model: NAME}` or `autoscaling: {policy: NAME}`, in YAML and in dicts, also in worker processes. The
+    parameters of the class are its options there, but for those that the program gives:
 
     - routing: `pools` (the pool's name for each replica) and `rng`. `choose(request)` returns a replica's index;
       `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` may follow along.
@@ -21,6 +21,8 @@ def register(kind: Literal["routing", "batching", "steptime"], name: str) -> Cal
       or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.rank_schedule.RankSchedule`.
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
       `window` may be there, too.
+    - autoscaling: nothing, and `wanted(seen)` returns how many replicas the pool shall have from now on; `seen` is a
+      `sim.autoscaling.Seen`.
 
     The class, or its package, is part of what a result rests on: another version of it is simulated anew. A package
     offers a policy without a call as an entry point of the group `gpufleet.policies`, called `KIND.NAME`.

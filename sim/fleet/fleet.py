@@ -17,6 +17,7 @@ from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
+from sim.fleet.scaling.autoscaled import Autoscaled
 from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import Scale, states_at_start
 from sim.records import FleetLog, Request
@@ -46,6 +47,7 @@ class RunningFleet:
         ]
         self._held: list[Request] = []
         """Arrived while no replica served."""
+        self._scaler: Autoscaled | None = None
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
@@ -90,6 +92,11 @@ class RunningFleet:
         lives = Lives(states, before_move, self._send_held)
         scale = Scale(self._plan, self._env, lives, roster)
         ByClock(self._plan, self._env, scale)
+        if any(pool.autoscaling for pool in self._plan.pools):
+            engines, held = self._replicas, self._held
+            self._scaler = Autoscaled(
+                self._plan, self._env, scale, lives, roster, engines, held.__len__, lambda: self._is_done(self._env.now)
+            )
         return roster
 
     def _send(self, requests: list[Request], now: float) -> None:
@@ -100,6 +107,8 @@ class RunningFleet:
             if index < 0:
                 self._outstanding += 1
                 self._held.append(request)
+                if self._scaler is not None:
+                    self._scaler.held()
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
@@ -116,7 +125,8 @@ class RunningFleet:
 
     def _send_held(self) -> None:
         """A replica has begun to serve."""
-        held, self._held = self._held, []
+        held = self._held.copy()
+        self._held.clear()
         self._outstanding -= len(held)
         if held:
             self._send(held, self._env.now)
@@ -136,6 +146,8 @@ class RunningFleet:
         return isnan(request.finished_s)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
+        if self._scaler is not None:
+            self._scaler.finished(replica.pool, requests, end_s)
         self._settle(requests, end_s, replica.index)
 
     def _settle(self, requests: list[Request], end_s: float, replica: int | None = None) -> None:
@@ -146,7 +158,10 @@ class RunningFleet:
             if replica is not None:
                 self._router.left(replica)
             self._source.answered(request, end_s)
-        self._over = not self._outstanding and self._source.exhausted and now >= (self._plan.horizon_s or 0.0)
+        self._over = self._is_done(now)
+
+    def _is_done(self, now: float) -> bool:
+        return not self._outstanding and self._source.exhausted and now >= (self._plan.horizon_s or 0.0)
 
     def _release(self, until_s: float) -> None:
         self._source.release(until_s)

@@ -18,6 +18,7 @@ class Roster:
         self._policy = policy
         self._drained = drained
         self._outstanding = [0] * len(states)
+        self._came = [0] * len(states)
         self._states = states
         for replica, state in enumerate(states):
             if not LIFE[state].routed:
@@ -27,6 +28,10 @@ class Roster:
         """Requests that *replica* has: waiting and running."""
         return self._outstanding[replica]
 
+    def came(self, replica: int) -> int:
+        """Requests that *replica* has been sent so far."""
+        return self._came[replica]
+
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 while none that may have it serves."""
         return self._policy.choose(request)
@@ -34,6 +39,7 @@ class Roster:
     def joined(self, replica: int) -> None:
         """One more request at *replica*."""
         self._outstanding[replica] += 1
+        self._came[replica] += 1
         self._policy.joined(replica)
 
     def left(self, replica: int) -> None:

@@ -22,12 +22,14 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "routing": ("policy", ("pools", "rng")),
     "batching": ("policy", ("limits", "pool", "waiting")),
     "steptime": ("model", ("hardware",)),
+    "autoscaling": ("policy", ()),
 }
 """Kind -> the key of a scenario that names the policy, and the parameters that the program gives."""
 METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
     "routing": (("choose",),),
     "batching": (("order",), ("form", "may_admit", "commit", "evict")),
     "steptime": (("leap",),),
+    "autoscaling": (("wanted",),),
 }
 """Kind -> the methods that a class must have: those of one of the tuples."""
 

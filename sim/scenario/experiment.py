@@ -5,6 +5,7 @@ from unicodedata import category
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
 from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
@@ -127,6 +128,8 @@ class Pool(Choices):
     """Leading layers whose routed experts the CPU computes from host memory, as llama.cpp's option says."""
     schedule: Schedule | None = None
     """When the replicas run, by the time of day; left out: always."""
+    autoscaling: Autoscaling | None = None
+    """Who decides how many replicas run; `replicas` serve at first, left out: `min_replicas`, and one at least."""
     cold_start: ColdStart | None = None
     """What a replica goes through when it is switched on."""
     server: str | None = None
@@ -139,6 +142,18 @@ class Pool(Choices):
     """The scheduler and its limits; without a policy the engine's own."""
     cost: Cost | None = None
     """How this pool is paid for, where that is not as the fleet's `cost` says."""
+
+    @property
+    def most_replicas(self) -> int:
+        """Replicas that there are hardware and engines for."""
+        return self.replicas if self.autoscaling is None else self.autoscaling.max_replicas
+
+    @property
+    def first_replicas(self) -> int:
+        """Replicas of an autoscaled pool that serve at first."""
+        if self.autoscaling is None or "replicas" in self.model_fields_set:
+            return self.replicas
+        return max(1, self.autoscaling.min_replicas)
 
 
 class Fleet(Choices):

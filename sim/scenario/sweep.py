@@ -149,7 +149,9 @@ def at_point(scenario: Said, overrides: dict[str, Any]) -> Said:
 
 def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
     """Whether every replication would give the same result."""
-    routed_at_random = isinstance(fleet.routing, Random | PowerOfTwo) and sum(pool.replicas for pool in fleet.pools) > 1
+    routed_at_random = (
+        isinstance(fleet.routing, Random | PowerOfTwo) and sum(pool.most_replicas for pool in fleet.pools) > 1
+    )
     return scenario.workload.deterministic and not routed_at_random
 
 

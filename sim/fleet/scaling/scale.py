@@ -34,6 +34,11 @@ class Scale:
         serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
         return serving + [one for one in self.replicas[position] if states[one[0]] in STARTING]
 
+    def serving(self, position: int) -> int:
+        """Replicas of a pool that serve."""
+        states = self._lives.states
+        return sum(states[one[0]] is State.SERVING for one in self.replicas[position])
+
     def bring(self, position: int, wanted: int) -> None:
         """Starts or stops replicas of a pool until *wanted* serve or are on their way; fewer where others are broken
         or under repair.
@@ -117,6 +122,8 @@ def states_at_start(plan: CasePlan) -> list[State]:
 
 def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
     """Replicas of *pool* that serve at time 0."""
+    if pool.autoscaling is not None:
+        return pool.first_replicas
     if pool.schedule is None:
         return pool.replicas
     return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))

@@ -111,7 +111,7 @@ def _replicas(scenario: Scenario) -> Iterator[Complaint]:
 
 
 def _most_replicas(pool: Pool) -> int:
-    return max(pool.replicas, pool.schedule.most if pool.schedule else 0)
+    return max(pool.most_replicas, pool.schedule.most if pool.schedule else 0)
 
 
 def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:

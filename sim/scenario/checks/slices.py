@@ -22,9 +22,10 @@ def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterato
         if getattr(pool.spec, name) != 1:
             text = f"must be 1: MIG slices have no link between them; {_larger(pool.slicing.mig, profile)}"
             yield Complaint((*place, name), text)
-    if pool.spec.schedule is not None:
-        text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
-        yield Complaint((*place, "schedule"), text)
+    for key in ("schedule", "autoscaling"):
+        if getattr(pool.spec, key) is not None:
+            text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
+            yield Complaint((*place, key), text)
     if pool.power.cap_w is not None:
         text = f"{pool.power.cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known"
         yield Complaint((*place, "mig"), f"with power.cap_w: {text}")

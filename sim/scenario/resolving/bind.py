@@ -74,7 +74,7 @@ class BoundPool:
         """Replicas that share a server's memory and processors."""
         if self.server is None:
             return 1
-        return max(1, min(self.spec.replicas, int(self.server.gpu_slots.value) // self.layout.gpus))
+        return max(1, min(self.spec.most_replicas, int(self.server.gpu_slots.value) // self.layout.gpus))
 
 
 def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
@@ -261,7 +261,7 @@ def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
         raise ValueError("a batch time needs a gpu and a model")
     precision = pool.quantization.compute
     device = None if precision == "fp4" else device_of(pool.gpu, precision)
-    if device is not None and pool.slicing is not None and pool.spec.replicas == 1:
+    if device is not None and pool.slicing is not None and pool.spec.most_replicas == 1:
         device = replace(device, alone=True)
     if device is None:
         raise ValueError(f"{pool.gpu.id} has no known {precision} rate")

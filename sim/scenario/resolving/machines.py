@@ -27,7 +27,7 @@ def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) ->
             members.append(position)
     found: list[Slices | None] = [None] * len(bound)
     for _, members in groups:
-        wanted = [(str(bound[i].spec.mig), bound[i].spec.replicas) for i in members]
+        wanted = [(str(bound[i].spec.mig), bound[i].spec.most_replicas) for i in members]
         for i in members:
             slicing = bound[i].slicing
             assert slicing is not None
@@ -45,7 +45,7 @@ def servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet, slices: Sequen
             continue
         shared = cost is not None and cost.share
         gpus = sum(
-            its_gpus * other.spec.replicas
+            its_gpus * other.spec.most_replicas
             for other, its, its_gpus in zip(bound, fleet.costs, each, strict=True)
             if (other.server, _card(other), its) == (pool.server, _card(pool), cost)
         )

@@ -57,7 +57,7 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
     )
     machines = Machines(
         pools=tuple(facts_of(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
-        servers=sum(share * pool.spec.replicas for share, pool in zip(servers, bound, strict=True)),
+        servers=sum(share * pool.spec.most_replicas for share, pool in zip(servers, bound, strict=True)),
     )
     terms = FleetTerms.of(scenario, fleet)
     costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
@@ -175,7 +175,7 @@ def _pool_plan(
         name=name,
         gpu=pool.gpu.id if pool.gpu else "",
         server=pool.server.id if pool.server else "",
-        replicas=pool.spec.replicas,
+        replicas=pool.spec.most_replicas,
         gpus_per_replica=gpus_per_replica(pool, slices) if pool.gpu else 0,
         batching=_sized(pool, memory),
         steptime=_steptime(pool, catalog),
@@ -186,6 +186,8 @@ def _pool_plan(
         memory=memory,
         power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,
+        autoscaling=pool.spec.autoscaling,
+        first_replicas=pool.spec.first_replicas,
         start=at_once(_starting_s(pool)),
         replicas_per_server=pool.replicas_per_host,
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",

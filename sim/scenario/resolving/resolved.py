@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
+from sim.autoscaling import Autoscaling
 from sim.batching import Scheduler
 from sim.catalogue.value import Value
 from sim.coldstart import Stage
@@ -54,6 +55,10 @@ class PoolPlan:
     power: PoolPower | None = None
     schedule: Schedule | None = None
     """When the replicas run; None: always."""
+    autoscaling: Autoscaling | None = None
+    """Who decides how many replicas run; None: nobody."""
+    first_replicas: int = 0
+    """Replicas that serve at first where there is an autoscaler."""
     start: tuple[Stage, ...] = ()
     """What a replica goes through from being switched on to serving."""
     replicas_per_server: int = 1
@@ -67,7 +72,7 @@ class PoolPlan:
     @property
     def switched(self) -> bool:
         """Whether its replicas are switched on and off while the fleet runs."""
-        return self.schedule is not None
+        return self.schedule is not None or self.autoscaling is not None
 
     @property
     def gpus(self) -> int | Fraction:

@@ -53,7 +53,7 @@ def why_not(plan: CasePlan) -> str:
     if pool.slices is not None:
         return "its GPUs are cut into MIG slices"
     if plan.switched:
-        return "its replicas run by a schedule"
+        return "its replicas are switched on and off"
     return "" if plan.costs is not None else "it has no cost"
 
 

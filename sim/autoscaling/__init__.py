@@ -1,0 +1,27 @@
+"""How many replicas a pool shall have, decided while it runs. A new policy: its file here and its name in
+`Autoscaling`.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.autoscaling.aibrix import Aibrix
+from sim.autoscaling.dynamo import Dynamo
+from sim.autoscaling.hpa import Hpa
+from sim.autoscaling.keda import Keda
+from sim.autoscaling.kpa import Kpa
+from sim.autoscaling.predictive import Predictive
+from sim.autoscaling.protocol import Gauge, Latency, Scaler, Seen
+from sim.autoscaling.registered import RegisteredAutoscaling
+from sim.autoscaling.slo import SloScaler
+from sim.registry import Registry
+
+BuiltinAutoscaling = Hpa | Kpa | Keda | SloScaler | Predictive | Dynamo | Aibrix
+Autoscaling = Annotated[
+    BuiltinAutoscaling,
+    Field(discriminator="policy"),
+    Registry("autoscaling", RegisteredAutoscaling, BuiltinAutoscaling),
+]
+
+__all__ = ["Autoscaling", "Gauge", "Hpa", "Keda", "Kpa", "Latency", "Predictive", "Scaler", "Seen", "SloScaler"]

@@ -1,0 +1,85 @@
+"""AIBrix's pod autoscaler (APA): the HPA's ratio with a tolerance and a rate limit for each direction.
+
+Source: vllm-project/aibrix, pkg/controller/podautoscaler/algorithm/apa.go, and the defaults of
+docs/source/features/autoscaling/metric-based-autoscaling.rst (window 180 s, tolerances 0.1, rates 2, cooldown windows 0
+and 300 s).
+"""
+
+from math import floor
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sim.autoscaling.behavior import Behavior, RatePolicy, Rules
+from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, Metric, Seen, gauge_of, whole
+from sim.spec import Fraction, NonNegative, Positive
+
+UNLIMITED = Rules(policies=(RatePolicy(type="percent", value=1_000_000, period_s=1),))
+"""The algorithm has its own limits on the rate."""
+
+
+class Aibrix(Bounds):
+    """AIBrix's APA on a metric of the replicas."""
+
+    policy: Literal["aibrix"]
+    metric: Metric
+    """Averaged over the replicas that serve."""
+    target: Positive
+    """Value of the metric that each replica shall have."""
+    metric_window_s: NonNegative = 180.0
+    """Time over which the metric is averaged."""
+    sync_period_s: Positive = 10.0
+    """How often it decides."""
+    scale_up_tolerance: NonNegative = 0.1
+    scale_down_tolerance: Fraction = 0.1
+    max_scale_up_rate: Annotated[float, Field(gt=1)] = 2.0
+    max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
+    scale_up_cooldown_s: NonNegative = 0.0
+    """Window from which the lowest recommendation counts on the way up."""
+    scale_down_cooldown_s: NonNegative = 300.0
+    """Window from which the highest recommendation counts on the way down."""
+
+    @property
+    def period_s(self) -> float:
+        """How often it decides [s]."""
+        return self.sync_period_s
+
+    @property
+    def gauges(self) -> frozenset[Gauge]:
+        """What has to be read of the replicas."""
+        return frozenset([gauge_of(self.metric)])
+
+    @property
+    def keep_s(self) -> float:
+        """How far back it looks at readings [s]."""
+        return self.metric_window_s
+
+    def start(self) -> "RunningApa":
+        """The running autoscaler."""
+        return RunningApa(self)
+
+
+class RunningApa:
+    """One pool's APA."""
+
+    def __init__(self, spec: Aibrix) -> None:
+        self._spec = spec
+        self._behavior = Behavior(spec.scale_up_cooldown_s, spec.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
+
+    def wanted(self, seen: Seen) -> int:
+        """Replicas by the ratio of metric and target, beyond the tolerance and within the rates."""
+        spec, replicas = self._spec, seen.replicas
+        values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
+        if not values:
+            return replicas
+        ratio = round(sum(values) / len(values) / spec.target, ROUNDED)
+        recommended = min(max(self._by(ratio, replicas), spec.min_replicas), spec.max_replicas)
+        return self._behavior.applied(seen.now, replicas, recommended, spec.min_replicas, spec.max_replicas)
+
+    def _by(self, ratio: float, replicas: int) -> int:
+        spec = self._spec
+        if ratio > round(1 + spec.scale_up_tolerance, ROUNDED):
+            return min(whole(replicas * ratio), whole(spec.max_scale_up_rate * replicas))
+        if ratio < round(1 - spec.scale_down_tolerance, ROUNDED):
+            return max(whole(replicas * ratio), floor(replicas / spec.max_scale_down_rate))
+        return replicas

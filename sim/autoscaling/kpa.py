@@ -1,0 +1,126 @@
+"""Knative's Pod Autoscaler: stable and panic windows, scale to zero.
+
+Source: knative.dev/docs/serving/autoscaling and pkg/autoscaler/scaling/autoscaler.go of knative/serving. While nothing
+serves the activator holds requests: they count as concurrency, and the first one starts a replica at once.
+"""
+
+from math import floor, inf
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from sim.autoscaling.protocol import Bounds, Gauge, Seen, whole
+from sim.spec import Count, NonNegative, Positive, WholeNumber
+
+TICK_S = 2.0
+"""The autoscaler decides every two seconds (config-autoscaler: tick-interval)."""
+
+
+class Kpa(Bounds):
+    """Knative's KPA on concurrency or requests per second."""
+
+    policy: Literal["kpa"]
+    min_replicas: WholeNumber = 0
+    scrape_interval_s: Positive = 1.0
+    metric: Literal["concurrency", "requests_per_s"] = "concurrency"
+    target: Positive
+    """Of the metric per replica, before the utilisation."""
+    target_utilization: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Part of the target that a replica shall have."""
+    stable_window_s: Positive = 60.0
+    panic_window_percentage: Annotated[float, Field(ge=1, le=100)] = 10.0
+    """Of the stable window."""
+    panic_threshold_percentage: Annotated[float, Field(ge=110, le=1000)] = 200.0
+    """Of the ready replicas: wanting more in the panic window is a panic."""
+    max_scale_up_rate: Annotated[float, Field(gt=1)] = 1000.0
+    max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
+    scale_to_zero_grace_period_s: NonNegative = 30.0
+    """How long the last replica stays behind the decision to scale to zero."""
+    scale_down_delay_s: NonNegative = 0.0
+    """How long a lower number must have been wanted."""
+    activation_scale: Count = 1
+    """Replicas that are started from zero at least."""
+
+    wakes: ClassVar[bool] = True
+    to_zero: ClassVar[bool] = True
+
+    @property
+    def period_s(self) -> float:
+        """How often it decides [s]."""
+        return TICK_S
+
+    @property
+    def gauge(self) -> Gauge:
+        """What has to be read of the replicas."""
+        return "outstanding" if self.metric == "concurrency" else "requests_per_s"
+
+    @property
+    def gauges(self) -> frozenset[Gauge]:
+        """What has to be read of the replicas."""
+        return frozenset([self.gauge])
+
+    @property
+    def keep_s(self) -> float:
+        """How far back it looks at readings [s]."""
+        return self.stable_window_s
+
+    def start(self) -> "RunningKpa":
+        """The running autoscaler."""
+        return RunningKpa(self)
+
+
+class RunningKpa:
+    """One pool's KPA."""
+
+    def __init__(self, spec: Kpa) -> None:
+        self._spec = spec
+        self._panic_since_s: float | None = None
+        self._most_in_panic = 0
+        self._begun = False
+        self._zero_since_s = inf
+        self._delayed: list[tuple[float, int]] = []
+
+    def wanted(self, seen: Seen) -> int:
+        """Replicas by the stable window, in a panic by the panic window and never fewer."""
+        spec, now = self._spec, seen.now
+        if not self._begun:  # a pool of several begins in a panic: there is no history yet
+            self._begun = True
+            self._most_in_panic = seen.ready
+            self._panic_since_s = now if seen.ready > 1 else None
+        ready = max(1, seen.ready)
+        panic_s = spec.stable_window_s * spec.panic_window_percentage / 100
+        stable, panic = (self._by_metric(seen, window_s) for window_s in (spec.stable_window_s, panic_s))
+        highest, lowest = whole(spec.max_scale_up_rate * ready), floor(ready / spec.max_scale_down_rate)
+        in_stable, in_panic = (self._activated(one, min(max(one, lowest), highest)) for one in (stable, panic))
+        if panic / ready >= spec.panic_threshold_percentage / 100:
+            self._panic_since_s = now
+        elif self._panic_since_s is not None and self._panic_since_s + spec.stable_window_s < now:
+            self._panic_since_s, self._most_in_panic = None, 0
+        wanted = in_stable
+        if self._panic_since_s is not None:
+            wanted = self._most_in_panic = max(in_stable, in_panic, self._most_in_panic)
+        return self._zero(seen, self._held_back(now, wanted))
+
+    def _by_metric(self, seen: Seen, window_s: float) -> int:
+        value = seen.total(self._spec.gauge, window_s)
+        wanted = whole(value / (self._spec.target * self._spec.target_utilization))
+        return max(wanted, 1) if seen.held else wanted
+
+    def _activated(self, by_metric: int, wanted: int) -> int:
+        return max(wanted, self._spec.activation_scale) if by_metric else wanted
+
+    def _held_back(self, now: float, wanted: int) -> int:
+        """The most that was wanted during the delay of scaling down."""
+        if not self._spec.scale_down_delay_s:
+            return wanted
+        self._delayed = [one for one in self._delayed if one[0] > now - self._spec.scale_down_delay_s]
+        self._delayed.append((now, wanted))
+        return max(one for _, one in self._delayed)
+
+    def _zero(self, seen: Seen, wanted: int) -> int:
+        """The last replica stays for the grace period."""
+        if wanted or not seen.replicas:
+            self._zero_since_s = inf
+            return wanted
+        self._zero_since_s = min(self._zero_since_s, seen.now)
+        return 0 if seen.now - self._zero_since_s >= self._spec.scale_to_zero_grace_period_s else 1

@@ -1,0 +1,126 @@
+"""What an autoscaler sees and answers, and the keys that every autoscaler of a scenario has."""
+
+from math import ceil
+from typing import ClassVar, Literal, Protocol, Self
+
+from pydantic import model_validator
+
+from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
+
+Gauge = Literal["outstanding", "running", "waiting", "requests_per_s", "gpu_busy", "kv_used"]
+"""What is read of a replica: requests there, those of them that run or wait, arrivals per second since the last
+scrape, the part of the time since then that a step ran, the part of the KV cache that the running requests hold."""
+Latency = Literal["ttft_s", "tpot_s"]
+Metric = Literal[
+    "outstanding_per_replica",
+    "running_per_replica",
+    "waiting_per_replica",
+    "requests_per_s_per_replica",
+    "gpu_busy",
+    "kv_used",
+]
+"""A gauge averaged over replicas, as scenarios name it."""
+ROUNDED = 9
+"""Digits: a ratio that is one but for the last bits of its numbers is one."""
+
+
+class Seen(Protocol):
+    """A pool as monitoring shows it: scrapes that lie `metric_delay_s` back at least."""
+
+    @property
+    def now(self) -> float:
+        """Simulated time [s]."""
+        ...
+
+    @property
+    def replicas(self) -> int:
+        """Replicas that serve or are on their way."""
+        ...
+
+    @property
+    def ready(self) -> int:
+        """Replicas that serve."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Requests that wait at the router because no replica serves, at this moment."""
+        ...
+
+    def per_replica(self, gauge: Gauge, window_s: float) -> list[float]:
+        """Mean of *gauge* over the last *window_s*, of each replica that serves and has been scraped; 0: as last
+        scraped.
+        """
+        ...
+
+    def total(self, gauge: Gauge, window_s: float) -> float:
+        """Mean over the last *window_s* of the sum over replicas and, of requests, those at the router."""
+        ...
+
+    def latency_s(self, latency: Latency, quantile: float, window_s: float) -> float | None:
+        """Quantile of a latency [s] over the requests that finished in the last *window_s*; None if none has."""
+        ...
+
+
+class Scaler(Protocol):
+    """A running autoscaler of one pool."""
+
+    def wanted(self, seen: Seen) -> int:
+        """How many replicas the pool shall have from now on; the program keeps to the bounds."""
+        ...
+
+
+class Bounds(Spec):
+    """Keys of every autoscaler."""
+
+    min_replicas: WholeNumber = 1
+    max_replicas: Count
+    scrape_interval_s: Positive = 15.0
+    """How often monitoring reads the replicas."""
+    metric_delay_s: NonNegative = 0.0
+    """How old a reading is before the autoscaler sees it."""
+
+    wakes: ClassVar[bool] = False
+    """Whether it is asked at once when a request finds no replica."""
+    to_zero: ClassVar[bool] = False
+    """Whether it brings a pool back that has no replica."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(f"min_replicas ({self.min_replicas}) must not exceed max_replicas ({self.max_replicas})")
+        if self.min_replicas == 0 and not self.to_zero:
+            raise ValueError(
+                "min_replicas must be 1 at least: this policy never starts the first replica (kpa, keda do)"
+            )
+        return self
+
+    @property
+    def period_s(self) -> float:
+        """How often it decides [s]."""
+        return 15.0
+
+    @property
+    def gauges(self) -> frozenset[Gauge]:
+        """What has to be read of the replicas."""
+        return frozenset()
+
+    @property
+    def keep_s(self) -> float:
+        """How far back it looks at readings [s]."""
+        return 0.0
+
+
+def gauge_of(metric: Metric) -> Gauge:
+    """The gauge that *metric* averages over replicas."""
+    gauge: Gauge = metric.removesuffix("_per_replica")  # type: ignore[assignment]
+    return gauge
+
+
+def whole(replicas: float) -> int:
+    """*replicas* rounded up.
+
+    >>> whole(3 * 0.1 / 0.1), whole(3.01)
+    (3, 4)
+    """
+    return ceil(round(replicas, ROUNDED))
