@@ -57,7 +57,7 @@ def test_rows_sum_exactly_and_tile_the_window(resolve, make_pool, make_interval,
         rows = [row for row in ledger.rows if (row.pool, row.component) == (charge.pool, charge.component)]
         spans = sorted({(row.start_s, row.end_s) for row in rows})
         assert spans == list(pairwise(edges))
-        assert len(rows) == len(spans) * (len(PHASES) - 2)  # nothing boots or is held here
+        assert len(rows) == len(spans) * (len(PHASES) - len(RARE))  # nothing of the rare phases here
         if charge.component != "energy":
             hours = (edges[-1] - edges[0]) / 3600
             assert sum(row.quantity for row in rows) == pytest.approx(charge.units_per_h * hours)
