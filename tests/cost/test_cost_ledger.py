@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cost import PHASES, Ledger
+from sim.cost.bill.ledger import RARE
 
 BUY = {"acquisition": "buy"}
 SITE = {
@@ -116,8 +117,8 @@ def test_capital_follows_time_and_energy_follows_power(resolve, make_pool, make_
         rows = {row.phase: row.quantity for row in ledger.rows if row.component == component}
         return [rows.get(phase, 0.0) / sum(rows.values()) for phase in PHASES]
 
-    assert parts("gpu_capital") == pytest.approx([0.1, 0.35, 0.05, 0.5, 0, 0])
-    assert parts("energy") == pytest.approx([0.19, 0.665, 0.095, 0.05, 0, 0])
+    assert parts("gpu_capital") == pytest.approx([0.1, 0.35, 0.05, 0.5, *[0] * len(RARE)])
+    assert parts("energy") == pytest.approx([0.19, 0.665, 0.095, 0.05, *[0] * len(RARE)])
 
 
 def test_an_idle_fleet_books_everything_to_idle(resolve, make_pool, make_interval):
