@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.drafter import Drafter
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.grid import Grid
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.market.grid import Grid
+from sim.catalogue.entries.market.price import PriceList
 from sim.catalogue.entries.model import Model, OtherModel
-from sim.catalogue.entries.price import PriceList
 from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
 from sim.catalogue.value import Value
@@ -86,14 +87,15 @@ class CatalogShelves:
         self.links: Shelf[Link] = Shelf(catalog, "links", catalog.link)
         self.prices: Shelf[PriceList] = Shelf(catalog, "prices", catalog.price_list)
         self.grids: Shelf[Grid] = Shelf(catalog, "grids", catalog.grid)
+        self.drafters: Shelf[Drafter] = Shelf(catalog, "drafters", catalog.drafter)
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, vars(self).values()))
 
 
 def catalog() -> CatalogShelves:
-    """The catalogue that came with the program: gpus, models, quantizations, kernels, engines, servers, links, prices
-    and grids, each a mapping from id to entry with a `table`. Entries are read when they are asked for.
+    """The catalogue that came with the program: gpus, models, quantizations, kernels, engines, servers, links, prices,
+    grids and drafters, each a mapping from id to entry with a `table`. Entries are read when they are asked for.
 
     >>> import sim
     >>> gpu = sim.catalog().gpus["rtx-4090"]

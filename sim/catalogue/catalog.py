@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
+from sim.catalogue.entries.drafter import Drafter
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.grid import Grid
 from sim.catalogue.entries.hf_config import is_config, model_from_config
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.market.grid import Grid
+from sim.catalogue.entries.market.price import Offer, PriceList
 from sim.catalogue.entries.model import AnyModel, Model, OtherModel
-from sim.catalogue.entries.price import Offer, PriceList
 from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
 from sim.catalogue.source import Source
@@ -34,6 +35,7 @@ _SINGULAR = {
     "links": "link",
     "prices": "price list",
     "grids": "grid",
+    "drafters": "drafter",
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
@@ -147,6 +149,19 @@ class Catalog:
     def grid(self, name: str) -> Grid:
         """An electricity grid: data/grids."""
         return self._lookup("grids", name, Grid.model_validate)
+
+    def drafter(self, name: str) -> Drafter:
+        """How much of what is drafted holds: data/drafters."""
+        return self._lookup("drafters", name, Drafter.model_validate)
+
+    def accepted(self, name: str) -> tuple[Drafter, str]:
+        """A drafter and one of its tasks by `drafter/task`. Raises UnknownId."""
+        item, _, task = name.partition("/")
+        drafter = self.drafter(item)
+        if task not in drafter.accepted_per_step:
+            near = _nearest(task, drafter.accepted_per_step) or tuple(drafter.accepted_per_step)
+            raise UnknownId("task", name, tuple(f"{drafter.id}/{one}" for one in near[:MOST_OFFERED]))
+        return drafter, task
 
     def prices(self, item: str) -> PriceList | None:
         """The offers for *item*; None where nobody has asked for a price yet (the file would be `price_file(item)`)."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalogue.entries.price import PriceList
+from sim.catalogue.entries.market.price import PriceList
 from sim.catalogue.value import Value
 from sim.cost.bill.charge import Charge, Paid
 from sim.cost.finance.finance import Annuity, StraightLine

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator
 
-from sim.catalogue.entries.price import Offer, PriceList, Unit
+from sim.catalogue.entries.market.price import Offer, PriceList, Unit
 from sim.cost.bill.charge import Stated, UnitPrice
 from sim.cost.money import USD, CurrencyCode, no_rate
 from sim.spec import NonNegative, Spec, WholeNumber

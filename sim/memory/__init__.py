@@ -1,12 +1,14 @@
 """Whether a model fits on its GPUs, and how much KV cache is left."""
 
 from sim.memory.advice import what_fits, which_slices
+from sim.memory.drafts import DraftMemory
 from sim.memory.fit import MemoryFit, fit
 from sim.memory.host import host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 
 __all__ = [
+    "DraftMemory",
     "Layout",
     "MemoryFit",
     "check_parallel",

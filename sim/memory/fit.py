@@ -21,6 +21,7 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, matrices
 from sim.catalogue.entries.offload import HostWeights, Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.memory.drafts import DraftMemory
 from sim.memory.host import InHost, host_weight_bytes, host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
@@ -80,12 +81,14 @@ def fit(
     context_tokens: int | None = None,
     offload: Offload | None = None,
     host_memory_bytes: float = 0.0,
+    drafts: DraftMemory | None = None,
 ) -> MemoryFit:
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
     *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
     length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
     max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
+    *drafts* is what drafting takes, of one pipeline stage.
     """
     layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
     need = engine.memory
@@ -97,17 +100,31 @@ def fit(
     share = need.gpu_memory_utilization.value if gpu_memory_utilization is None else gpu_memory_utilization
     context = min(model.max_context, max_model_len or model.max_context)
     per_token = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, context_tokens or context)
+    drafts = drafts or DraftMemory()
     host = host_weights(offload, model, quantization, layout) if offload is not None else HostWeights()
     stages = [
-        _Stage.of(gpu, model, quantization, need, layout, stage, share, max_num_seqs, max_num_batched_tokens, host)
+        _Stage.of(
+            gpu,
+            model,
+            quantization,
+            need,
+            layout,
+            stage,
+            share,
+            max_num_seqs,
+            max_num_batched_tokens,
+            host,
+            drafts.weights_bytes,
+        )
         for stage in range(pipeline_parallel_size)
     ]
     cached_layers = model.layers - model.linear_attention_layers
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
     whole_block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
-    block_bytes = whole_block_bytes * (1 - host.layers / model.layers)
+    drafts_block_bytes = drafts.kv_bytes_per_token * block_size
+    block_bytes = whole_block_bytes * (1 - host.layers / model.layers) + drafts_block_bytes
     needed = -(-max_model_len // block_size) if max_model_len is not None else 2
-    in_host = InHost.of(host, model, quantization, layout, whole_block_bytes - block_bytes)
+    in_host = InHost.of(host, model, quantization, layout, whole_block_bytes + drafts_block_bytes - block_bytes)
     on_gpu = tightest.kv_bytes // block_bytes if block_bytes else copysign(inf, tightest.kv_bytes)
     blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
     reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed)
@@ -161,11 +178,12 @@ class _Stage:
         seats: int,
         tokens: int,
         host: HostWeights,
+        draft_weights_bytes: float,
     ) -> "_Stage":
         stored = padded(quantization, model)
         shapes = matrices(stored)
         first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-        weights = stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        weights = draft_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
         if host != HostWeights():
             weights -= host_weight_bytes(host, stored, quantization, layout)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)

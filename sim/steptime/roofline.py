@@ -165,6 +165,20 @@ class RooflineStepTime:
         first_s = layers_s / layers + head.compute_s + head.memory_s
         return Leap(first_s, self._decode_s / layers * sequences)
 
+    def pass_inside(self, batch: Batch) -> Leap:
+        """The model's pass inside of another one's step: without the host's work per step and per sequence.
+
+        Where the engine launches its kernels one by one (`draft_layer_s`), the GPU waits for the host or the reverse.
+        """
+        leap, launch = self.leap(batch), self._overheads.draft_layer_s
+        step_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
+        sequence_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
+        leap.first_s -= (step_s + sequence_s * batch.sampled_seqs) * self._even_share
+        if launch is not None:
+            leap.first_s -= self._layer_overheads_s() * self._layers_share
+            leap.first_s = max(leap.first_s, launch.value * self.inputs.model.layers * self._layers_share)
+        return leap
+
     def _prefill(self, batch: Batch) -> tuple[float, float]:
         """(reading earlier tokens, arithmetic) of the prompt chunks' attention [s].
 

@@ -23,6 +23,7 @@ LOOKUP = {
     "links": Catalog.link,
     "prices": Catalog.prices,
     "grids": Catalog.grid,
+    "drafters": Catalog.drafter,
 }
 FILES = [(kind, name) for kind in KINDS for name in CATALOG.ids(kind)]
 GPUS = CATALOG.ids("gpus")

@@ -53,7 +53,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
     return command
 
 
-KINDS = ("gpus", "models", "quantizations", "kernels", "engines", "servers", "links", "prices", "grids")
+KINDS = ("gpus", "models", "quantizations", "kernels", "engines", "servers", "links", "prices", "grids", "drafters")
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["check", "--help"]])

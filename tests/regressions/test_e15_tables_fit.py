@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from sim.catalogue.catalog import KINDS
 from sim.cli import app
 from sim.report.terminal.fitted import FittedTable
 
@@ -86,7 +87,7 @@ def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_catalogue_fits() -> None:
     for width in (80, 100):
-        for kind in ("gpus", "models", "servers", "prices", "quantizations", "kernels", "engines", "links", "grids"):
+        for kind in KINDS:
             printed(width, "list", kind)
         printed(width, "show", "gpu", "rtx-4090")
         printed(width, "show", "prices", "rtx-4090")

@@ -131,3 +131,21 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
     drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
     with pytest.raises(ScenarioErrors, match=r"kv_groups: needs one data-parallel rank"):
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})
+
+
+def test_drafts_name_what_the_catalogue_knows(tmp_path: Path, catalog: Catalog) -> None:
+    def drafting(**speculative: Any) -> Any:
+        drafts = {"num_speculative_tokens": 2} | speculative
+        return plan_of(tmp_path, catalog, batching={"speculative": drafts}).pools[0].batching.speculative
+
+    assert drafting(method="eagle", acceptance="qwen3-8b-eagle3/gsm8k").acceptance == pytest.approx((5**0.5 - 1) / 2)
+    with pytest.raises(ScenarioErrors, match=r"acceptance: unknown task .*; did you mean qwen3-8b-eagle3/gsm8k"):
+        drafting(method="eagle", acceptance="qwen3-8b-eagle3/gsm8")
+    with pytest.raises(ScenarioErrors, match=r"draft_model: unknown model .*; did you mean qwen3-0.6b"):
+        drafting(method="draft_model", acceptance=0.5, draft_model="qwen3-0.6")
+    with pytest.raises(ScenarioErrors, match=r"draft_model .* and method: draft_model belong together"):
+        drafting(acceptance=0.5, draft_model="qwen3-0.6b")
+    affine = {"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}
+    own = {"num_speculative_tokens": 2, "accepted": 1, "method": "draft_model", "draft_model": "qwen3-0.6b"}
+    with pytest.raises(ScenarioErrors, match=r"draft_model: needs a step time that is computed"):
+        plan_of(tmp_path, catalog, steptime=affine, batching={"speculative": own})

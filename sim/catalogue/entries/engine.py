@@ -34,6 +34,9 @@ class Overheads(Spec):
     """Decode attention's time to read the cache, against weights."""
     moe_gemm_time_factor: Value
     """Grouped matrix products over experts, compute and weights alike."""
+    draft_layer_s: Value | None = None
+    """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
+    take `per_layer_s` as those of any model."""
 
 
 class EngineMemory(Spec):

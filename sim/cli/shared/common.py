@@ -50,7 +50,8 @@ Force = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]
 Kind = Annotated[
-    str, typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices or grids.")
+    str,
+    typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices, grids or drafters."),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from sim.catalogue.entries.grid import Grid
+from sim.catalogue.entries.market.grid import Grid
 from sim.cost.bill.charge import Stated
 from sim.cost.prices import CostError, Problem
 from sim.cost.site.clock import MIDNIGHT, Clock

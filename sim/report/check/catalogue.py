@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.price import Offer
+from sim.catalogue.entries.market.price import Offer
 from sim.catalogue.entries.slices.mig import MigProfile
 from sim.catalogue.value import Sourced, Value
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
@@ -72,6 +72,12 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
         "name": lambda grid: grid.name,
         "g CO2e/kWh": lambda grid: _scaled(grid.g_per_kwh),
     },
+    "drafters": {
+        "name": lambda drafter: drafter.name,
+        "method": lambda drafter: drafter.method,
+        "drafts": lambda drafter: _scaled(drafter.num_speculative_tokens),
+        "tasks": lambda drafter: ", ".join(drafter.accepted_per_step),
+    },
 }
 """By kind: heading -> what stands under it."""
 
@@ -88,6 +94,7 @@ def entry(catalog: Catalog, kind: str, name: str) -> Spec:
         "links": catalog.link,
         "prices": catalog.price_list,
         "grids": catalog.grid,
+        "drafters": catalog.drafter,
     }
     return lookups[kind_of(kind)](name)
 

@@ -88,6 +88,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             text = "needs one data-parallel rank and no drafts"
             yield Complaint((*place, "kv_groups"), text)
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
+    if pool.drafter is not None and not isinstance(pool.steptime, Roofline):
+        yield Complaint((*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model")
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
         yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
     if limits.async_scheduling and (limits.speculative is not None or together):

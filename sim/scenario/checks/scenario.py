@@ -59,6 +59,9 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         for j, pool in mappings(fleet, "pools"):
             found += unknown_ids(pool, (*place, "pools", j), in_pools)
             found += unknown_prices(pool.get("cost"), (*place, "pools", j, "cost"), catalog)
+            drafts: Place = (*place, "pools", j, "batching", "speculative")
+            in_drafts = {"draft_model": catalog.model, "acceptance": catalog.accepted}
+            found += unknown_ids(value_at(data, drafts), drafts, in_drafts)
     for name, section in SECTIONS.items():
         if section.check_ids is not None:
             found += section.check_ids(value_at(data, (name,)), catalog)

@@ -23,6 +23,7 @@ from sim.memory import Layout, host_weights
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.resolving.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.offload import host_link_of, host_of, offload_of
 from sim.scenario.resolving.slices import Slicing
 from sim.steptime import Affine, Calibration, Coefficients, Host, Roofline, RooflineInputs, load_coefficients
@@ -64,6 +65,10 @@ class BoundPool:
     """Of this GPU; engine and link hold its factors already."""
     server: Server | None = None
     link: Link | None = None
+    drafter: DraftModelPlan | None = None
+    """What drafts for the model; None: no model of its own."""
+    accepted: Value | None = None
+    """Drafts that hold in a step, where the scenario names a measurement of them."""
     offload: Offload | None = None
     """What stays in host memory; None: nothing."""
     host_link: Link | None = None
@@ -105,6 +110,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
     offload = offload_of(pool, engine, model)
+    batching, drafter, accepted = bind_drafts(batching, UNQUANTIZED, catalog)
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
@@ -134,6 +140,8 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         link=calibration.link(link) if calibration and link else link,
         speed=_speed(gpu, power, catalog),
         calibration=calibration,
+        drafter=drafter,
+        accepted=accepted,
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )

@@ -44,6 +44,10 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
     elif pool.quantization is not None:
         yield from _all(f"{prefix}.quantization", pool.quantization)
     yield from _engine_facts(f"{prefix}.engine", pool, computed)
+    if pool.drafter is not None:
+        yield Fact(f"{prefix}.drafter.parameters", _parameters(pool.drafter.model))
+    if pool.accepted is not None:
+        yield Fact(f"{prefix}.accepted_per_step", pool.accepted)
     if pool.server is not None:
         unused = ("idle_power_w", *HOST_FIELDS, *(() if by_height else ("rack_units",)))
         yield from _all(f"{prefix}.server", pool.server, without=unused)
@@ -144,6 +148,7 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "blackwell_": blackwell,
         "hopper_": hopper,
         "recent_": blackwell or hopper,
+        "draft_": pool.drafter is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
     return any(name.startswith(start) and not holds for start, holds in applies.items())

@@ -17,12 +17,13 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
+from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.slices import Slices
 from sim.scenario.resolving.terms import FleetTerms, Machines
-from sim.steptime import Drafting, RegisteredStepTime, Roofline
+from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline
 from sim.workload import Workload
 
 SAMPLED_REQUESTS = 1000
@@ -120,6 +121,9 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         settings["offload"] = pool.offload
         if pool.server is not None and pool.server.host_memory_bytes is not None:
             settings["host_memory_bytes"] = pool.server.host_memory_bytes.value / pool.replicas_per_host
+    drafts = draft_memory(batching, pool.drafter, pool.model, pool.quantization, layout, pool.kv_cache_dtype)
+    if drafts is not None:
+        settings["drafts"] = drafts
     if pool.model is not None and pool.model.sliding_window is not None:
         settings["context_tokens"] = _usual_context(workload)
     return settings
@@ -208,9 +212,12 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
         built = pool.steptime.build(roofline_inputs(pool, catalog))
         drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
-        if drafts is not None and drafts.method != "ngram":
+        if drafts is None or drafts.method == "ngram":
+            return built
+        if pool.drafter is None:
             return Drafting(built, drafts.num_speculative_tokens)
-        return built
+        drafting = pool.steptime.build(pool.drafter.inputs(roofline_inputs(pool, catalog)))
+        return DraftModel(built, drafting, drafts.num_speculative_tokens)
     if isinstance(pool.steptime, RegisteredStepTime):
         known = pool.gpu is not None and pool.model is not None
         return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)

@@ -1,0 +1,1 @@
+"""Offers and electricity grids: what prices and carbon rest on."""
