@@ -20,7 +20,8 @@ Then `engine/vllm.py` for how requests are batched, `steptime/roofline.py` for h
 
     {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
     scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
-    scenario -> {workload steptime batchtime memory power routing batching cost coldstart autoscaling} -> catalogue
+    scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
+    scenario -> {coldstart autoscaling failures} -> catalogue
     catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
     engine -> {records, units, rng}
     study -> benchdata -> catalogue

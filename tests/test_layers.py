@@ -2,7 +2,7 @@
 
 {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
-scenario -> {workload steptime batchtime memory power routing batching cost coldstart autoscaling} -> catalogue
+scenario -> {workload steptime batchtime memory power routing batching cost coldstart autoscaling failures} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
@@ -23,7 +23,8 @@ BASE = frozenset({"yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
-    {"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart", "autoscaling"}
+    {"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart"}
+    | {"autoscaling", "failures"}
 )
 FLEET = CATALOG | PARTS | {"training", "jobs", "scenario", "engine"}
 SPOKEN = frozenset({"language"})

@@ -16,6 +16,7 @@ from sim.catalogue.entries.market.price import PriceList
 from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
+from sim.catalogue.failure_rate import FailureRate
 from sim.catalogue.value import Value
 from sim.report.page.document import numbers, stated_fields
 from sim.spec import Spec
@@ -88,6 +89,7 @@ class CatalogShelves:
         self.prices: Shelf[PriceList] = Shelf(catalog, "prices", catalog.price_list)
         self.grids: Shelf[Grid] = Shelf(catalog, "grids", catalog.grid)
         self.drafters: Shelf[Drafter] = Shelf(catalog, "drafters", catalog.drafter)
+        self.failures: Shelf[FailureRate] = Shelf(catalog, "failures", catalog.failure_rate)
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, vars(self).values()))
@@ -95,7 +97,7 @@ class CatalogShelves:
 
 def catalog() -> CatalogShelves:
     """The catalogue that came with the program: gpus, models, quantizations, kernels, engines, servers, links, prices,
-    grids and drafters, each a mapping from id to entry with a `table`. Entries are read when they are asked for.
+    grids, drafters and failures, each a mapping from id to entry with a `table`. Entries are read when they are asked for.
 
     >>> import sim
     >>> gpu = sim.catalog().gpus["rtx-4090"]

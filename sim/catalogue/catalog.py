@@ -21,6 +21,7 @@ from sim.catalogue.entries.market.price import Offer, PriceList
 from sim.catalogue.entries.model import AnyModel, Model, OtherModel
 from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
+from sim.catalogue.failure_rate import FailureRate
 from sim.catalogue.source import Source
 
 Entry = TypeVar("Entry")
@@ -36,6 +37,7 @@ _SINGULAR = {
     "prices": "price list",
     "grids": "grid",
     "drafters": "drafter",
+    "failures": "failure rate",
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
@@ -162,6 +164,10 @@ class Catalog:
             near = _nearest(task, drafter.accepted_per_step) or tuple(drafter.accepted_per_step)
             raise UnknownId("task", name, tuple(f"{drafter.id}/{one}" for one in near[:MOST_OFFERED]))
         return drafter, task
+
+    def failure_rate(self, name: str) -> FailureRate:
+        """A published failure rate: data/failures."""
+        return self._lookup("failures", name, FailureRate.model_validate)
 
     def prices(self, item: str) -> PriceList | None:
         """The offers for *item*; None where nobody has asked for a price yet (the file would be `price_file(item)`)."""

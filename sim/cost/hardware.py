@@ -25,6 +25,8 @@ class PoolFacts:
     """None where it is not known; no energy is metered then."""
     scheduled: bool = False
     """Its replicas are switched on and off: rent then runs from a start to its stop."""
+    fails: bool = False
+    """Its replicas break down; rent beyond a commitment is then paid while they are there."""
 
     @property
     def gpus(self) -> int | Fraction:

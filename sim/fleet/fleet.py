@@ -11,7 +11,9 @@ from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock
-from sim.fleet.attempts import Attempts, Hands
+from sim.fleet.failing.attempts import Attempts, Hands
+from sim.fleet.failing.breakdowns import Breakdowns
+from sim.fleet.failing.losses import Losses
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
@@ -51,17 +53,22 @@ class RunningFleet:
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
+        self._losses: Losses | None = None
+        """Where replicas fail."""
         arrive = self._send
         if plan.asks_again:
             hands = Hands(self._send, self._send_again, self._take, self._settle)
-            arrive = Attempts(self._env, plan.client, streams, hands).arrive
+            attempts = Attempts(self._env, plan.client, streams, hands)
+            arrive = attempts.arrive
+            if plan.fails:
+                self._losses = Losses(self._replicas, lambda replica: self._router.left(replica), attempts.lose)
         self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
         self._router: Router | Roster = policy
         if plan.switched:
-            self._router = self._switched(policy, states)
+            self._router = self._switched(policy, states, streams)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -80,13 +87,13 @@ class RunningFleet:
         self._add_overheads()
         return self._log.close(end_s, self._source.requests)
 
-    def _switched(self, policy: Router, states: list[State]) -> Roster:
-        """Lets schedules and autoscalers move replicas; the router that follows them."""
+    def _switched(self, policy: Router, states: list[State], streams: Streams) -> Roster:
+        """Lets schedules, autoscalers and failures move replicas; the router that follows them."""
         roster = Roster(policy, states, lambda replica: lives.move([replica], State.OFF))
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
-            roster.before_move(replica, state, following)
+            roster.before_move(replica, following)
             scale.moved(replica, following)
 
         lives = Lives(states, before_move, self._send_held)
@@ -97,6 +104,8 @@ class RunningFleet:
             self._scaler = Autoscaled(
                 self._plan, self._env, scale, lives, roster, engines, held.__len__, lambda: self._is_done(self._env.now)
             )
+        if self._losses is not None:
+            Breakdowns(self._plan, self._env, lives, scale, self._losses, streams)
         return roster
 
     def _send(self, requests: list[Request], now: float) -> None:
@@ -110,6 +119,10 @@ class RunningFleet:
                 if self._scaler is not None:
                     self._scaler.held()
                 continue
+            if self._losses is not None and self._losses.swallows(request, index):
+                self._outstanding += 1
+                self._router.joined(index)
+                continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
             moved = replica.offer(request, now)
@@ -118,6 +131,8 @@ class RunningFleet:
                 continue
             self._outstanding += 1
             self._router.joined(index)
+            if self._losses is not None:
+                self._losses.joined(request, index)
             if moved:
                 touched[index] = replica
         for replica in touched.values():
@@ -139,11 +154,19 @@ class RunningFleet:
     def _take(self, request: Request, now: float) -> bool:
         """Takes *request* away from where it is; False if it gets its last token just then."""
         index = request.replica
+        if self._losses is not None and self._losses.gives_up(request):
+            return True
         if index < 0:
             self._held.remove(request)
         elif self._replicas[index].evict(request, now):
-            self._router.left(index)
+            self._left(request, index)
         return isnan(request.finished_s)
+
+    def _left(self, request: Request, replica: int) -> None:
+        """*request* is at *replica* no longer."""
+        self._router.left(replica)
+        if self._losses is not None:
+            self._losses.left(request, replica)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
         if self._scaler is not None:
@@ -156,7 +179,7 @@ class RunningFleet:
         now = self._finished_s = max(self._finished_s, end_s)
         for request in requests:
             if replica is not None:
-                self._router.left(replica)
+                self._left(request, replica)
             self._source.answered(request, end_s)
         self._over = self._is_done(now)
 

@@ -43,15 +43,17 @@ def _then(*states: State) -> frozenset[State]:
 
 LIFE: dict[State, Meaning] = {
     # switched off, or given back
-    State.OFF: Meaning(_then(State.PROVISIONING, State.BOOTING)),
+    State.OFF: Meaning(_then(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
     # asked for and not there yet: clouds bill from the start of the machine
     State.PROVISIONING: Meaning(_then(State.BOOTING, State.OFF)),
     # machine, container and engine start, and the engine warms up behind its weights; a start given as one time stays
     # here to its end
-    State.BOOTING: Meaning(_then(State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True),
+    State.BOOTING: Meaning(
+        _then(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
+    ),
     # weights on their way into GPU memory
     State.LOADING: Meaning(
-        _then(State.BOOTING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
+        _then(State.BOOTING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
     State.SERVING: Meaning(
         _then(State.DRAINING, State.RESERVE, State.FAILED, State.OFF), routed=True, powered=True, rented=True
@@ -60,7 +62,7 @@ LIFE: dict[State, Meaning] = {
     State.DRAINING: Meaning(
         _then(State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
-    # stands still with the power on until it is taken out
+    # stands still with the power on until somebody notices: a router that does not know goes on sending requests
     State.FAILED: Meaning(
         _then(State.REPAIRING, State.PROVISIONING, State.BOOTING, State.OFF), powered=True, rented=True
     ),

@@ -11,7 +11,8 @@ class Roster:
     """A router that follows the states of replicas.
 
     The policy learns which replicas open and close, and keeps what it knows of the others. A replica that closes
-    goes on with the requests it has; when a draining one has answered the last, it is *drained*.
+    goes on with the requests it has; when a draining one has answered the last, it is *drained*. A failure is not
+    noticed at once: a replica that fails stays open until it leaves that state.
     """
 
     def __init__(self, policy: Router, states: list[State], drained: Callable[[int], None]) -> None:
@@ -20,8 +21,9 @@ class Roster:
         self._outstanding = [0] * len(states)
         self._came = [0] * len(states)
         self._states = states
-        for replica, state in enumerate(states):
-            if not LIFE[state].routed:
+        self._open = [LIFE[state].routed for state in states]
+        for replica, is_open in enumerate(self._open):
+            if not is_open:
                 policy.closed(replica)
 
     def outstanding(self, replica: int) -> int:
@@ -45,15 +47,17 @@ class Roster:
     def left(self, replica: int) -> None:
         """One request fewer at *replica*."""
         self._outstanding[replica] -= 1
-        state = self._states[replica]
-        if LIFE[state].routed:
+        if self._open[replica]:
             self._policy.left(replica)
-        elif state is State.DRAINING and not self._outstanding[replica]:
+        elif self._states[replica] is State.DRAINING and not self._outstanding[replica]:
             self._drained(replica)
 
-    def before_move(self, replica: int, before: State, after: State) -> None:
-        """*replica* goes from one state to the next."""
-        was_open, is_open = LIFE[before].routed, LIFE[after].routed
+    def before_move(self, replica: int, after: State) -> None:
+        """*replica* goes to the state *after*."""
+        if after is State.FAILED:
+            return
+        was_open, is_open = self._open[replica], LIFE[after].routed
+        self._open[replica] = is_open
         if is_open and not was_open:
             self._policy.opened(replica, self._outstanding[replica])
         elif was_open and not is_open:

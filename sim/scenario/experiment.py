@@ -11,6 +11,7 @@ from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
 from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
+from sim.failures import Failures
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
@@ -132,6 +133,8 @@ class Pool(Choices):
     """Who decides how many replicas run; `replicas` serve at first, left out: `min_replicas`, and one at least."""
     cold_start: ColdStart | None = None
     """What a replica goes through when it is switched on."""
+    failures: Failures | None = None
+    """What breaks, how often and for how long, and what stands by; left out: nothing ever breaks."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None

@@ -24,6 +24,7 @@ LOOKUP = {
     "prices": Catalog.prices,
     "grids": Catalog.grid,
     "drafters": Catalog.drafter,
+    "failures": Catalog.failure_rate,
 }
 FILES = [(kind, name) for kind in KINDS for name in CATALOG.ids(kind)]
 GPUS = CATALOG.ids("gpus")

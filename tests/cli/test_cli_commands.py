@@ -54,6 +54,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
 
 
 KINDS = ("gpus", "models", "quantizations", "kernels", "engines", "servers", "links", "prices", "grids", "drafters")
+KINDS += ("failures",)
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["check", "--help"]])

@@ -51,7 +51,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]
 Kind = Annotated[
     str,
-    typer.Argument(help="gpus, models, quantizations, kernels, engines, servers, links, prices, grids or drafters."),
+    typer.Argument(
+        help="gpus, models, quantizations, kernels, engines, servers, links, prices, grids, drafters or failures."
+    ),
 ]
 
 

@@ -85,7 +85,7 @@ class Rent(Spec):
         self, component: str, pool: PoolFacts, copies: int, units_per_h: float, price: UnitPrice, held_months: float
     ) -> Charge:
         """By the clock, or from start to stop where replicas are switched."""
-        if pool.scheduled:
+        if pool.scheduled or (pool.fails and not held_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
             return RentedTime(component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
         facts = (component, pool.name, pool.server_id, units_per_h, price)

@@ -27,12 +27,16 @@ class Scale:
         self._links = Links(env)
         self._fetching: dict[int, Ticket] = {}
         """First engine of a replica -> what it is fetching."""
+        self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
+        self._stands_by: set[int] = set()
+        """First engines of replicas that start to be in reserve."""
 
     def on(self, position: int) -> list[list[int]]:
         """Replicas of a pool that serve, then those that start."""
         states = self._lives.states
         serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
-        return serving + [one for one in self.replicas[position] if states[one[0]] in STARTING]
+        starting = [one for one in self.replicas[position] if states[one[0]] in STARTING]
+        return serving + [one for one in starting if one[0] not in self._stands_by]
 
     def serving(self, position: int) -> int:
         """Replicas of a pool that serve."""
@@ -43,13 +47,34 @@ class Scale:
         """Starts or stops replicas of a pool until *wanted* serve or are on their way; fewer where others are broken
         or under repair.
         """
+        self._wanted[position] = wanted
         on = self.on(position)
         for engines in on[wanted:]:
             self.stop(engines)
-        drains = [one for one in self.replicas[position] if self._drains(one)]
-        rest = [one for one in self.replicas[position] if one not in on and self._is_there(one)]
-        for engines in (drains + rest)[: max(0, wanted - len(on))]:
+        if len(on) < wanted:
+            serving = {one[0] for one in on}
+            rest = [one for one in self.replicas[position] if one[0] not in serving and self._rank(one) is not None]
+            rest.sort(key=lambda one: self._rank(one) or 0)
+            for engines in rest[: wanted - len(on)]:
+                self.start(position, engines)
+
+    def replace(self, position: int) -> None:
+        """Replicas of a pool have broken down: others take their place where the pool has any."""
+        if self._plan.pools[position].has_others:
+            self.bring(position, self._wanted[position])
+
+    def is_back(self, position: int, engines: list[int]) -> None:
+        """A replica has been repaired: it serves again if it is wanted, else it stands by."""
+        pool = self._plan.pools[position]
+        self._lives.move(engines, State.OFF)
+        if not pool.has_others:
             self.start(position, engines)
+            return
+        self.bring(position, self._wanted[position])
+        spares = pool.failures.spares if pool.failures else None
+        if spares is not None and spares.kind == "warm" and self._is_there(engines):
+            self._stands_by.add(engines[0])
+            self._stage(position, engines, 0)
 
     def start(self, position: int, engines: list[int]) -> None:
         """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""
@@ -57,8 +82,12 @@ class Scale:
             states = self._lives.states
             self._lives.move([engine for engine in engines if states[engine] is State.OFF], State.BOOTING)
             self._lives.move(engines, State.SERVING)
-            return
-        self._stage(position, engines, 0)
+        elif engines[0] in self._stands_by:  # its start goes on, to serve
+            self._stands_by.remove(engines[0])
+        elif self._lives.states[engines[0]] is State.RESERVE:
+            self._take_over(position, engines)
+        else:
+            self._stage(position, engines, 0)
 
     def stop(self, engines: list[int]) -> None:
         """Drains a replica, or switches it off where it has nothing to answer."""
@@ -68,11 +97,36 @@ class Scale:
 
     def moved(self, replica: int, following: State) -> None:
         """*replica* goes to the state *following*: what it was fetching is given up unless its start goes on."""
+        if following not in STARTING:
+            self._stands_by.discard(replica)
         if following not in STARTING and (ticket := self._fetching.pop(replica, None)) is not None:
             ticket.link.stop(ticket)
 
     def _drains(self, engines: list[int]) -> bool:
         return any(self._lives.states[engine] is State.DRAINING for engine in engines)
+
+    def _rank(self, engines: list[int]) -> int | None:
+        """How soon a replica that neither serves nor is to serve could: the lowest first; None where it cannot."""
+        if self._drains(engines):
+            return 0
+        if self._lives.states[engines[0]] is State.RESERVE:
+            return 1
+        if engines[0] in self._stands_by:
+            return 2
+        return 3 if self._is_there(engines) else None
+
+    def _take_over(self, position: int, engines: list[int]) -> None:
+        """A spare in reserve is to serve."""
+        failing = self._plan.pools[position].failures
+        self._lives.move(engines, State.BOOTING)
+        move = self._lives.moves[engines[0]]
+
+        def serve(_: simpy.Event) -> None:
+            if self._lives.moves[engines[0]] == move:
+                self._lives.move(engines, State.SERVING)
+
+        takeover_s = failing.spares.takeover_s if failing and failing.spares else 0.0
+        self._env.timeout(takeover_s).callbacks.append(serve)
 
     def _is_there(self, engines: list[int]) -> bool:
         return all(self._lives.states[engine] is State.OFF for engine in engines)
@@ -81,7 +135,7 @@ class Scale:
         """Stage *place* of a start; behind the last one the replica serves."""
         stages = self._plan.pools[position].start
         if place == len(stages):
-            self._lives.move(engines, State.SERVING)
+            self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
             return
         stage = stages[place]
         self._lives.move(engines, State(stage.doing))
@@ -115,8 +169,10 @@ def states_at_start(plan: CasePlan) -> list[State]:
     states: list[State] = []
     for pool, replicas in zip(plan.pools, replicas_of(plan), strict=True):
         wanted = serving_at_start(plan, pool)
+        spares = pool.failures.spares if pool.failures else None
+        others = State.RESERVE if spares is not None and spares.kind == "warm" else State.OFF
         for place, engines in enumerate(replicas):
-            states += [State.SERVING if place < wanted else State.OFF] * len(engines)
+            states += [State.SERVING if place < wanted else others] * len(engines)
     return states
 
 
@@ -125,7 +181,7 @@ def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
     if pool.autoscaling is not None:
         return pool.first_replicas
     if pool.schedule is None:
-        return pool.replicas
+        return pool.replicas - pool.standing_by
     return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))
 
 

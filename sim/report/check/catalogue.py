@@ -78,6 +78,11 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
         "drafts": lambda drafter: _scaled(drafter.num_speculative_tokens),
         "tasks": lambda drafter: ", ".join(drafter.accepted_per_step),
     },
+    "failures": {
+        "name": lambda rate: rate.name,
+        "component": lambda rate: rate.component,
+        "MTBF [h]": lambda rate: _scaled(rate.mtbf_h),
+    },
 }
 """By kind: heading -> what stands under it."""
 
@@ -95,6 +100,7 @@ def entry(catalog: Catalog, kind: str, name: str) -> Spec:
         "prices": catalog.price_list,
         "grids": catalog.grid,
         "drafters": catalog.drafter,
+        "failures": catalog.failure_rate,
     }
     return lookups[kind_of(kind)](name)
 

@@ -15,6 +15,7 @@ from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_ca
 from sim.scenario.checks.routing import routing_complaints
 from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
+from sim.scenario.checks.switching import unknown_rates
 from sim.scenario.checks.warmup import warmup_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
@@ -62,6 +63,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
             drafts: Place = (*place, "pools", j, "batching", "speculative")
             in_drafts = {"draft_model": catalog.model, "acceptance": catalog.accepted}
             found += unknown_ids(value_at(data, drafts), drafts, in_drafts)
+            found += unknown_rates(pool, (*place, "pools", j), catalog)
     for name, section in SECTIONS.items():
         if section.check_ids is not None:
             found += section.check_ids(value_at(data, (name,)), catalog)
@@ -114,6 +116,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.horizon_s is None:
         found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
+    elif any(pool.failures for fleet in scenario.fleets for pool in fleet.pools) and scenario.horizon_s is None:
+        found.append(Complaint(("horizon_s",), "is missing: failures go on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:

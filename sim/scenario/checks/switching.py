@@ -1,21 +1,26 @@
-"""Settings of pools whose replicas are switched while the fleet runs."""
+"""Settings of pools whose replicas are switched, or break down, while the fleet runs."""
 
 from collections.abc import Iterator
 
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.failures import COMPONENTS, OF_SERVERS
 from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.reading.ids import unknown_ids
+from sim.scenario.reading.layers import value_at
 from sim.scenario.schema import Pool
 
 
-def switching_complaints(pool: Pool, place: Place) -> Iterator[Complaint]:
-    """Who switches replicas, between which numbers, and how long a start takes."""
+def switching_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Who switches replicas, between which numbers, how long a start takes, and what fails."""
+    yield from _failure_complaints(pool, place, catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
         yield Complaint((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
     elif pool.schedule is not None:
         yield from _schedule(pool, place)
     elif pool.autoscaling is not None:
         yield from _autoscaling(pool, place)
-    elif pool.cold_start is not None:
-        text = "nothing switches these replicas: add schedule or autoscaling, or remove it"
+    elif pool.cold_start is not None and pool.failures is None:
+        text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
         yield Complaint((*place, "cold_start"), text)
 
 
@@ -43,3 +48,42 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "replicas"), text)
     if pool.cold_start is None:
         yield Complaint((*place, "cold_start"), "is missing: how long a start takes, for example {total_s: 60}")
+
+
+def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Components that the pool lacks, rates of others, and spares that cannot be."""
+    failures, place = pool.failures, (*place, "failures")
+    if failures is None:
+        return
+    if not failures.components and failures.maintenance is None:
+        yield Complaint(place, f"names nothing that fails: give {', '.join(COMPONENTS)} or maintenance")
+    for kind, one in failures.components.items():
+        if kind in OF_SERVERS and pool.server is None and pool.gpu is not None:
+            yield Complaint((*place, kind), "needs a server: the pool names none")
+        if one.rate is not None and (counted := _counted(one.rate, catalog)) not in (kind, None):
+            yield Complaint((*place, kind, "rate"), f"{one.rate} is the rate of a {counted}, not of a {kind}")
+    spares = failures.spares
+    if spares is None:
+        return
+    if pool.server is None and pool.gpu is not None:
+        yield Complaint((*place, "spares"), "need a server to stand in: the pool names none")
+    if spares.count >= pool.replicas:
+        text = f"{spares.count} of {pool.replicas} replicas cannot all stand by: at most {pool.replicas - 1}"
+        yield Complaint((*place, "spares", "count"), text)
+    if pool.schedule is not None or pool.autoscaling is not None:
+        text = "stand beside a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
+        yield Complaint((*place, "spares"), text)
+
+
+def _counted(rate: str, catalog: Catalog) -> str | None:
+    try:
+        return catalog.failure_rate(rate).component
+    except UnknownId:
+        return None  # id_complaints names it
+
+
+def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Failure rates of a raw *pool* at *place* that the catalogue does not know."""
+    for kind in COMPONENTS:
+        held = ("failures", kind)
+        yield from unknown_ids(value_at(pool, held), (*place, *held), {"rate": catalog.failure_rate})

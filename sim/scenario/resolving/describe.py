@@ -22,6 +22,7 @@ UNITS = {
     "_hz": "Hz",
     "_rps": "1/s",
     "_w": "W",
+    "mtbf_h": "h",
     "_s": "s",
     "bits_per_weight": "bit",
     "_usd": "USD",

@@ -56,6 +56,9 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
         yield from _power_facts(f"{prefix}.power", pool, catalog)
     if computed:
         yield from _steptime_facts(prefix, pool, catalog)
+    for kind, one in pool.spec.failures.components.items() if pool.spec.failures is not None else ():
+        if one.rate is not None:
+            yield Fact(f"{prefix}.failures.{kind}.mtbf_h", catalog.failure_rate(one.rate).mtbf_h)
 
 
 def _host_fields(pool: BoundPool) -> tuple[str, ...]:

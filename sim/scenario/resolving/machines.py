@@ -80,7 +80,8 @@ def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         pool.server,
         nameplate_w=_nameplate_w(pool),
         gpu_tdp_w=tdp_w,
-        scheduled=plan.switched,
+        scheduled=plan.scaled,
+        fails=plan.failures is not None,
     )
 
 

@@ -19,6 +19,7 @@ from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
 from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
+from sim.scenario.resolving.failing import failures_of
 from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.slices import Slices
@@ -194,6 +195,7 @@ def _pool_plan(
         first_replicas=pool.spec.first_replicas,
         start=at_once(_starting_s(pool)),
         replicas_per_server=pool.replicas_per_host,
+        failures=failures_of(pool, catalog),
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,

@@ -11,6 +11,7 @@ from sim.batching import Scheduler
 from sim.catalogue.value import Value
 from sim.coldstart import Stage
 from sim.cost import CarbonPlan, Clock, CostPlan
+from sim.failures import Domain, Maintenance, Spares
 from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
@@ -29,6 +30,18 @@ class Fact:
     path: str
     """For example `fleets.4x RTX 4090.pools.0.gpu.memory_bytes_per_s`."""
     value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePlan:
+    """What fails in a pool."""
+
+    domains: tuple[Domain, ...]
+    detection_s: float = 0.0
+    crews: int | None = None
+    """Repairs that can go on at once; None: any number."""
+    maintenance: Maintenance | None = None
+    spares: Spares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ class PoolPlan:
     start: tuple[Stage, ...] = ()
     """What a replica goes through from being switched on to serving."""
     replicas_per_server: int = 1
+    failures: FailurePlan | None = None
+    """What fails, and what stands by; None: nothing."""
     unit: str = ""
     """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
     slices: Slices | None = None
@@ -71,8 +86,24 @@ class PoolPlan:
 
     @property
     def switched(self) -> bool:
-        """Whether its replicas are switched on and off while the fleet runs."""
+        """Whether its replicas start and stop while the fleet runs."""
+        return self.scaled or self.failures is not None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether somebody decides while the fleet runs how many of its replicas serve."""
         return self.schedule is not None or self.autoscaling is not None
+
+    @property
+    def standing_by(self) -> int:
+        """Spares that do not serve with the others."""
+        spares = self.failures.spares if self.failures is not None else None
+        return 0 if spares is None or spares.kind == "hot" else spares.count
+
+    @property
+    def has_others(self) -> bool:
+        """Whether one replica may take the place of another."""
+        return self.scaled or self.standing_by > 0
 
     @property
     def gpus(self) -> int | Fraction:
@@ -167,7 +198,12 @@ class CasePlan:
     @property
     def asks_again(self) -> bool:
         """Whether a request may be sent more than once, or end without an answer."""
-        return self.client is not None
+        return self.client is not None or self.fails
+
+    @property
+    def fails(self) -> bool:
+        """Whether replicas break down."""
+        return any(pool.failures is not None for pool in self.pools)
 
     def next_reading_s(self, after_s: float) -> float:
         """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""

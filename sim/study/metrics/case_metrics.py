@@ -13,7 +13,7 @@ from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
 from sim.study.metrics.cohort import Cohort, Endings, percentile
-from sim.study.metrics.limits import limited_by, step_share
+from sim.study.metrics.limits import availability, limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
 
@@ -83,6 +83,8 @@ class Machines:
     """Units of work that services did; None where language is made."""
     unit: str | None = None
     """Noun for one of them: image, sequence, ..."""
+    availability: float | None = None
+    """Share of time in which the replicas that may break down are neither broken nor under repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,8 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
 
 
 OF_SERVICES = "services"
-SERVICE_FIGURES = frozenset({"units", "unit"})
-"""What is stored only of services."""
+SERVICE_FIGURES = frozenset({"units", "unit", "availability"})
+"""What is stored only of services, or where replicas break down."""
 GROUPS = {
     "traffic": Traffic,
     "latencies": Latencies,
@@ -325,6 +327,7 @@ def _machines(result: CaseResult) -> Machines:
         window_h=(end_s - start_s) / SECONDS_PER_HOUR,
         units=sum(meters.output_tokens for meters in totals) if plan.unit else None,
         unit=plan.unit or None,
+        availability=availability(plan, inside),
     )
 
 

@@ -164,6 +164,9 @@ WHERE_KNOWN = (
     Column("lost", "", "requests of the window that were lost with their replicas, and not asked for again", MEAN),
     Column("attempts_per_request", "",
            "how often a request of the window was sent: the load of the fleet over the load offered", MEAN),
+    Column("availability", "share",
+           "time that replicas are neither broken nor under repair, where they break down (`failures`)", MEAN,
+           "available", "available [%]"),
     Column("idle_tax_usd_per_h", "USD/h",
            "the part of the cost that runs while GPUs have nothing to do", Ratio(("idle_tax_usd",), "window_h")),
     Column("preemption_waste_usd_per_h", "USD/h",
@@ -206,6 +209,7 @@ COLUMNS = (*IN_EVERY_TABLE, *WHERE_KNOWN, *MARKS)
 BY_NAME = {column.name: column for column in COLUMNS}
 IN_REPORT = (
     *("slo_attainment", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_p50", "tpot_s_p95", "e2e_s_p95"),
+    "availability",
     *("output_tokens_per_s", "kv_used_peak_fraction", "gpu_busy_fraction", "facility_power_w_mean", "cost_usd_per_h"),
     *("usd_per_million_output_tokens", "usd_per_million_good_tokens", "api_usd_per_million_output_tokens"),
     "kg_co2e_per_million_output_tokens",

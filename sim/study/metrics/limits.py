@@ -1,9 +1,13 @@
 """What keeps a fleet from serving more: a shortage that made requests wait, or what its steps spend their time on."""
 
+from collections.abc import Sequence
+from math import fsum
+
 import numpy as np
 
 from sim.case import CaseResult
-from sim.records import Batch, Meters
+from sim.records import Batch, Interval, Meters
+from sim.scenario.resolving.resolved import CasePlan
 
 SHORTAGE_SHARE = 0.05
 """A shortage that kept requests waiting in less of the busy time than this is not what limits."""
@@ -66,6 +70,14 @@ def mean_batch(meters: Meters, context: float, window: int | None) -> Batch:
         prefill_attention_pairs=chunk * (chunk + 1) // 2,
         sampled_seqs=decodes,
     )
+
+
+def availability(plan: CasePlan, intervals: Sequence[Interval]) -> float | None:
+    """Share of time that replicas are neither broken nor under repair; None where none can break down."""
+    fail = {pool.name for pool in plan.pools if pool.failures is not None}
+    length_s = fsum(one.end_s - one.start_s for one in intervals if one.pool in fail)
+    out_s = fsum(one.end_s - one.start_s for one in intervals if one.state in ("failed", "repairing"))
+    return 1 - out_s / length_s if length_s else None
 
 
 def _mean_context(result: CaseResult) -> float:

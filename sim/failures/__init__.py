@@ -1,0 +1,19 @@
+"""What breaks, how often and for how long, and which replicas go down with it."""
+
+from sim.failures.domains import Domain, Layout, domains_of
+from sim.failures.law import Law
+from sim.failures.spec import COMPONENTS, OF_SERVERS, Component, Failures, Maintenance, Rack, Spares
+
+__all__ = [
+    "COMPONENTS",
+    "OF_SERVERS",
+    "Component",
+    "Domain",
+    "Failures",
+    "Law",
+    "Layout",
+    "Maintenance",
+    "Rack",
+    "Spares",
+    "domains_of",
+]

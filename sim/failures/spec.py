@@ -1,0 +1,104 @@
+"""What a scenario says of the failures of a pool."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from sim.failures.law import Law, RepairLaw
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec
+from sim.units import SECONDS_PER_HOUR
+
+
+class Component(Spec):
+    """One kind of component: how often it fails, and how long that takes."""
+
+    mtbf_h: Positive | None = None
+    """Mean time between a repair and the next failure of one of them [h]; or `rate`."""
+    rate: str | None = None
+    """Id in data/failures: a published rate in place of `mtbf_h`."""
+    repair_h: NonNegative
+    """Mean time of a repair, until the replica may start again [h]."""
+    shape: Positive = 1.0
+    """Weibull shape of the time to a failure: 1 without memory (exponential), less where the new fail most, more where
+    the old do."""
+    repair: RepairLaw = "exponential"
+    """Distribution of repair times."""
+    repair_cv: NonNegative = 1.0
+    """Standard deviation over mean of lognormal repair times."""
+    part_share: Fraction = 0.0
+    """Share of repairs that need a part which is not on the shelf."""
+    part_h: NonNegative = 0.0
+    """How long such a part takes to come [h]."""
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> Self:
+        if (self.mtbf_h is None) == (self.rate is None):
+            raise ValueError("either mtbf_h or rate (an id in data/failures) is needed")
+        return self
+
+    def law(self, mtbf_h: float) -> Law:
+        """Times of the component, *mtbf_h* as it says itself or as the catalogue does."""
+        hour = SECONDS_PER_HOUR
+        times = (mtbf_h * hour, self.repair_h * hour, self.shape, self.repair, self.repair_cv)
+        return Law(*times, self.part_share, self.part_h * hour)
+
+
+class Rack(Component):
+    """Power supply or top switch of a rack: its servers go down together."""
+
+    servers: Count
+    """Servers of a rack."""
+
+
+class Maintenance(Spec):
+    """Planned work, one server after another: its replicas are drained first."""
+
+    every_h: Positive
+    """From one maintenance of a server to the next [h]; the servers are spread evenly over it."""
+    takes_h: Positive
+    """How long a server is out, once its replicas have nothing to answer [h]."""
+
+
+class Spares(Spec):
+    """Replicas that stand by until another one fails."""
+
+    count: Count
+    """How many of the pool's `replicas` stand by."""
+    kind: Literal["hot", "warm", "cold"] = "warm"
+    """hot: serves with the others from the start. warm: switched on, with the weights in memory. cold: switched off."""
+    takeover_s: NonNegative = 0.0
+    """From the alarm until a warm spare serves; a cold one goes through its whole start [s]."""
+
+
+COMPONENTS = ("replica", "gpu", "server", "nic", "psu", "rack", "site")
+"""What may fail, from the smallest to the largest."""
+OF_SERVERS = ("server", "nic", "psu", "rack")
+
+
+class Failures(Spec):
+    """What fails in a pool, who notices when, and what is kept for it. Each component fails by itself."""
+
+    replica: Component | None = None
+    """The engine of one replica: a crash, a hang. The hardware beneath it is fine."""
+    gpu: Component | None = None
+    """One GPU: its replica goes down."""
+    server: Component | None = None
+    """One server: all replicas on it go down, here and below."""
+    nic: Component | None = None
+    """The network card of a server."""
+    psu: Component | None = None
+    """The power supply of a server."""
+    rack: Rack | None = None
+    site: Component | None = None
+    """The whole site, with all pools that state the same."""
+    detection_s: NonNegative = 0.0
+    """From a failure until the router knows [s]: until then it goes on sending requests there."""
+    crews: Count | None = None
+    """Repairs that can go on at once; left out: as many as there are failures."""
+    maintenance: Maintenance | None = None
+    spares: Spares | None = None
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """Those that fail, by kind."""
+        return {kind: one for kind in COMPONENTS if (one := getattr(self, kind)) is not None}

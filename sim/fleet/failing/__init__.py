@@ -1,0 +1,1 @@
+"""Replicas that break down while the fleet runs, and what becomes of their requests."""

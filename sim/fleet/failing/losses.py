@@ -1,0 +1,71 @@
+"""Requests on replicas that have failed: stranded until somebody notices."""
+
+from collections.abc import Callable
+
+from sim.fleet.replica import Replica
+from sim.records import Request
+
+Lose = Callable[[list[Request], float], None]
+"""Takes requests that were lost with their replica, and when that is noticed."""
+
+
+class Losses:
+    """Which requests each replica has, and which of them wait for an answer that will not come.
+
+    From a failure until it is noticed the router goes on sending requests to the replica; they are stranded with those
+    that it had.
+    """
+
+    def __init__(self, replicas: list[Replica], left: Callable[[int], None], lose: Lose) -> None:
+        """*left* tells the router that a request has left a replica."""
+        self._replicas = replicas
+        self._left, self._lose = left, lose
+        self._has: list[dict[Request, None]] = [{} for _ in replicas]
+        self._stranded: dict[Request, int] = {}
+        self._dead: set[int] = set()
+
+    def joined(self, request: Request, index: int) -> None:
+        """*request* is at replica *index*, which works on it."""
+        self._has[index][request] = None
+
+    def left(self, request: Request, index: int) -> None:
+        """*request* has left replica *index*: it is finished or has been taken away."""
+        del self._has[index][request]
+
+    def swallows(self, request: Request, index: int) -> bool:
+        """Whether replica *index* is dead, so that *request*, sent there, is stranded."""
+        if index not in self._dead:
+            return False
+        self._stranded[request] = index
+        return True
+
+    def gives_up(self, request: Request) -> bool:
+        """Whether *request* was stranded; its client does not wait for it any more."""
+        index = self._stranded.pop(request, None)
+        if index is None:
+            return False
+        self._left(index)
+        return True
+
+    def strike(self, index: int, now: float) -> None:
+        """Replica *index* fails: its KV cache is gone, and what it works on is stranded."""
+        self._dead.add(index)
+        for request in list(self._has[index]):
+            # the step that ends just now may finish some
+            if request in self._has[index] and self._replicas[index].evict(request, now):
+                del self._has[index][request]
+                self._stranded[request] = index
+
+    def notice(self, index: int, now: float) -> list[Request]:
+        """It is noticed that replica *index* has failed; the requests that were stranded there."""
+        self._dead.discard(index)
+        lost = [request for request, where in self._stranded.items() if where == index]
+        for request in lost:
+            del self._stranded[request]
+            self._left(index)
+        return lost
+
+    def send_elsewhere(self, lost: list[Request], now: float) -> None:
+        """Their clients, or the router, send *lost* again."""
+        if lost:
+            self._lose(lost, now)

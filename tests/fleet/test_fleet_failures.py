@@ -1,0 +1,221 @@
+"""Replicas that break down: long-run availability, repair crews, domains, spares, and requests that are not lost."""
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from math import comb, factorial, fsum
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.catalogue.catalog import load_catalog
+from sim.failures import Domain, Law, Layout, Spares, domains_of
+from sim.fleet.fleet import RunningFleet
+from sim.fleet.lifecycle import LIFE, State
+from sim.records import FleetLog
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan, FailurePlan
+from sim.scenario.sections.schedule import Schedule
+from sim.scenario.sweep import cases
+from sim.workload.client import Client
+
+SCENARIO = """\
+workload:
+  arrivals: {process: poisson, rate_rps: 1}
+  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: geometric, mean: 40, max: 900}}
+horizon_s: 100
+meter_interval_s: 1.0e+9
+fleets:
+  - name: a
+    pools:
+      - replicas: 2
+        steptime: {model: affine, base_s: 0.015625, per_token_s: 0.0, per_context_token_s: 0.0}
+        batching: {policy: vllm, max_num_seqs: 1, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
+"""  # fmt: skip
+CATALOG = load_catalog()
+WITHIN_999 = NormalDist().inv_cdf(0.9995)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
+    file: Path = tmp_path_factory.mktemp("failures") / "s.yaml"
+    file.write_text(SCENARIO)
+    scenario = load(file, (), catalog=CATALOG)
+    return resolve(scenario, cases(scenario)[0], CATALOG)
+
+
+def failing(plan: CasePlan, replicas: int, domains: tuple[Domain, ...], rate_rps: float = 1.0, **changes) -> CasePlan:
+    """*plan* with so many replicas that fail, and other settings of its failures (in *failures*) or of its own."""
+    settings_ = {name: changes.pop(name) for name in ("detection_s", "crews", "spares") if name in changes}
+    start = changes.pop("start", plan.pools[0].start)
+    failures = FailurePlan(domains, **settings_)
+    schedule = changes.pop("schedule", None)
+    pool = replace(plan.pools[0], replicas=replicas, failures=failures, start=start, schedule=schedule)
+    arrivals = plan.workload.arrivals.model_copy(update={"rate_rps": rate_rps})
+    return replace(plan, pools=(pool,), workload=plan.workload.model_copy(update={"arrivals": arrivals}), **changes)
+
+
+def of_replicas(replicas: int, law: Law) -> tuple[Domain, ...]:
+    return domains_of({"replica": law}, Layout(replicas, 1), 1)
+
+
+def time_in(log: FleetLog) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for one in log.intervals:
+        found[one.state] += one.end_s - one.start_s
+    return found
+
+
+@pytest.mark.parametrize("law", [Law(100, 10), Law(100, 10, shape=3, repair="lognormal", repair_cv=0.5)])
+def test_availability_is_that_of_a_renewal_process(plan: CasePlan, law: Law) -> None:
+    replicas, horizon_s = 30, 1e4
+    log = RunningFleet(failing(plan, replicas, of_replicas(replicas, law), 1e-3, horizon_s=horizon_s)).run()
+    down = [0.0] * replicas
+    for one in log.intervals:
+        down[one.replica] += (one.end_s - one.start_s) * (one.state != "serving")
+    half = WITHIN_999 * float(np.std(down, ddof=1)) / replicas**0.5
+    assert fsum(down) / replicas == pytest.approx((1 - law.availability) * log.end_s, abs=half)
+
+
+def test_few_crews_are_those_of_the_machine_repairman(plan: CasePlan) -> None:
+    machines, crews, fails, mends = 5, 2, 1 / 100, 1 / 60
+    weights = []
+    for down in range(machines + 1):
+        busy = factorial(down) if down <= crews else factorial(crews) * crews ** (down - crews)
+        weights.append(comb(machines, down) * factorial(down) / busy * (fails / mends) ** down)
+    expected = sum(down * weight for down, weight in enumerate(weights)) / sum(weights)
+    domains = of_replicas(machines, Law(1 / fails, 1 / mends))
+    means = []
+    for replication in range(10):
+        case = failing(plan, machines, domains, 1e-3, crews=crews, horizon_s=1e4, replication=replication)
+        log = RunningFleet(case).run()
+        means.append(time_in(log)["repairing"] / log.end_s)
+    assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
+
+
+def test_a_queue_with_breakdowns_is_as_long_as_in_closed_form(plan: CasePlan) -> None:
+    """M/M/1 whose server breaks down at any time and goes on where it stopped (White and Christie, 1958)."""
+    arrive, serve, fail, mend = 0.4, 64 / 40, 1 / 20, 1 / 5
+    up = mend / (fail + mend)
+    drift = serve - arrive - fail * arrive / mend
+    slope = arrive + fail * arrive * (mend + arrive) / mend**2
+    on = up * slope / drift
+    expected = on + fail * on / mend + fail * arrive * up / mend**2
+    means = []
+    for replication in range(10):
+        case = failing(
+            plan, 1, of_replicas(1, Law(1 / fail, 1 / mend)), arrive, horizon_s=2000.0, replication=replication,
+            client=Client(attempts=10_000, backoff_s=0, retry="resume"),
+        )  # fmt: skip
+        log = RunningFleet(case).run()
+        assert all(one.status == "finished" for one in log.requests)
+        means.append(fsum(one.finished_s - one.arrived_s for one in log.requests) / 2000)
+    # steps of 1/64 s end a stop late, half a step in the mean
+    assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
+
+
+laws = st.builds(Law, st.sampled_from([3.0, 20.0]), st.sampled_from([0.5, 4.0]))
+failures = st.fixed_dictionaries(
+    {},
+    optional={
+        "detection_s": st.sampled_from([0.0, 0.5, 3.0]),
+        "crews": st.integers(1, 2),
+        "spares": st.builds(Spares, count=st.just(1), kind=st.sampled_from(["hot", "warm", "cold"])),
+        "schedule": st.just(Schedule(replicas={0: 3}, starting_s=None)),
+    },
+)
+
+
+@given(
+    law=laws, of_server=laws, settings_=failures, seed=st.integers(0, 1000), start_s=st.sampled_from([0.0, 2.0]),
+    timeout_s=st.sampled_from([None, 1.0, 5.0]), retry=st.sampled_from(["restart", "resume"]),
+)  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_no_request_is_lost(plan, law, of_server, settings_, seed, start_s, timeout_s, retry) -> None:
+    if "schedule" in settings_:
+        settings_.pop("spares", None)
+    domains = domains_of({"replica": law, "server": of_server}, Layout(3, 1, replicas_per_server=2), 1)
+    client = None if timeout_s is None else Client(timeout_s=timeout_s, attempts=5, backoff_s=0.25, retry=retry)
+    stages = (replace(plan.pools[0].start[0], seconds=start_s),)
+    case = failing(
+        plan, 3, domains, 3.0, seed=seed, horizon_s=12.0, drain_limit_s=1e5, client=client, start=stages, **settings_
+    )
+    fleet = RunningFleet(case)
+    log = fleet.run()
+    assert fleet._outstanding == 0
+    for one in log.requests:
+        assert one.status in (("finished",) if client is None else ("finished", "timed_out", "lost"))
+        if client is not None:
+            assert one.attempts <= 5
+        if one.status == "finished":
+            assert one.arrived_s <= one.started_s <= one.first_token_s <= one.finished_s
+    for replica in range(3):
+        intervals = sorted((i for i in log.intervals if i.replica == replica), key=lambda i: i.start_s)
+        assert (intervals[0].start_s, intervals[-1].end_s) == (0.0, log.end_s)
+        assert all(a.end_s == b.start_s for a, b in pairwise(intervals))
+        assert all(i.server_energy_j == 0 or LIFE[State(i.state)].powered for i in intervals)
+
+
+def moves(log: FleetLog, replica: int) -> list[float]:
+    return [one.start_s for one in log.intervals if one.replica == replica and one.state == "repairing"]
+
+
+def test_fleets_meet_the_same_failures(plan: CasePlan) -> None:
+    law = Law(30, 2)
+    few = RunningFleet(failing(plan, 2, of_replicas(2, law), 0.1, horizon_s=500.0, drain_limit_s=0.0)).run()
+    many = RunningFleet(failing(plan, 5, of_replicas(5, law), 2.0, horizon_s=500.0, drain_limit_s=0.0)).run()
+    assert [moves(few, place) for place in range(2)] == [moves(many, place) for place in range(2)]
+    assert moves(few, 0)
+    assert moves(few, 0) != moves(few, 1)
+
+
+def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
+    law = Law(1, 1)
+    layout = Layout(5, 4, replicas_per_server=2)
+    held = {one.name: one.replicas for one in domains_of({"server": law, "rack": law, "site": law}, layout, 2)}
+    assert held == {
+        "server 0": (0, 1), "server 1": (2, 3), "server 2": (4,),
+        "rack 0": (0, 1, 2, 3), "rack 1": (4,), "site 0": (0, 1, 2, 3, 4),
+    }  # fmt: skip
+    assert [one.replicas for one in domains_of({"gpu": law}, Layout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
+    wide = Layout(2, 16, servers_per_replica=2)
+    assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
+
+
+class Once(Law):
+    """Fails at 20 s for 30 s."""
+
+    def outage(self, rng: np.random.Generator) -> tuple[float, float]:
+        return 20.0, 30.0
+
+
+@pytest.mark.parametrize(("kind", "state", "takes_over_s"), [("warm", "reserve", 23.0), ("cold", "off", 30.0)])
+def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: str, takes_over_s: float) -> None:
+    domains = (Domain("replica 0", (0,), Once(1, 1)),)
+    case = failing(
+        plan, 2, domains, spares=Spares(count=1, kind=kind, takeover_s=2.0), detection_s=1.0, drain_limit_s=0.0,
+        horizon_s=100.0, start=(replace(plan.pools[0].start[0], seconds=9.0),),
+    )  # fmt: skip
+    log = RunningFleet(case).run()
+    life = {place: [(i.state, i.start_s) for i in log.intervals if i.replica == place] for place in (0, 1)}
+    assert life[0][:3] == [("serving", 0.0), ("failed", 20.0), ("repairing", 21.0)]
+    # back at 51 s it is not wanted: the spare serves
+    assert [one for one, at in life[0] if at == 51.0] == ["booting" if kind == "warm" else "off"]
+    assert life[1] == [(state, 0.0), ("booting", 21.0), ("serving", takes_over_s)]
+    assert all(one.status == "finished" for one in log.requests if one.arrived_s < 60)
+
+
+def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) -> None:
+    domains = (Domain("replica 0", (0,), Once(1, 1)),)
+    late = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=10.0, horizon_s=48.0)).run()
+    early = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=0.0, horizon_s=48.0)).run()
+    hit = [one for one in late.requests if one.attempts > 1]
+    assert len(hit) > sum(one.attempts > 1 for one in early.requests)
+    # all of them began anew when the failure was noticed, at 30 s
+    assert all(one.first_token_s >= 30.0 for one in hit)
+    assert {one.arrived_s > 20 for one in hit} == {True, False}
