@@ -97,7 +97,8 @@ class CatalogShelves:
 
 def catalog() -> CatalogShelves:
     """The catalogue that came with the program: gpus, models, quantizations, kernels, engines, servers, links, prices,
-    grids, drafters and failures, each a mapping from id to entry with a `table`. Entries are read when they are asked for.
+    grids, drafters and failures, each a mapping from id to entry with a `table`. Entries are read when they are asked
+    for.
 
     >>> import sim
     >>> gpu = sim.catalog().gpus["rtx-4090"]
