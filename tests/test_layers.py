@@ -2,7 +2,8 @@
 
 {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
 scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
-scenario -> {workload steptime batchtime memory power routing batching cost coldstart autoscaling failures} -> catalogue
+scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
+scenario -> {coldstart autoscaling failures} -> catalogue
 catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
