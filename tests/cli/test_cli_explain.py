@@ -29,6 +29,38 @@ def scenario(tmp_path: Path) -> Path:
     return tmp_path / "s.yaml"
 
 
+PHASES = {
+    "M": {"name": str, "pid": int, "args": dict},
+    "X": {"name": str, "pid": int, "tid": int, "ts": (int, float), "dur": (int, float), "args": dict},
+    "i": {"name": str, "pid": int, "tid": int, "ts": (int, float), "s": str},
+}
+"""Keys that the Trace Event Format (Google, 2016) asks for, by the kind of event, of those that are used here."""
+
+
+def assert_follows_the_trace_event_format(document: str) -> None:
+    """Keys and their types, order of time, names of processes, and complete events that nest within a thread."""
+    trace = json.loads(document)
+    assert set(trace) == {"traceEvents", "displayTimeUnit"}
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    events = trace["traceEvents"]
+    for event in events:
+        assert all(isinstance(event.get(key), kind) for key, kind in PHASES[event["ph"]].items()), event
+        assert event["ph"] != "i" or event["s"] in ("g", "p", "t")
+        assert event["name"]
+        assert event.get("ts", 0) >= 0
+    timed = [event for event in events if "ts" in event]
+    assert [event["ts"] for event in timed] == sorted(event["ts"] for event in timed)
+    named = [event["pid"] for event in events if event["ph"] == "M" and event["name"] == "process_name"]
+    assert sorted(named) == sorted({event["pid"] for event in timed})
+    ends: dict[tuple[int, int], float] = {}
+    for event in timed:
+        if event["ph"] == "X":
+            assert event["dur"] > 0
+            thread = event["pid"], event["tid"]
+            assert round(event["ts"] * 1000) >= ends.get(thread, 0), "overlaps the step before in its thread"
+            ends[thread] = round((event["ts"] + event["dur"]) * 1000)
+
+
 def explain(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["explain", *arguments], env={"COLUMNS": "200"})
     return done.exit_code, done.output
@@ -52,11 +84,24 @@ def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) ->
         scenario.write_text(SCENARIO % ahead)
         code, text = explain(str(scenario), "--request", "0", "--trace", str(tmp_path / "t.json"))
         assert code == 0, text
+        assert_follows_the_trace_event_format((tmp_path / "t.json").read_text())
         events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-        assert {"name", "ph", "pid", "tid"} <= set.intersection(*(set(event) for event in events))
         steps = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
         assert [(event["ts"], event["dur"]) for event in steps][:2] == [(0, 1e6), (1e6, 1e6)]
         assert sum(event["dur"] for event in steps) == 4e6
+
+
+@pytest.mark.parametrize("layout", ["pipeline_parallel_size: 2", "data_parallel_size: 2, enable_expert_parallel: true"])
+def test_steps_that_overlap_stand_in_threads_of_their_own(scenario: Path, tmp_path: Path, layout: str) -> None:
+    text = (SCENARIO % "false").replace("replicas: 1", f"replicas: 1, {layout}").replace("- steptime", "- {steptime")
+    text = text.replace("\n        replicas", ", replicas").replace("\n        batching", ", batching").rstrip() + "}\n"
+    text = text.replace("base_s: 1,", "base_s: 0.3333333333333333,").replace("num_gpu_blocks: 26", "num_gpu_blocks: 90")
+    scenario.write_text(text)
+    code, shown = explain(str(scenario), "--request", "0", "--trace", str(tmp_path / "t.json"))
+    assert code == 0, shown
+    assert_follows_the_trace_event_format((tmp_path / "t.json").read_text())
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {event["tid"] for event in events if event["pid"] == 1} == {0, 1}
 
 
 def test_a_request_that_is_not_there(scenario: Path) -> None:

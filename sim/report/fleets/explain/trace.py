@@ -1,4 +1,8 @@
-"""The steps of a replica as a trace that Perfetto and chrome://tracing open (Trace Event Format, JSON array form)."""
+"""The steps of a replica as a trace that Perfetto and chrome://tracing open (Trace Event Format, JSON object form).
+
+Events are in order of time, in whole nanoseconds. A viewer nests events of one thread, so steps that overlap, of
+several batches in flight or of ranks that step together, stand in threads of their own.
+"""
 
 import json
 from typing import Any
@@ -6,33 +10,48 @@ from typing import Any
 from sim.records import Span
 from sim.study.fleets.explain.journal import Journal, takes_part
 
-MICROSECONDS = 1e6
+NANOSECONDS = 1e9
+PER_MICROSECOND = 1e3
+REQUEST = 0
+"""Number of the request's process; replicas follow."""
 
 
 def trace(journal: Journal) -> str:
     """A JSON document: one process for each replica, with its steps, and one for the request."""
     request = journal.request
-    replicas = sorted({replica for replica, _ in journal.spans})
-    events = [_named(replica + 1, f"replica {replica}") for replica in replicas]
-    events.append(_named(0, f"request {request.index}"))
-    for replica, span in journal.spans:
-        events.append(_event(replica + 1, _what(span), span, _figures(span)))
+    threads: dict[int, list[int]] = {REQUEST: []}
+    events: list[dict[str, Any]] = []
+    for replica, span in sorted(journal.spans, key=lambda seen: (seen[1].start_s, seen[1].end_s, seen[0])):
+        events.append(_event(replica + 1, _what(span), span, _figures(span), threads))
         if takes_part(span, request.index):
             chunk = span.prompts.get(request.index)
-            events.append(_event(0, "decodes" if chunk is None else f"prompt, {chunk} tokens", span, {}))
+            name = "decodes" if chunk is None else f"prompt, {chunk} tokens"
+            events.append(_event(REQUEST, name, span, {}, threads))
     for what, at_s in (("arrives", request.arrived_s), ("first token", request.first_token_s)):
         if at_s == at_s:  # it has happened
-            events.append({"name": what, "ph": "i", "s": "p", "ts": at_s * MICROSECONDS, "pid": 0, "tid": 0})
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+            at = round(at_s * NANOSECONDS) / PER_MICROSECOND
+            events.append({"name": what, "ph": "i", "s": "p", "ts": at, "pid": REQUEST, "tid": 0})
+    events.sort(key=lambda event: event["ts"])
+    named = [_named(REQUEST, f"request {request.index}")]
+    named += [_named(process, f"replica {process - 1}") for process in sorted(threads) if process != REQUEST]
+    return json.dumps({"traceEvents": [*named, *events], "displayTimeUnit": "ms"})
 
 
 def _named(process: int, name: str) -> dict[str, Any]:
     return {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": name}}
 
 
-def _event(process: int, name: str, span: Span, figures: dict[str, Any]) -> dict[str, Any]:
-    start, end = span.start_s * MICROSECONDS, span.end_s * MICROSECONDS
-    return {"name": name, "ph": "X", "ts": start, "dur": end - start, "pid": process, "tid": 0, "args": figures}
+def _event(
+    process: int, name: str, span: Span, figures: dict[str, Any], threads: dict[int, list[int]]
+) -> dict[str, Any]:
+    """A complete event in the first thread of *process* that is free by then; *threads* are their ends [ns]."""
+    start, end = round(span.start_s * NANOSECONDS), round(span.end_s * NANOSECONDS)
+    ends = threads.setdefault(process, [])
+    thread = next((place for place, last in enumerate(ends) if last <= start), len(ends))
+    ends[thread : thread + 1] = [end]
+    lasts = (end - start) / PER_MICROSECOND
+    start_us = start / PER_MICROSECOND
+    return {"name": name, "ph": "X", "ts": start_us, "dur": lasts, "pid": process, "tid": thread, "args": figures}
 
 
 def _what(span: Span) -> str:
