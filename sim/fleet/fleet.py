@@ -89,7 +89,7 @@ class RunningFleet:
 
     def _switched(self, policy: Router, states: list[State], streams: Streams) -> Roster:
         """Lets schedules, autoscalers and failures move replicas; the router that follows them."""
-        roster = Roster(policy, states, lambda replica: lives.move([replica], State.OFF))
+        roster = Roster(policy, states, lambda replica: scale.drained(replica))
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)

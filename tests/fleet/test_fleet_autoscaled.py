@@ -42,6 +42,7 @@ fleets:
     cost: {acquisition: rent, quotes: {rtx-4090: 0.5}}
 """  # fmt: skip
 HPA = "{policy: hpa, metric: outstanding_per_replica, target: 4, max_replicas: 6, scale_down_stabilization_s: 60}"
+ASLEEP = "{engine_s: 20, weights_gb: 14, sleep_level: 2}"
 DAY = "{process: profile, hourly_rps: [0.1, 2, 0.1]}"
 USUAL = {"arrivals": DAY, "horizon": 10800, "start": "{total_s: 60}", "scaler": HPA}
 
@@ -133,6 +134,19 @@ def test_knative_scales_to_zero_and_its_activator_keeps_the_request(tmp_path: Pa
     assert third.started_s >= 560
 
 
+def test_replicas_that_are_not_wanted_sleep_with_their_machines_on(tmp_path: Path) -> None:
+    result = run(tmp_path, start=ASLEEP, arrivals="{process: poisson, rate_rps: 1}", horizon=600)
+    check_laws(result)
+    assert {"reserve", "loading", "serving"} <= {one.state for one in result.log.intervals} <= {
+        "reserve", "loading", "serving", "draining"
+    }  # fmt: skip
+    assert result.ledger is not None
+    assert result.ledger.by_phase()["reserve"] > 0
+    # 14 GB from a drive at 1.3 GB/s, and 0.4 s; no two replicas of this pool share a server
+    ends = [one for one in result.log.intervals if one.state == "loading"]
+    assert ends[0].end_s - ends[0].start_s == pytest.approx(0.4 + 14 / 1.3)
+
+
 class Wild:
     """Wants any number of replicas."""
 
@@ -146,7 +160,7 @@ class Wild:
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 99),
-    start=st.sampled_from(["{total_s: 0}", "{total_s: 37}", "{total_s: 900}"]),
+    start=st.sampled_from(["{total_s: 0}", "{total_s: 37}", "{total_s: 900}", ASLEEP]),
     period=st.sampled_from([7, 60, 400]),
     most=st.integers(1, 5),
 )
@@ -173,5 +187,8 @@ def test_one_line_for_each_mistake(tmp_path: Path) -> None:
     assert "unknown policy 'hpaa'; did you mean hpa?" in told(scaler=HPA.replace("hpa", "hpaa"))
     assert "cold_start: is missing: how long a start takes" in told(start="null")
     assert "within the autoscaler's bounds, 1 to 6" in told(start="{total_s: 1}\n        replicas: 7")
+    assert "unknown source of weights 'local_nvm'; did you mean local_nvme?" in told(start="{weights_from: local_nvm}")
+    assert "cold_start.link: unknown link 'pci'" in told(start="{weights_from: peer_gpu, link: pci, weights_gb: 1}")
+    assert "cold_start.weights_gb: without a model" in told(start="{engine_s: 1}")
     both = '{total_s: 1}\n        schedule: {replicas: {"07:00": 1}}'
     assert "autoscaling: stands beside schedule" in told(start=both)

@@ -2,6 +2,7 @@
 
 import simpy
 
+from sim.coldstart import Stage
 from sim.cost import MIDNIGHT
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.pool import engines_per_replica
@@ -9,6 +10,7 @@ from sim.fleet.roster import Roster
 from sim.fleet.scaling.links import Links, Ticket
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
+RESTING = (State.OFF, State.RESERVE)
 STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
 
 
@@ -24,6 +26,7 @@ class Scale:
         self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
         self.replicas = replicas_of(plan)
         """Pool by pool the replicas, each the indices of the engines that it consists of."""
+        self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * engines_per_replica(pool))]
         self._links = Links(env)
         self._fetching: dict[int, Ticket] = {}
         """First engine of a replica -> what it is fetching."""
@@ -74,26 +77,33 @@ class Scale:
         spares = pool.failures.spares if pool.failures else None
         if spares is not None and spares.kind == "warm" and self._is_there(engines):
             self._stands_by.add(engines[0])
-            self._stage(position, engines, 0)
+            self._stage(position, engines, self._plan.pools[position].start.stages)
 
     def start(self, position: int, engines: list[int]) -> None:
         """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""
+        start = self._plan.pools[position].start
         if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
             states = self._lives.states
-            self._lives.move([engine for engine in engines if states[engine] is State.OFF], State.BOOTING)
+            self._lives.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
             self._lives.move(engines, State.SERVING)
         elif engines[0] in self._stands_by:  # its start goes on, to serve
             self._stands_by.remove(engines[0])
-        elif self._lives.states[engines[0]] is State.RESERVE:
-            self._take_over(position, engines)
+        elif self._lives.states[engines[0]] is not State.RESERVE:
+            self._stage(position, engines, start.stages)
+        elif start.wake:
+            self._stage(position, engines, start.wake)
         else:
-            self._stage(position, engines, 0)
+            self._take_over(position, engines)
 
     def stop(self, engines: list[int]) -> None:
         """Drains a replica, or switches it off where it has nothing to answer."""
         for engine in engines:
             busy = self._lives.states[engine] is State.SERVING and self._roster.outstanding(engine)
-            self._lives.move([engine], State.DRAINING if busy else State.OFF)
+            self._lives.move([engine], State.DRAINING if busy else self._resting[engine])
+
+    def drained(self, engine: int) -> None:
+        """An engine that drains has answered its last request."""
+        self._lives.move([engine], self._resting[engine])
 
     def moved(self, replica: int, following: State) -> None:
         """*replica* goes to the state *following*: what it was fetching is given up unless its start goes on."""
@@ -129,22 +139,21 @@ class Scale:
         self._env.timeout(takeover_s).callbacks.append(serve)
 
     def _is_there(self, engines: list[int]) -> bool:
-        return all(self._lives.states[engine] is State.OFF for engine in engines)
+        return all(self._lives.states[engine] in RESTING for engine in engines)
 
-    def _stage(self, position: int, engines: list[int], place: int) -> None:
-        """Stage *place* of a start; behind the last one the replica serves."""
-        stages = self._plan.pools[position].start
-        if place == len(stages):
+    def _stage(self, position: int, engines: list[int], stages: tuple[Stage, ...]) -> None:
+        """The first of *stages*, then the others; behind the last one the replica serves, or stands by."""
+        if not stages:
             self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
             return
-        stage = stages[place]
+        stage = stages[0]
         self._lives.move(engines, State(stage.doing))
         move = self._lives.moves[engines[0]]
 
         def go_on() -> None:
             self._fetching.pop(engines[0], None)
             if self._lives.moves[engines[0]] == move:
-                self._stage(position, engines, place + 1)
+                self._stage(position, engines, stages[1:])
 
         def fetch(_: simpy.Event) -> None:
             if self._lives.moves[engines[0]] != move:
@@ -164,13 +173,18 @@ class Scale:
         return place + sum(one.replicas for one in self._plan.pools[:position])
 
 
+def resting(pool: PoolPlan) -> State:
+    """What a replica of *pool* is in while it is not wanted: off, or asleep."""
+    return State.RESERVE if pool.start.wake else State.OFF
+
+
 def states_at_start(plan: CasePlan) -> list[State]:
     """The state of every replica at time 0: those that nobody wants yet are off."""
     states: list[State] = []
     for pool, replicas in zip(plan.pools, replicas_of(plan), strict=True):
         wanted = serving_at_start(plan, pool)
         spares = pool.failures.spares if pool.failures else None
-        others = State.RESERVE if spares is not None and spares.kind == "warm" else State.OFF
+        others = State.RESERVE if spares is not None and spares.kind == "warm" else resting(pool)
         for place, engines in enumerate(replicas):
             states += [State.SERVING if place < wanted else others] * len(engines)
     return states

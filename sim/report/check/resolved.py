@@ -21,6 +21,7 @@ HOST_MEMORY_PARTS = ("weights", "kv")
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+STARTS = {"start_s": "in all", "wake_s": "from sleep, in all"}
 SERVICE_LIMITS = ("max_batch_size", "max_queue_delay_s", "instances")
 
 
@@ -38,6 +39,7 @@ def overview(
     if any(pool["memory_gb_per_gpu"] for _, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
     yield from host_memory_tables(plans)
+    yield from start_tables(plans)
     for _, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
@@ -136,6 +138,21 @@ def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -
     if rows:
         title = "\nHost memory of each replica [GB]"
         yield FittedTable(["fleet", "pool", *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
+
+
+def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
+    """The parts of a replica's start, one a row, where they are described; no table where no pool is switched."""
+    rows = [
+        [plan["fleet"], pool["name"], part, f"{seconds:.1f}"]
+        for _, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+        for name, whole in STARTS.items()
+        if name in pool
+        for part, seconds in [*pool[name].items(), (whole, sum(pool[name].values()))]
+    ]
+    if rows:
+        title = "\nStart of one replica while no other starts [s]"
+        yield FittedTable(["fleet", "pool", "part", "time"], rows, frozenset({0, 1, 2}), 2, title=title)
 
 
 def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:

@@ -27,7 +27,7 @@ def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator
     yield from _limit_complaints(pool, place)
     yield from offload_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
-    yield from switching_complaints(pool.spec, place, catalog)
+    yield from switching_complaints(pool, place, catalog)
 
 
 def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:

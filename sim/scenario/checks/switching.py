@@ -3,16 +3,21 @@
 from collections.abc import Iterator
 
 from sim.catalogue.catalog import Catalog, UnknownId
+from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, OF_SERVERS
-from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.ids import unknown_ids
 from sim.scenario.reading.layers import value_at
+from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.resolving.starting import loaded, start_figures
 from sim.scenario.schema import Pool
 
 
-def switching_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
     """Who switches replicas, between which numbers, how long a start takes, and what fails."""
+    pool = bound.spec
     yield from _failure_complaints(pool, place, catalog)
+    yield from _start(bound, (*place, "cold_start"), catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
         yield Complaint((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
     elif pool.schedule is not None:
@@ -22,6 +27,22 @@ def switching_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator
     elif pool.cold_start is not None and pool.failures is None:
         text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
         yield Complaint((*place, "cold_start"), text)
+
+
+def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Parts of a start that are not known."""
+    spec, figures = bound.spec.cold_start, start_figures(catalog)
+    if spec is None:
+        return
+    known = [*figures.weights, PEER]
+    if spec.weights_from not in known:
+        text = f"unknown source of weights {spec.weights_from!r}{did_you_mean(spec.weights_from, known)}"
+        yield Complaint((*place, "weights_from"), text)
+        return
+    try:
+        start_of(spec, loaded(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
+    except StartUnknown as error:
+        yield Complaint((*place, error.key), str(error))
 
 
 def _schedule(pool: Pool, place: Place) -> Iterator[Complaint]:

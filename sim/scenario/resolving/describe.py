@@ -26,6 +26,9 @@ UNITS = {
     "_s": "s",
     "bits_per_weight": "bit",
     "_usd": "USD",
+    "bytes_per_s_per_gpu": "B/s",
+    "bytes_per_s_per_replica": "B/s",
+    "_s_per_layer": "s",
 }
 """Suffix of a name -> unit, longest first."""
 
@@ -128,7 +131,19 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         **_host_memory(pool.memory),
         "request_overhead_s": pool.request_overhead_s,
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
+        **_switching(pool),
     }
+
+
+def _switching(pool: PoolPlan) -> dict[str, Any]:
+    """Who switches replicas, and their start stage by stage as it is while nobody else starts."""
+    found: dict[str, Any] = {}
+    if pool.autoscaling is not None:
+        found["autoscaling"] = pool.autoscaling.model_dump()
+    for name, stages in (("start_s", pool.start.stages), ("wake_s", pool.start.wake)):
+        if pool.start.told and stages:
+            found[name] = {stage.what: round(stage.alone_s, 3) for stage in stages}
+    return found
 
 
 def _plain(gpus: int | Fraction) -> int | float:

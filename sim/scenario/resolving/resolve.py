@@ -10,7 +10,6 @@ import numpy as np
 from sim.batching import Dynamic, Scheduler, Slots, Vllm
 from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
-from sim.coldstart import at_once
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
@@ -23,6 +22,7 @@ from sim.scenario.resolving.failing import failures_of
 from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.slices import Slices
+from sim.scenario.resolving.starting import start_of_pool
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline
 from sim.workload import Workload
@@ -67,6 +67,11 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
         fact
         for i, pool in enumerate(bound)
         for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog, terms.by_height)
+    ]
+    facts += [
+        Fact(f"fleets.{fleet.name}.pools.{i}.cold_start.{name}", value)
+        for i, pool in enumerate(pools)
+        for name, value in pool.start.values.items()
     ]
     return FleetPlan(
         pools=pools,
@@ -193,21 +198,13 @@ def _pool_plan(
         schedule=pool.spec.schedule,
         autoscaling=pool.spec.autoscaling,
         first_replicas=pool.spec.first_replicas,
-        start=at_once(_starting_s(pool)),
+        start=start_of_pool(pool, memory, catalog),
         replicas_per_server=pool.replicas_per_host,
         failures=failures_of(pool, catalog),
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,
     )
-
-
-def _starting_s(pool: BoundPool) -> float:
-    """From switching a replica on to its first request [s]."""
-    if pool.spec.cold_start is not None:
-        return pool.spec.cold_start.total_s
-    schedule = pool.spec.schedule
-    return schedule.starting_s or 0.0 if schedule is not None else 0.0
 
 
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:

@@ -9,7 +9,7 @@ from typing import Any
 from sim.autoscaling import Autoscaling
 from sim.batching import Scheduler
 from sim.catalogue.value import Value
-from sim.coldstart import Stage
+from sim.coldstart import Start
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.failures import Domain, Maintenance, Spares
 from sim.memory import MemoryFit
@@ -72,7 +72,7 @@ class PoolPlan:
     """Who decides how many replicas run; None: nobody."""
     first_replicas: int = 0
     """Replicas that serve at first where there is an autoscaler."""
-    start: tuple[Stage, ...] = ()
+    start: Start = field(default_factory=lambda: Start(()))
     """What a replica goes through from being switched on to serving."""
     replicas_per_server: int = 1
     failures: FailurePlan | None = None

@@ -1,0 +1,148 @@
+"""The stages of a start from what is loaded, from where, and by which engine."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from sim.catalogue.entries.link import Link
+from sim.catalogue.value import Value
+from sim.coldstart.figures import EngineStart, Figures
+from sim.coldstart.spec import ColdStart
+from sim.coldstart.stages import Stage, Transfer, at_once
+
+GB = 1e9
+PEER = "peer_gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a replica is, as far as its start goes."""
+
+    engine: str
+    """Id in data/engines."""
+    layers: int
+    gpus: int
+    weights_bytes: float
+    """Of all its GPUs; 0 where there is no model."""
+    host_link: Link | None = None
+    """Between a GPU and its host."""
+    peer_link: Link | None = None
+    """Over which a peer sends its weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The stages of a start, those of waking up, and the sourced figures that they rest on."""
+
+    stages: tuple[Stage, ...]
+    wake: tuple[Stage, ...] = ()
+    values: dict[str, Value] = field(default_factory=dict)
+    told: bool = False
+    """Whether the scenario describes the start."""
+
+
+class StartUnknown(ValueError):
+    """A part of the start that nobody has measured and the scenario does not give; `key` would give it."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+def start_of(spec: ColdStart, replica: Loaded, figures: Figures) -> Start:
+    """What *replica* goes through. Raises StartUnknown."""
+    values: dict[str, Value] = {}
+    era = figures.of_engine(replica.engine)
+    if spec.total_s is not None:
+        stages = at_once(spec.total_s)
+    else:
+        before, behind = _engine(spec, replica, era, values)
+        weights = Stage("weights", "loading", transfer=_weights(spec, replica, figures, values))
+        stages = (*_machine(spec, figures, values), *before, weights, *behind)
+        stages = tuple(stage for stage in stages if stage.seconds or stage.transfer)
+    wake = _wake(spec, replica, era, figures, values) if spec.sleep_level else ()
+    return Start(stages or at_once(0.0), wake, values, told=True)
+
+
+def _machine(spec: ColdStart, figures: Figures, values: dict[str, Value]) -> list[Stage]:
+    stages = [Stage("machine", "provisioning", spec.provisioning_s)]
+    if spec.image_gb:
+        values["image.pull_bytes_per_s"] = rate = figures.image.bytes_per_s
+        transfer = Transfer(spec.image_gb * GB, "container image", True, rate.value, inf)
+        stages.append(Stage("container image", "booting", transfer=transfer))
+    return stages
+
+
+def _engine(
+    spec: ColdStart, replica: Loaded, era: EngineStart | None, values: dict[str, Value]
+) -> tuple[list[Stage], list[Stage]]:
+    """What the engine does before its weights are there, and behind."""
+    if spec.engine_s is not None:
+        return [Stage("engine", "booting", spec.engine_s)], []
+    if era is None:
+        text = f"nobody has measured how long {replica.engine} takes to start: give engine_s or total_s"
+        raise StartUnknown("engine_s", text)
+    init = era.cached_init_s if spec.cached else era.init_s
+    compiled = era.cached_compile_s_per_layer if spec.cached else era.compile_s_per_layer
+    values[f"engine.{'cached_' * spec.cached}init_s"] = init
+    behind = []
+    parts = (("compilation", "compile", compiled), ("CUDA graphs", "capture", era.capture_s_per_layer))
+    for what, name, value in parts:
+        if value is not None:
+            cached = "cached_" if spec.cached and name == "compile" else ""
+            values[f"engine.{cached}{name}_s_per_layer"] = value
+            behind.append(Stage(what, "booting", value.value * replica.layers))
+    return [Stage("engine", "booting", init.value)], behind
+
+
+def _weights(spec: ColdStart, replica: Loaded, figures: Figures, values: dict[str, Value]) -> Transfer | None:
+    size_bytes = spec.weights_gb * GB if spec.weights_gb is not None else replica.weights_bytes
+    if not size_bytes:
+        raise StartUnknown(
+            "weights_gb", "without a model it is not known what a replica loads: give weights_gb or total_s"
+        )
+    if spec.weights_from == PEER:
+        return _from_peer(spec, replica, size_bytes, values)
+    source = figures.weights[spec.weights_from]
+    of_server = source.shared_by == "server"
+    if spec.weights_gb_per_s is not None:
+        return Transfer(size_bytes, spec.weights_from, of_server, spec.weights_gb_per_s * GB, inf)
+    place = f"weights.{spec.weights_from}"
+    values[f"{place}.source_bytes_per_s"] = source.source_bytes_per_s
+    most_bytes_per_s = inf
+    if (each := source.bytes_per_s_per_gpu) is not None:
+        values[f"{place}.bytes_per_s_per_gpu"] = each
+        most_bytes_per_s = each.value * replica.gpus
+    if (each := source.bytes_per_s_per_replica) is not None:
+        values[f"{place}.bytes_per_s_per_replica"] = each
+        most_bytes_per_s = min(most_bytes_per_s, each.value)
+    return Transfer(size_bytes, spec.weights_from, of_server, source.source_bytes_per_s.value, most_bytes_per_s)
+
+
+def _from_peer(spec: ColdStart, replica: Loaded, size_bytes: float, values: dict[str, Value]) -> Transfer:
+    """Over the link into the server, which its replicas share."""
+    rate_bytes_per_s = spec.weights_gb_per_s * GB if spec.weights_gb_per_s is not None else 0.0
+    if not rate_bytes_per_s and replica.peer_link is not None:
+        link = replica.peer_link
+        values[f"link.{link.id}.rate_bytes_per_s"] = rate = link.measured_bytes_per_s or link.theoretical_bytes_per_s
+        rate_bytes_per_s = rate.value
+    return Transfer(size_bytes, PEER, True, rate_bytes_per_s, inf)
+
+
+def _wake(
+    spec: ColdStart, replica: Loaded, era: EngineStart | None, figures: Figures, values: dict[str, Value]
+) -> tuple[Stage, ...]:
+    """From sleep to serving; engine and graphs are still there."""
+    if era is None or era.wake_s is None:
+        raise StartUnknown("sleep_level", f"{replica.engine} has no known way to sleep")
+    values["engine.wake_s"] = era.wake_s
+    if spec.sleep_level == 2:
+        transfer = _weights(spec, replica, figures, values)
+    else:
+        if replica.host_link is None:
+            raise StartUnknown("sleep_level", "the link between GPU and host is not known: give sleep_level: 2")
+        size_bytes = spec.weights_gb * GB if spec.weights_gb is not None else replica.weights_bytes
+        link = replica.host_link
+        values[f"link.{link.id}.rate_bytes_per_s"] = rate = link.measured_bytes_per_s or link.theoretical_bytes_per_s
+        most = rate.value * replica.gpus
+        transfer = Transfer(size_bytes, "host memory", True, inf, most) if size_bytes else None
+    return (Stage("waking up", "loading", era.wake_s.value, transfer),)
