@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
+from sim.coldstart import Start, at_once
 from sim.failures import Domain, Law, Layout, Spares, domains_of
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.lifecycle import LIFE, State
@@ -141,7 +142,7 @@ def test_no_request_is_lost(plan, law, of_server, settings_, seed, start_s, time
         settings_.pop("spares", None)
     domains = domains_of({"replica": law, "server": of_server}, Layout(3, 1, replicas_per_server=2), 1)
     client = None if timeout_s is None else Client(timeout_s=timeout_s, attempts=5, backoff_s=0.25, retry=retry)
-    stages = (replace(plan.pools[0].start[0], seconds=start_s),)
+    stages = Start(at_once(start_s))
     case = failing(
         plan, 3, domains, 3.0, seed=seed, horizon_s=12.0, drain_limit_s=1e5, client=client, start=stages, **settings_
     )
@@ -199,7 +200,7 @@ def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: st
     domains = (Domain("replica 0", (0,), Once(1, 1)),)
     case = failing(
         plan, 2, domains, spares=Spares(count=1, kind=kind, takeover_s=2.0), detection_s=1.0, drain_limit_s=0.0,
-        horizon_s=100.0, start=(replace(plan.pools[0].start[0], seconds=9.0),),
+        horizon_s=100.0, start=Start(at_once(9.0)),
     )  # fmt: skip
     log = RunningFleet(case).run()
     life = {place: [(i.state, i.start_s) for i in log.intervals if i.replica == place] for place in (0, 1)}

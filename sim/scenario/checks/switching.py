@@ -9,7 +9,7 @@ from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.ids import unknown_ids
 from sim.scenario.reading.layers import value_at
 from sim.scenario.resolving.bind import BoundPool
-from sim.scenario.resolving.starting import loaded, start_figures
+from sim.scenario.resolving.life.starting import loaded, start_figures
 from sim.scenario.schema import Pool
 
 
@@ -43,6 +43,8 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complai
         start_of(spec, loaded(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
     except StartUnknown as error:
         yield Complaint((*place, error.key), str(error))
+    except UnknownId:
+        return  # id_complaints names it
 
 
 def _schedule(pool: Pool, place: Place) -> Iterator[Complaint]:

@@ -1,0 +1,1 @@
+"""What happens to replicas while a fleet runs: how they start, what fails."""
