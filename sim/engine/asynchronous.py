@@ -8,6 +8,7 @@ leap; the step after a leap is formed when its last step begins.
 from copy import copy
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.schedulers.ahead import AsyncRank, Flight
@@ -149,6 +150,10 @@ class AsyncEngine:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`."""
         return [self._rank.flying(self._flight)] if self._flight is not None else []
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [self._pool]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

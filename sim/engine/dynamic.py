@@ -14,6 +14,7 @@ from collections import deque
 from copy import copy
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
 
 
@@ -125,6 +126,10 @@ class DynamicEngine:
 
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`: batches that pass the network once have no steps."""
+        return []
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
         return []
 
     def waiting(self) -> int:

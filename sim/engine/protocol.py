@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from sim.engine.kv.blocks import BlockPool
 from sim.records import Meters, Progress, Request, Span
 
 
@@ -53,6 +54,10 @@ class ReplicaEngine(Protocol):
 
     def under_way(self) -> list[Span]:
         """The steps under way; none where requests are answered in one pass."""
+        ...
+
+    def caches(self) -> list[BlockPool]:
+        """The KV caches of its ranks; none where requests are answered in one pass."""
         ...
 
     def waiting(self) -> int:

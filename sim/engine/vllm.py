@@ -3,6 +3,7 @@
 from copy import copy
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.schedulers.rank import Rank
@@ -122,6 +123,10 @@ class VllmEngine:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`."""
         return [self._rank.span(self._start_s, self._end_s, self._steps)] if self._steps else []
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [self._pool]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -8,6 +8,7 @@ from math import inf, isnan
 import simpy
 
 from sim import rng
+from sim.engine.kv.blocks import PrefixCache
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock
@@ -24,6 +25,7 @@ from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import Scale, states_at_start
 from sim.records import FleetLog, Request
 from sim.routing import Router
+from sim.routing.cache.index import ReportedIndex
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
@@ -61,11 +63,14 @@ class RunningFleet:
             attempts = Attempts(self._env, plan.client, streams, hands)
             arrive = attempts.arrive
             if plan.fails:
-                self._losses = Losses(self._replicas, lambda replica: self._router.left(replica), attempts.lose)
+                self._losses = Losses(
+                    self._replicas, lambda replica, request: self._router.left(replica, request), attempts.lose
+                )
         self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
+        _report_caches(policy, self._replicas, self._env)
         self._router: Router | Roster = policy
         if plan.switched:
             self._router = self._switched(policy, states, streams)
@@ -121,7 +126,7 @@ class RunningFleet:
                 continue
             if self._losses is not None and self._losses.swallows(request, index):
                 self._outstanding += 1
-                self._router.joined(index)
+                self._router.joined(index, request)
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
@@ -130,7 +135,7 @@ class RunningFleet:
                 self._source.answered(request, now)
                 continue
             self._outstanding += 1
-            self._router.joined(index)
+            self._router.joined(index, request)
             if self._losses is not None:
                 self._losses.joined(request, index)
             if moved:
@@ -164,7 +169,7 @@ class RunningFleet:
 
     def _left(self, request: Request, replica: int) -> None:
         """*request* is at *replica* no longer."""
-        self._router.left(replica)
+        self._router.left(replica, request)
         if self._losses is not None:
             self._losses.left(request, replica)
 
@@ -211,6 +216,18 @@ class RunningFleet:
             for request in self._source.requests:
                 request.first_token_s += overhead_s[request.replica]
                 request.finished_s += overhead_s[request.replica]
+
+
+def _report_caches(policy: Router, replicas: list[Replica], env: Clock) -> None:
+    """Where the policy's index is exact, the caches of *replicas* report to it."""
+    index = getattr(policy, "index", None)
+    if not isinstance(index, ReportedIndex):
+        return
+    for replica in replicas:
+        for cache in replica.engine.caches():
+            if isinstance(cache, PrefixCache):
+                cache.listener = index.listener(replica.index)
+                index.attach(lambda: env.now, cache.block_size)
 
 
 def _streams(plan: CasePlan) -> Streams:

@@ -38,17 +38,17 @@ class Roster:
         """Index of the replica for *request*; -1 while none that may have it serves."""
         return self._policy.choose(request)
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
         self._outstanding[replica] += 1
         self._came[replica] += 1
-        self._policy.joined(replica)
+        self._policy.joined(replica, request)
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*."""
         self._outstanding[replica] -= 1
         if self._open[replica]:
-            self._policy.left(replica)
+            self._policy.left(replica, request)
         elif self._states[replica] is State.DRAINING and not self._outstanding[replica]:
             self._drained(replica)
 

@@ -7,6 +7,12 @@ from pydantic import Field
 from sim.records import Request
 from sim.registry import Registry
 from sim.routing.by_length import ByLength
+from sim.routing.cache.cache_aware import CacheAware
+from sim.routing.cache.consistent_hash import ConsistentHashing
+from sim.routing.cache.least_kv import LeastKv
+from sim.routing.cache.power_of_two_kv import PowerOfTwoKv
+from sim.routing.cache.prefix_score import PrefixScore
+from sim.routing.cache.session_affinity import SessionAffinity
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.routing.power_of_two import PowerOfTwo
 from sim.routing.random_choice import Random
@@ -25,11 +31,11 @@ class Router(Protocol):
         """Index of the replica for *request*; -1 while none may have it."""
         ...
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
         ...
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*, which is open."""
         ...
 
@@ -42,7 +48,8 @@ class Router(Protocol):
         ...
 
 
-BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength
+OfCaches = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv
+BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | OfCaches
 Routing = Annotated[
     BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)
 ]

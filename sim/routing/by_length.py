@@ -73,13 +73,13 @@ class Lanes:
         sent[pool] += 1
         return self._buckets[pool].choose(request)
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
-        self._buckets[self._pool[replica]].joined(replica)
+        self._buckets[self._pool[replica]].joined(replica, request)
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*."""
-        self._buckets[self._pool[replica]].left(replica)
+        self._buckets[self._pool[replica]].left(replica, request)
 
     def opened(self, replica: int, outstanding: int) -> None:
         """*replica* takes requests of its pool; a pool that comes back gets its share from now on."""

@@ -34,7 +34,7 @@ class Buckets:
         """Index of the replica for *request*; -1 if none is open."""
         return next(iter(self._buckets[self._lowest]), -1)
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
         count = self._count[replica]
         buckets = self._buckets
@@ -47,7 +47,7 @@ class Buckets:
         if not buckets[self._lowest]:
             self._lowest += 1
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*."""
         count = self._count[replica]
         del self._buckets[count][replica]

@@ -43,11 +43,11 @@ class Pairs:
             first, second = self._substitutes.two()
         return second if self._count[second] < self._count[first] else first
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
         self._count[replica] += 1
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*."""
         self._count[replica] -= 1
 

@@ -38,10 +38,10 @@ class Draws:
         drawn = self._drawn.pop()
         return self._substitutes.one() if drawn in self._substitutes.closed else drawn
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """A random choice does not look at load."""
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """A random choice does not look at load."""
 
     def opened(self, replica: int, outstanding: int) -> None:

@@ -43,11 +43,11 @@ class Chooser:
         after = ((chosen + step) % self._replicas for step in range(1, self._replicas))
         return next((replica for replica in after if replica not in self._closed), -1)
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """One more request at *replica*."""
         self._tell("joined", replica)
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """One request fewer at *replica*, which is open."""
         self._tell("left", replica)
 

@@ -37,10 +37,10 @@ class Turns:
         self._next = (place + 1) % len(replicas)
         return replicas[place]
 
-    def joined(self, replica: int) -> None:
+    def joined(self, replica: int, request: Request) -> None:
         """Round robin does not look at load."""
 
-    def left(self, replica: int) -> None:
+    def left(self, replica: int, request: Request) -> None:
         """Round robin does not look at load."""
 
     def opened(self, replica: int, outstanding: int) -> None:

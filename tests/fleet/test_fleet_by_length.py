@@ -96,7 +96,7 @@ def test_the_router_against_a_naive_one(
     outstanding, sent, leaving = [0] * len(pools), {"b": 0, "c": 0}, []
     for clock, (tokens, stay) in enumerate(events):
         for due, replica in [one for one in leaving if one[0] <= clock]:
-            running.left(replica)
+            running.left(replica, prompt(1))
             outstanding[replica] -= 1
             leaving.remove((due, replica))
         chosen = running.choose(prompt(tokens))
@@ -111,7 +111,7 @@ def test_the_router_against_a_naive_one(
             for name, share in split.items():
                 assert abs(sent[name] - total * share / sum(shares)) <= 1
         assert outstanding[chosen] == min(count for count, name in zip(outstanding, pools, strict=True) if name == pool)
-        running.joined(chosen)
+        running.joined(chosen, prompt(tokens))
         outstanding[chosen] += 1
         leaving.append((clock + 1 + stay, chosen))
 

@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 
 from sim.records import Request
 from sim.routing import ByLength, LeastOutstanding, PowerOfTwo, Random, RoundRobin, Router
+from sim.routing.cache.cache_aware import CacheAware
+from sim.routing.cache.consistent_hash import ConsistentHashing
+from sim.routing.cache.least_kv import LeastKv
+from sim.routing.cache.power_of_two_kv import PowerOfTwoKv
+from sim.routing.cache.prefix_score import PrefixScore
+from sim.routing.cache.session_affinity import SessionAffinity
 
 REPLICAS = 6
 POLICIES = {
@@ -17,6 +23,12 @@ POLICIES = {
     "random": Random(policy="random"),
     "power_of_two": PowerOfTwo(policy="power_of_two"),
     "least_outstanding": LeastOutstanding(policy="least_outstanding"),
+    "least_kv": LeastKv(policy="least_kv"),
+    "power_of_two_kv": PowerOfTwoKv(policy="power_of_two_kv"),
+    "session_affinity": SessionAffinity(policy="session_affinity"),
+    "consistent_hashing": ConsistentHashing(policy="consistent_hashing", virtual_nodes=3),
+    "cache_aware": CacheAware(policy="cache_aware"),
+    "prefix_score": PrefixScore(policy="prefix_score"),
     "by_length": ByLength.model_validate({"policy": "by_length", "classes": [{"pools": {"a": 1, "b": 2}}]}),
 }
 EVENTS = st.lists(st.tuples(st.sampled_from(["send", "send", "answer", "switch"]), st.integers(0, 99)), max_size=150)
@@ -44,12 +56,12 @@ def test_only_open_replicas_are_chosen_and_the_least_loaded_where_load_counts(po
             assert is_open[chosen]
             if policy == "least_outstanding":
                 assert outstanding[chosen] == min(n for n, up in zip(outstanding, is_open, strict=True) if up)
-            router.joined(chosen)
+            router.joined(chosen, ANY)
             outstanding[chosen] += 1
         elif event == "answer" and outstanding[replica]:
             outstanding[replica] -= 1
             if is_open[replica]:
-                router.left(replica)
+                router.left(replica, ANY)
         elif event == "switch" and is_open[replica]:
             is_open[replica] = False
             router.closed(replica)

@@ -1,6 +1,7 @@
 """KV blocks of one rank: a plain count, or vLLM's prefix cache with its eviction order."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from sim.engine.sequence import Sequence
 
@@ -67,13 +68,15 @@ class PrefixCache(BlockPool):
     matters to nobody and is not kept.
     """
 
-    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue")
+    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue", "listener")
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self._queue: OrderedDict[object, int] = OrderedDict()
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
         block has a name."""
+        self.listener: Callable[[object, bool], None] | None = None
+        """Gets each name that appears here, with True, or vanishes, with False."""
         self._named: dict[object, dict[Block, None]] = {}
         self._blocks_of: dict[Sequence, list[Block]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
@@ -152,7 +155,10 @@ class PrefixCache(BlockPool):
             if not self._named:
                 self._queue = OrderedDict({object(): self.free} if self.free else {})
             block = Block(name)
-            self._named.setdefault(name, {})[block] = None
+            same_name = self._named.setdefault(name, {})
+            if self.listener is not None and not same_name:
+                self.listener(name, True)
+            same_name[block] = None
             blocks.append(block)
 
     def _unname(self, block: Block) -> None:
@@ -160,6 +166,8 @@ class PrefixCache(BlockPool):
         del same_name[block]
         if not same_name:
             del self._named[block.key]
+            if self.listener is not None:
+                self.listener(block.key, False)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""

@@ -3,6 +3,7 @@
 from copy import copy
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.schedulers.rank import Rank
@@ -138,6 +139,10 @@ class LockstepEngine:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`: one of each rank that works."""
         return [rank.span(self._start_s, self._end_s, self._steps) for rank, _ in self._stepping if self._steps]
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [rank.pool for rank in self._ranks]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

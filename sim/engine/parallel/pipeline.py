@@ -11,6 +11,7 @@ stage. (A serial sum of the stages would be wrong by up to the number of stages.
 from copy import copy
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, switch_shares
 from sim.engine.schedulers.rank import Rank
@@ -134,6 +135,10 @@ class PipelineEngine:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`."""
         return [lane.rank.span(lane.entered_s, lane.end_s, 1) for lane in self._lanes if lane.end_s < inf]
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [self._pool]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

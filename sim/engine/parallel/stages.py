@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import replace
 from math import inf
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.schedulers.groups import GroupSchedule
@@ -137,6 +138,10 @@ class StagesEngine:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`."""
         return [launch.span() for launch in self._flying]
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [self._pool]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -16,7 +16,7 @@ class Losses:
     that it had.
     """
 
-    def __init__(self, replicas: list[Replica], left: Callable[[int], None], lose: Lose) -> None:
+    def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose) -> None:
         """*left* tells the router that a request has left a replica."""
         self._replicas = replicas
         self._left, self._lose = left, lose
@@ -44,7 +44,7 @@ class Losses:
         index = self._stranded.pop(request, None)
         if index is None:
             return False
-        self._left(index)
+        self._left(index, request)
         return True
 
     def strike(self, index: int, now: float) -> None:
@@ -62,7 +62,7 @@ class Losses:
         lost = [request for request, where in self._stranded.items() if where == index]
         for request in lost:
             del self._stranded[request]
-            self._left(index)
+            self._left(index, request)
         return lost
 
     def send_elsewhere(self, lost: list[Request], now: float) -> None:

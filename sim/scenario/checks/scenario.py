@@ -210,7 +210,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             wrong += pool_complaints(pool, ("fleets", i, "pools", j), catalog)
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
-        wrong += routing_complaints(fleet, pool_names(pools), ("fleets", i))
+        wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
     if complete and not found:

@@ -12,7 +12,7 @@ from sim.case import CaseResult, of_service
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
-from sim.study.metrics.cohort import Cohort, Endings, percentile
+from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefix_hits
 from sim.study.metrics.limits import availability, limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
@@ -112,6 +112,8 @@ class CaseMetrics:
     """None where the scenario does not ask for it."""
     endings: Endings | None = None
     """None where a request is sent once and waits for as long as it takes."""
+    prefixes: PrefixHits | None = None
+    """None where no prompts have anything in common."""
     services: Mapping[str, "CaseMetrics"] = field(default_factory=dict)
     """Service -> its part, where a fleet serves several."""
 
@@ -161,6 +163,8 @@ class CaseMetrics:
             groups["carbon"] = None
         if "timed_out" not in data:
             groups["endings"] = None
+        if "prefix_hit_rate" not in data:
+            groups["prefixes"] = None
         services = {name: cls.of_data(one) for name, one in (data.get(OF_SERVICES) or {}).items()}
         return cls(**groups, services=services)
 
@@ -183,6 +187,7 @@ GROUPS = {
     "money": Money,
     "carbon": Emissions,
     "endings": Endings,
+    "prefixes": PrefixHits,
 }
 GROUP_OF = {one.name: group for group, kind in GROUPS.items() for one in fields(kind) if one.name != "by_column"}
 LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
@@ -200,6 +205,7 @@ def measure(result: CaseResult) -> CaseMetrics:
         Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
         *bill(result),
         endings=cohort.endings(result.log.requests) if result.plan.asks_again else None,
+        prefixes=prefix_hits(result.log.requests, cohort.start_s, inf if cohort.open_end else cohort.end_s),
         services={one.name: measure(of_service(result, one)) for one in result.plan.services},
     )
 

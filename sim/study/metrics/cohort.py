@@ -1,7 +1,7 @@
 """The requests that are measured, as arrays."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -33,6 +33,16 @@ class Endings:
     lost: int
     attempts_per_request: float | None
     """Mean over the requests of the window; None without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixHits:
+    """Shares of the prompt tokens of the window's requests."""
+
+    prefix_hit_rate: float | None
+    """Found in the cache of the replica that a request went to; None without a request."""
+    prefix_hit_bound: float | None
+    """What a single cache would have had that never forgets anything, in the order of arrival."""
 
 
 class Cohort:
@@ -147,3 +157,22 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
         times = (first if name == "ttft_s" else last) - start
     times = np.where(finished, times, np.inf)[chosen]
     return np.asarray(times[~np.isnan(times)])
+
+
+def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float) -> PrefixHits | None:
+    """Of the requests that arrive from *start_s* to *end_s*, those before that filling the caches; None where no
+    request shares anything.
+    """
+    seen: set[int] = set()
+    prompts = found = could = 0
+    for request in requests:
+        ids = tuple(request.block_hashes)
+        if start_s <= request.arrived_s < end_s and not request.rejected:
+            known = next((place for place, block in enumerate(ids) if block not in seen), len(ids))
+            prompts += request.prompt_tokens
+            found += request.cached_tokens
+            could += max(0, min(known * request.hash_block_tokens, request.prompt_tokens - 1))
+        seen.update(ids)
+    if not seen:
+        return None
+    return PrefixHits(found / prompts, could / prompts) if prompts else PrefixHits(None, None)

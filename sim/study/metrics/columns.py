@@ -175,6 +175,9 @@ WHERE_KNOWN = (
         Column(f"usd_per_request_p{p}", "USD", f"{p}th percentile of what a request costs (`requests_cost`)", MEAN)
         for p in PERCENTILES
     ),
+    Column("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had", MEAN),
+    Column("prefix_hit_bound", "share",
+           "those that one cache would have had that never forgets, for requests in the order of arrival", MEAN),
     Column("unit", "", "noun for a service's unit of work, such as image or sequence", FIRST),
     Column("usd_per_thousand_units", "USD", "all cost over a service's units of work", Ratio(("cost_usd",), "units")),
     Column("currency", "", "the currency of the report, where it is not the US dollar", FIRST),

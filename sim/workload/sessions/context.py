@@ -29,7 +29,8 @@ class ContextBlocks(Sequence[int]):
     def __getitem__(self, place: slice) -> tuple[int, ...]: ...
     def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
         if isinstance(place, slice):
-            return tuple(self[i] for i in range(*place.indices(self._count)))
+            chosen = range(*place.indices(self._count))
+            return tuple(-1 - i if i < self._shared else self._own + i for i in chosen)
         if place < 0:
             place += self._count
         if not 0 <= place < self._count:

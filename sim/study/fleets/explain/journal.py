@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import isnan
 
+from sim.engine.kv.blocks import BlockPool
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
 from sim.records import Meters, Progress, Request, Span
@@ -69,6 +70,10 @@ class Watched:
     def under_way(self) -> list[Span]:
         """See `Engine.under_way`."""
         return self._engine.under_way()
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return self._engine.caches()
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

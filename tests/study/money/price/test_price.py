@@ -165,10 +165,10 @@ def move_all(fleet: RunningFleet) -> None:
     now = fleet._env.now
     for request in [one for one in fleet._source.requests if one.replica == 0 and not one.rejected]:
         if source.evict(request, now):
-            fleet._router.left(0)
+            fleet._router.left(0, request)
             request.replica, request.came_s = 1, now
             target.offer(request, now)
-            fleet._router.joined(1)
+            fleet._router.joined(1, request)
     target.replan(now)
 
 

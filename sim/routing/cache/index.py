@@ -1,0 +1,166 @@
+"""Which replicas have which blocks of prompts: what a router remembers, or what the engines report."""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sim.records import Request
+from sim.spec import Count, NonNegative, Spec
+
+
+class Approximate(Spec):
+    """The router remembers the prompts that it has sent to each replica, and forgets those not used for longest. It
+    does not know what the engine has evicted, nor the answers.
+    """
+
+    kind: Literal["approximate"]
+    tokens_per_replica: Count = 500_000
+    """Prompt tokens that it remembers of each replica. llm-d's default is 31,250 blocks of 16 tokens."""
+
+    def start(self, replicas: int) -> "RememberedIndex":
+        """The index of so many replicas."""
+        return RememberedIndex(replicas, self.tokens_per_replica)
+
+
+class Exact(Spec):
+    """The engines report each block that they store or evict, prompts and answers."""
+
+    kind: Literal["exact"]
+    delay_s: NonNegative = 0.0
+    """From the event to the router."""
+
+    def start(self, replicas: int) -> "ReportedIndex":
+        """The index of so many replicas."""
+        return ReportedIndex(replicas, self.delay_s)
+
+
+IndexSpec = Annotated[Approximate | Exact, Field(discriminator="kind")]
+
+
+class PrefixIndex:
+    """Ids of blocks with the replicas that have them, as bits of an integer: one dict for all replicas."""
+
+    def __init__(self, replicas: int) -> None:
+        self._holders: dict[int, int] = {}
+        self.blocks = [0] * replicas
+        """Of each replica."""
+        self._stride = 1
+        """A KV block may have room for several blocks of the trace: only the last of them is reported."""
+
+    def matches(self, request: Request, most_blocks: int | None = None) -> dict[int, int]:
+        """Leading tokens of the prompt of *request* that replicas have; without those that have none. Only the first
+        *most_blocks* are looked at.
+        """
+        size, stride = request.hash_block_tokens, self._stride
+        count = request.prompt_tokens // size
+        ids = request.block_hashes[: count if most_blocks is None else min(count, most_blocks)]
+        holders = self._holders
+        found: dict[int, int] = {}
+        mask, depth = -1, 0
+        for place in range(stride - 1, len(ids), stride):
+            here = holders.get(ids[place], 0) & mask
+            if here != mask:
+                if depth:
+                    _note(found, mask & ~here, depth * size)
+                if not here:
+                    return found
+                mask = here
+            depth = place + 1
+        if depth:
+            _note(found, mask, depth * size)
+        return found
+
+    def _add(self, replica: int, block: int) -> None:
+        held, bit = self._holders.get(block, 0), 1 << replica
+        if not held & bit:
+            self._holders[block] = held | bit
+            self.blocks[replica] += 1
+
+    def _remove(self, replica: int, block: int) -> None:
+        held, bit = self._holders.get(block, 0), 1 << replica
+        if held & bit:
+            self.blocks[replica] -= 1
+            if held == bit:
+                del self._holders[block]
+            else:
+                self._holders[block] = held ^ bit
+
+    def sent(self, request: Request, replica: int) -> None:
+        """*request* goes to *replica*."""
+
+
+def _note(found: dict[int, int], replicas: int, tokens: int) -> None:
+    while replicas:
+        bit = replicas & -replicas
+        found[bit.bit_length() - 1] = tokens
+        replicas ^= bit
+
+
+class RememberedIndex(PrefixIndex):
+    """See `Approximate`."""
+
+    def __init__(self, replicas: int, tokens_per_replica: int) -> None:
+        super().__init__(replicas)
+        self._tokens = tokens_per_replica
+        self._recent: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(replicas)]
+        """Of each replica, the block not used for longest first."""
+
+    def sent(self, request: Request, replica: int) -> None:
+        """*request* goes to *replica*."""
+        recent = self._recent[replica]
+        for block in reversed(request.block_hashes[: request.prompt_tokens // request.hash_block_tokens]):
+            if block in recent:
+                recent.move_to_end(block)
+            else:
+                recent[block] = None
+                self._add(replica, block)
+        room = self._tokens // request.hash_block_tokens
+        while len(recent) > room:
+            self._remove(replica, recent.popitem(last=False)[0])
+
+
+class ReportedIndex(PrefixIndex):
+    """See `Exact`."""
+
+    def __init__(self, replicas: int, delay_s: float) -> None:
+        super().__init__(replicas)
+        self._delay_s = delay_s
+        self._clock: Callable[[], float] = lambda: 0.0
+        self._kv_block_tokens = 1
+        self._size = 1
+        """Tokens of a block of the trace."""
+        self._coming: deque[tuple[float, int, int, bool]] = deque()
+
+    def attach(self, clock: Callable[[], float], kv_block_tokens: int) -> None:
+        """Events get their times from *clock*; a KV block of the engines has *kv_block_tokens*."""
+        self._clock, self._kv_block_tokens = clock, kv_block_tokens
+
+    def listener(self, replica: int) -> Callable[[object, bool], None]:
+        """What the cache of *replica* reports to: the name of a block, and whether it is stored or evicted."""
+
+        def report(name: object, stored: bool) -> None:
+            if isinstance(name, int) and (name + 1) % self._size == 0:
+                self._report(replica, name // self._size, stored)
+
+        return report
+
+    def _report(self, replica: int, block: int, stored: bool) -> None:
+        if self._delay_s:
+            self._coming.append((self._clock() + self._delay_s, replica, block, stored))
+        elif stored:
+            self._add(replica, block)
+        else:
+            self._remove(replica, block)
+
+    def matches(self, request: Request, most_blocks: int | None = None) -> dict[int, int]:
+        """See `PrefixIndex.matches`; what has been reported by now counts."""
+        self._size = request.hash_block_tokens
+        self._stride = max(1, self._kv_block_tokens // self._size)
+        coming = self._coming
+        now = self._clock() if coming else 0.0
+        while coming and coming[0][0] <= now:
+            _, replica, block, stored = coming.popleft()
+            (self._add if stored else self._remove)(replica, block)
+        return super().matches(request, most_blocks)
