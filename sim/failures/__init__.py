@@ -2,7 +2,7 @@
 
 from sim.failures.domains import Domain, Layout, domains_of
 from sim.failures.law import Law
-from sim.failures.spec import COMPONENTS, OF_SERVERS, Component, Failures, Maintenance, Rack, Spares
+from sim.failures.spec import COMPONENTS, OF_SERVERS, Component, Failures, Maintenance, Rack, Spares, Spot
 
 __all__ = [
     "COMPONENTS",
@@ -15,5 +15,6 @@ __all__ = [
     "Maintenance",
     "Rack",
     "Spares",
+    "Spot",
     "domains_of",
 ]

@@ -1,11 +1,12 @@
 """What a scenario says of the failures of a pool."""
 
-from typing import Literal, Self
+from math import inf
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sim.failures.law import Law, RepairLaw
-from sim.spec import Count, Fraction, NonNegative, Positive, Spec
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.units import SECONDS_PER_HOUR
 
 
@@ -102,3 +103,32 @@ class Failures(Spec):
     def components(self) -> dict[str, Component]:
         """Those that fail, by kind."""
         return {kind: one for kind in COMPONENTS if (one := getattr(self, kind)) is not None}
+
+
+class Spot(Spec):
+    """Instances that the landlord takes back at short notice; each replica is one."""
+
+    interruptions_per_h: Positive | None = None
+    """Interruptions of a running instance per hour, at any moment (exponential); or `trace`."""
+    recovery_h: NonNegative | None = None
+    """Mean time until the capacity can be had again (exponential) [h]; needed with `interruptions_per_h`."""
+    trace: Annotated[dict[NonNegative, WholeNumber], Field(min_length=1)] | None = None
+    """Time [h] -> how many instances can be had from then on: {0: 4, 2.5: 1, 6: 4}; all of them before the first."""
+    notice_s: NonNegative
+    """From the landlord's notice until an instance is gone [s]: its replica takes no new requests and answers what it
+    has; what is left is lost and asked for again."""
+    fallback: str | None = None
+    """Name of a pool of the same fleet whose replicas stay off until one here is interrupted, one for one."""
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Self:
+        if (self.interruptions_per_h is None) == (self.trace is None):
+            raise ValueError("either interruptions_per_h or trace is needed")
+        if (self.interruptions_per_h is None) != (self.recovery_h is None):
+            raise ValueError("recovery_h belongs to interruptions_per_h: give both, or a trace")
+        return self
+
+    @property
+    def interval_s(self) -> float:
+        """Mean time between two interruptions of an instance [s]; without a rate there is none."""
+        return SECONDS_PER_HOUR / self.interruptions_per_h if self.interruptions_per_h else inf

@@ -15,6 +15,8 @@ from sim.fleet.arrivals.source import Clock
 from sim.fleet.failing.attempts import Attempts, Hands
 from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
+from sim.fleet.failing.planned import SpotMarket, Upkeep
+from sim.fleet.failing.withdrawals import Withdrawals
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
@@ -100,7 +102,10 @@ class RunningFleet:
             self._log.read_replica(replica, self._env.now)
             roster.before_move(replica, following)
             scale.moved(replica, following)
+            for moved in watching:
+                moved(replica, following)
 
+        watching: list[Callable[[int, State], None]] = []
         lives = Lives(states, before_move, self._send_held)
         scale = Scale(self._plan, self._env, lives, roster)
         ByClock(self._plan, self._env, scale)
@@ -110,7 +115,10 @@ class RunningFleet:
                 self._plan, self._env, scale, lives, roster, engines, held.__len__, lambda: self._is_done(self._env.now)
             )
         if self._losses is not None:
-            Breakdowns(self._plan, self._env, lives, scale, self._losses, streams)
+            breakdowns = Breakdowns(self._plan, self._env, lives, scale, self._losses, streams)
+            withdrawals = Withdrawals(self._env, lives, scale, self._losses)
+            Upkeep(self._plan, self._env, withdrawals, breakdowns)
+            watching += [withdrawals.moved, SpotMarket(self._plan, self._env, withdrawals, scale, streams).moved]
         return roster
 
     def _send(self, requests: list[Request], now: float) -> None:

@@ -11,7 +11,7 @@ from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
 from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
-from sim.failures import Failures
+from sim.failures import Failures, Spot
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
@@ -135,6 +135,8 @@ class Pool(Choices):
     """What a replica goes through when it is switched on."""
     failures: Failures | None = None
     """What breaks, how often and for how long, and what stands by; left out: nothing ever breaks."""
+    spot: Spot | None = None
+    """How the landlord interrupts these replicas, which are rented as spot instances; left out: never."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Start, at_once
-from sim.failures import Domain, Law, Layout, Spares, domains_of
+from sim.failures import Domain, Law, Layout, Maintenance, Spares, Spot, domains_of
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.lifecycle import LIFE, State
 from sim.records import FleetLog
@@ -220,3 +220,61 @@ def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) ->
     # all of them began anew when the failure was noticed, at 30 s
     assert all(one.first_token_s >= 30.0 for one in hit)
     assert {one.arrived_s > 20 for one in hit} == {True, False}
+
+
+def states_of(log: FleetLog, replica: int) -> list[tuple[str, float]]:
+    return [(i.state, i.start_s) for i in log.intervals if i.replica == replica]
+
+
+def test_maintenance_drains_one_server_after_another(plan: CasePlan) -> None:
+    case = failing(plan, 2, (), 1.0, horizon_s=100.0, drain_limit_s=50.0)
+    work = Maintenance(every_h=60 / 3600, takes_h=5 / 3600)
+    failures = FailurePlan((), servers=((0,), (1,)), maintenance=work)
+    case = replace(case, pools=(replace(case.pools[0], failures=failures),))
+    log = RunningFleet(case).run()
+    assert all(one.status == "finished" and one.attempts == 1 for one in log.requests)
+    for replica, begins_s in ((0, 30.0), (1, 60.0)):
+        out_s = moves(log, replica)[0]
+        assert begins_s <= out_s < begins_s + 3
+        serving = [at for state, at in states_of(log, replica) if state == "serving"]
+        assert serving[1] == pytest.approx(out_s + 5)
+
+
+def spot_plan(plan: CasePlan, spot: Spot, start_s: float = 0.0, **changes) -> CasePlan:
+    """Three spot replicas and two on demand that stand in for them."""
+    stages = Start(at_once(start_s))
+    pools = (
+        replace(plan.pools[0], name="spot", replicas=3, spot=spot, start=stages),
+        replace(plan.pools[0], name="on demand", replicas=2, on_call=spot.fallback is not None, start=stages),
+    )
+    return replace(plan, pools=pools, **changes)
+
+
+def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: CasePlan) -> None:
+    spot = Spot(trace={10 / 3600: 1, 40 / 3600: 3}, notice_s=2.0, fallback="on demand")
+    log = RunningFleet(spot_plan(plan, spot, 5.0, horizon_s=80.0, drain_limit_s=200.0)).run()
+    assert all(one.status == "finished" for one in log.requests)
+    assert [state for state, _ in states_of(log, 0)] == ["serving", "draining"]
+    for replica in (1, 2):
+        life = dict(reversed(states_of(log, replica)))
+        assert life["off"] <= 12.0
+        assert life["booting"] == 40.0
+    for replica in (3, 4):
+        states = states_of(log, replica)
+        assert states[:3] == [("off", 0.0), ("booting", 10.0), ("serving", 15.0)]
+        # back at 45 s, the spot replicas need nobody to stand in for them
+        assert next(at for state, at in states[3:] if state in ("off", "draining")) == 45.0
+
+
+@given(seed=st.integers(0, 1000), notice_s=st.sampled_from([0.0, 0.5]), fallback=st.sampled_from([None, "on demand"]))
+@settings(max_examples=8, deadline=None)
+def test_interrupted_spot_replicas_lose_no_request(plan, seed, notice_s, fallback) -> None:
+    spot = Spot(interruptions_per_h=600, recovery_h=3 / 3600, notice_s=notice_s, fallback=fallback)
+    case = spot_plan(plan, spot, 1.0, seed=seed, horizon_s=20.0, drain_limit_s=1e5)
+    law, pool = Law(20, 2), case.pools[1]
+    case = replace(case, pools=(case.pools[0], replace(pool, failures=FailurePlan(of_replicas(2, law)))))
+    fleet = RunningFleet(case)
+    log = fleet.run()
+    assert fleet._outstanding == 0
+    assert all(one.status == "finished" for one in log.requests)
+    assert sum(one.attempts > 1 for one in log.requests) >= 0

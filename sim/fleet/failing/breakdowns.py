@@ -1,7 +1,7 @@
 """Components that fail, are noticed and repaired, and move their replicas through the states of a life."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -116,9 +116,19 @@ class Breakdowns:
         self._scale.replace(position)
 
     def _repaired(self, component: Component) -> None:
-        position, down = component.position, self._down[component.position]
-        for place in component.domain.replicas:
+        self.release(component.position, component.domain.replicas)
+        self._arm(component)
+
+    def hold(self, position: int, places: Iterable[int]) -> None:
+        """Somebody works on the replicas at *places* of a pool, which are switched off or under repair."""
+        for place in places:
+            self._down[position][place] += 1
+            self._lives.move(self._scale.replicas[position][place], State.REPAIRING)
+
+    def release(self, position: int, places: Iterable[int]) -> None:
+        """One reason less why the replicas at *places* of a pool cannot run."""
+        down = self._down[position]
+        for place in places:
             down[place] -= 1
             if not down[place]:
                 self._scale.is_back(position, self._scale.replicas[position][place])
-        self._arm(component)

@@ -31,6 +31,8 @@ class Scale:
         self._fetching: dict[int, Ticket] = {}
         """First engine of a replica -> what it is fetching."""
         self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
+        self.barred: set[int] = set()
+        """First engines of replicas that nobody may start."""
         self._stands_by: set[int] = set()
         """First engines of replicas that start to be in reserve."""
 
@@ -70,6 +72,8 @@ class Scale:
         """A replica has been repaired: it serves again if it is wanted, else it stands by."""
         pool = self._plan.pools[position]
         self._lives.move(engines, State.OFF)
+        if engines[0] in self.barred:
+            return
         if not pool.has_others:
             self.start(position, engines)
             return
@@ -117,6 +121,8 @@ class Scale:
 
     def _rank(self, engines: list[int]) -> int | None:
         """How soon a replica that neither serves nor is to serve could: the lowest first; None where it cannot."""
+        if engines[0] in self.barred:
+            return None
         if self._drains(engines):
             return 0
         if self._lives.states[engines[0]] is State.RESERVE:
@@ -194,6 +200,8 @@ def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
     """Replicas of *pool* that serve at time 0."""
     if pool.autoscaling is not None:
         return pool.first_replicas
+    if pool.on_call:
+        return 0
     if pool.schedule is None:
         return pool.replicas - pool.standing_by
     return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))

@@ -15,7 +15,7 @@ from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_ca
 from sim.scenario.checks.routing import routing_complaints
 from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
-from sim.scenario.checks.switching import unknown_rates
+from sim.scenario.checks.switching import switched_together, unknown_rates
 from sim.scenario.checks.warmup import warmup_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
@@ -117,7 +117,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.horizon_s is None:
         found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
-    elif any(pool.failures for fleet in scenario.fleets for pool in fleet.pools) and scenario.horizon_s is None:
+    failing = any(pool.failures or pool.spot for fleet in scenario.fleets for pool in fleet.pools)
+    if failing and not scheduled and scenario.horizon_s is None:
         found.append(Complaint(("horizon_s",), "is missing: failures go on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
         found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
@@ -210,6 +211,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             wrong += pool_complaints(pool, ("fleets", i, "pools", j), catalog)
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
+        wrong += switched_together(fleet, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)

@@ -10,7 +10,7 @@ from sim.scenario.reading.ids import unknown_ids
 from sim.scenario.reading.layers import value_at
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.resolving.life.starting import loaded, start_figures
-from sim.scenario.schema import Pool
+from sim.scenario.schema import Fleet, Pool
 
 
 def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
@@ -24,9 +24,6 @@ def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> It
         yield from _schedule(pool, place)
     elif pool.autoscaling is not None:
         yield from _autoscaling(pool, place)
-    elif pool.cold_start is not None and pool.failures is None:
-        text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
-        yield Complaint((*place, "cold_start"), text)
 
 
 def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
@@ -96,6 +93,44 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
     if pool.schedule is not None or pool.autoscaling is not None:
         text = "stand beside a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
         yield Complaint((*place, "spares"), text)
+
+
+def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
+    """Spot pools that are interrupted before their notice is over, or fall back on what is not there; starts that
+    nobody asks for.
+    """
+    names = [pool.name for pool in fleet.pools]
+    for j, pool in enumerate(fleet.pools):
+        spot, here = pool.spot, (*place, "pools", j, "spot")
+        if spot is None:
+            continue
+        if spot.notice_s >= spot.interval_s:
+            text = f"{spot.notice_s:g} s are no notice: an interruption comes every {spot.interval_s:g} s in the mean"
+            yield Complaint((*here, "notice_s"), text)
+        if spot.fallback is not None and (spot.fallback not in names or spot.fallback == pool.name):
+            known = [name for name in names if name not in (None, pool.name)]
+            text = f"{spot.fallback!r} names no other pool of this fleet{did_you_mean(spot.fallback, known)}"
+            yield Complaint((*here, "fallback"), text)
+        if pool.schedule is not None or pool.autoscaling is not None:
+            yield Complaint(
+                here, "stands beside a schedule or an autoscaler: put spot replicas into a pool of their own"
+            )
+        cost = fleet.costs[j]
+        if cost is not None and cost.acquisition == "buy":
+            yield Complaint(here, "is rented, and this pool is bought: give it a cost of its own")
+        elif cost is not None and cost.spot is not None and cost.spot.availability < 1:
+            text = "must be 1 beside spot: interruptions are simulated, and only what runs is paid for"
+            yield Complaint((*place, "pools", j, "cost", "spot", "availability"), text)
+    fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
+    for j, pool in enumerate(fleet.pools):
+        switched = pool.schedule is not None or pool.autoscaling is not None or pool.spot is not None
+        on_call = pool.name is not None and pool.name in fallbacks
+        if pool.cold_start is not None and not (switched or on_call or pool.failures is not None):
+            text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
+            yield Complaint((*place, "pools", j, "cold_start"), text)
+        if on_call and switched:
+            text = f"{pool.name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot"
+            yield Complaint((*place, "pools", j), text)
 
 
 def _counted(rate: str, catalog: Catalog) -> str | None:

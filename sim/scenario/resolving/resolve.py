@@ -1,7 +1,7 @@
 """From a fleet to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -57,6 +57,8 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
         _pool_plan(pool, name, memory, part, share, scenario.measured_at, catalog)
         for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
     )
+    fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
+    pools = tuple(replace(pool, on_call=True) if pool.name in fallbacks else pool for pool in pools)
     machines = Machines(
         pools=tuple(facts_of(pool, plan) for pool, plan in zip(bound, pools, strict=True)),
         servers=sum(share * pool.spec.most_replicas for share, pool in zip(servers, bound, strict=True)),
@@ -201,6 +203,7 @@ def _pool_plan(
         start=start_of_pool(pool, memory, catalog),
         replicas_per_server=pool.replicas_per_host,
         failures=failures_of(pool, catalog),
+        spot=pool.spec.spot,
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,

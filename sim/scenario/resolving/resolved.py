@@ -11,7 +11,7 @@ from sim.batching import Scheduler
 from sim.catalogue.value import Value
 from sim.coldstart import Start
 from sim.cost import CarbonPlan, Clock, CostPlan
-from sim.failures import Domain, Maintenance, Spares
+from sim.failures import Domain, Maintenance, Spares, Spot
 from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
@@ -37,6 +37,8 @@ class FailurePlan:
     """What fails in a pool."""
 
     domains: tuple[Domain, ...]
+    servers: tuple[tuple[int, ...], ...] = ()
+    """Places of the replicas in each server."""
     detection_s: float = 0.0
     crews: int | None = None
     """Repairs that can go on at once; None: any number."""
@@ -77,6 +79,10 @@ class PoolPlan:
     replicas_per_server: int = 1
     failures: FailurePlan | None = None
     """What fails, and what stands by; None: nothing."""
+    spot: Spot | None = None
+    """How the landlord takes replicas back; None: never."""
+    on_call: bool = False
+    """Its replicas run only while those of a spot pool are interrupted."""
     unit: str = ""
     """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
     slices: Slices | None = None
@@ -92,7 +98,7 @@ class PoolPlan:
     @property
     def scaled(self) -> bool:
         """Whether somebody decides while the fleet runs how many of its replicas serve."""
-        return self.schedule is not None or self.autoscaling is not None
+        return self.schedule is not None or self.autoscaling is not None or self.spot is not None or self.on_call
 
     @property
     def standing_by(self) -> int:
@@ -202,8 +208,8 @@ class CasePlan:
 
     @property
     def fails(self) -> bool:
-        """Whether replicas break down."""
-        return any(pool.failures is not None for pool in self.pools)
+        """Whether replicas break down or are taken away."""
+        return any(pool.failures is not None or pool.spot is not None for pool in self.pools)
 
     def next_reading_s(self, after_s: float) -> float:
         """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""

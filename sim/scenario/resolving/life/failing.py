@@ -18,9 +18,9 @@ def failures_of(pool: BoundPool, catalog: Catalog) -> FailurePlan | None:
         for kind, one in spec.components.items()
     }
     racks = spec.rack.servers if spec.rack is not None else 1
-    return FailurePlan(
-        domains_of(laws, layout_of(pool), racks), spec.detection_s, spec.crews, spec.maintenance, spec.spares
-    )
+    layout = layout_of(pool)
+    settings = (spec.detection_s, spec.crews, spec.maintenance, spec.spares)
+    return FailurePlan(domains_of(laws, layout, racks), tuple(layout.servers), *settings)
 
 
 def layout_of(pool: BoundPool) -> Layout:

@@ -1,0 +1,131 @@
+"""Maintenance by the calendar, and spot instances that the landlord takes back."""
+
+from functools import partial
+from math import log1p
+
+import numpy as np
+import simpy
+
+from sim.failures import Spot
+from sim.fleet.failing.breakdowns import Breakdowns
+from sim.fleet.failing.withdrawals import Withdrawals
+from sim.fleet.lifecycle import State
+from sim.fleet.scaling.scale import Scale
+from sim.scenario.resolving.resolved import CasePlan
+from sim.units import SECONDS_PER_HOUR
+from sim.workload import Streams
+
+
+class Upkeep:
+    """Maintenance of the servers of each pool, one after another."""
+
+    def __init__(
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, breakdowns: Breakdowns
+    ) -> None:
+        self._env, self._withdrawals, self._breakdowns = env, withdrawals, breakdowns
+        for position, pool in enumerate(plan.pools):
+            work = pool.failures.maintenance if pool.failures else None
+            if pool.failures is None or work is None:
+                continue
+            every_s, takes_s = work.every_h * SECONDS_PER_HOUR, work.takes_h * SECONDS_PER_HOUR
+            servers = pool.failures.servers
+            for number, places in enumerate(servers):
+                self._arm((number + 1) / len(servers) * every_s, position, list(places), every_s, takes_s)
+
+    def _arm(self, after_s: float, position: int, places: list[int], every_s: float, takes_s: float) -> None:
+        def begin(_: simpy.Event) -> None:
+            self._arm(every_s, position, places, every_s, takes_s)
+            self._withdrawals.withdraw(position, places, work)
+
+        def work() -> None:
+            self._breakdowns.hold(position, places)
+            self._env.timeout(takes_s).callbacks.append(end)
+
+        def end(_: simpy.Event) -> None:
+            self._breakdowns.release(position, places)
+            self._withdrawals.give_back(position, places)
+
+        self._env.timeout(after_s).callbacks.append(begin)
+
+
+class SpotMarket:
+    """Interruptions of spot instances, and the replicas that stand in for them meanwhile."""
+
+    def __init__(
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, scale: Scale, streams: Streams
+    ) -> None:
+        self._env, self._withdrawals, self._scale = env, withdrawals, scale
+        names = [pool.name for pool in plan.pools]
+        self._fallback: dict[int, int] = {}
+        """Spot pool -> the pool that stands in for it."""
+        self._covered: dict[int, int] = {}
+        """First engine of a replica that is out, or not back yet -> the pool that stands in for it."""
+        for position, pool in enumerate(plan.pools):
+            if pool.spot is None:
+                continue
+            if pool.spot.fallback is not None:
+                self._fallback[position] = names.index(pool.spot.fallback)
+            if pool.spot.trace is not None:
+                _Trace(self, env, position, pool.replicas, pool.spot)
+                continue
+            for place in range(pool.replicas):
+                self._arm(position, place, pool.spot, streams(f"spot: {position} {place}"))
+
+    def moved(self, engine: int, following: State) -> None:
+        """*engine* goes to the state *following*: back in service, it needs nobody to stand in for it."""
+        if following is State.SERVING and engine in self._covered:
+            position = self._covered.pop(engine)
+            self._env.timeout(0).callbacks.append(lambda _: self._cover(position))
+
+    def interrupt(self, position: int, places: list[int], notice_s: float) -> None:
+        """The landlord gives notice for the instances at *places* of a pool."""
+        fallback = self._fallback.get(position)
+        if fallback is not None:
+            self._covered |= {self._scale.replicas[position][place][0]: fallback for place in places}
+            self._cover(fallback)
+        for place in places:
+            self._withdrawals.withdraw(position, [place], lambda: None, notice_s)
+
+    def give_back(self, position: int, places: list[int]) -> None:
+        """The capacity can be had again."""
+        self._withdrawals.give_back(position, places)
+
+    def _cover(self, fallback: int) -> None:
+        self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))
+
+    def _arm(self, position: int, place: int, spot: Spot, rng: np.random.Generator) -> None:
+        """The next interruption of one instance."""
+        running, waiting = rng.random(2).tolist()
+        up_s = -spot.interval_s * log1p(-running)
+        out_s = -(spot.recovery_h or 0.0) * SECONDS_PER_HOUR * log1p(-waiting)
+
+        def interrupt(_: simpy.Event) -> None:
+            self._env.timeout(spot.notice_s + out_s).callbacks.append(back)
+            self.interrupt(position, [place], spot.notice_s)
+
+        def back(_: simpy.Event) -> None:
+            # the instance is gone when the notice is over; that event is older than this one
+            self.give_back(position, [place])
+            self._arm(position, place, spot, rng)
+
+        self._env.timeout(up_s).callbacks.append(interrupt)
+
+
+class _Trace:
+    """How many instances of a pool can be had, by the time."""
+
+    def __init__(self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: Spot) -> None:
+        self._market, self._position, self._spot = market, position, spot
+        self._there = list(range(replicas))
+        self._replicas = replicas
+        for at_h, count in sorted((spot.trace or {}).items()):
+            env.timeout(at_h * SECONDS_PER_HOUR).callbacks.append(partial(self._change, count))
+
+    def _change(self, count: int, event: simpy.Event) -> None:
+        out = self._there[count:]
+        back = [place for place in range(min(count, self._replicas)) if place not in self._there]
+        self._there = list(range(min(count, self._replicas)))
+        if out:
+            self._market.interrupt(self._position, out, self._spot.notice_s)
+        if back:
+            self._market.give_back(self._position, back)
