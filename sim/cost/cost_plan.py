@@ -176,7 +176,7 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
     if cost.billing != Billing():
         step, least = cost.billing.granularity_s, cost.billing.minimum_s
         yield f"From a start to its stop time is paid in steps of {step:g} s, at least {least:g} s a start."
-    if (spot := cost.spot) is not None:
+    if (spot := cost.spot) is not None and spot.availability < 1:
         yield (
             f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "
             "interruptions themselves are not simulated: latencies are those of a fleet without any."

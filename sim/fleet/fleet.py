@@ -17,7 +17,7 @@ from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
 from sim.fleet.failing.planned import SpotMarket, Upkeep
 from sim.fleet.failing.withdrawals import Withdrawals
-from sim.fleet.lifecycle import Lives, State
+from sim.fleet.lifecycle import WITHOUT_MEMORY, Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
@@ -27,6 +27,7 @@ from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import Scale, states_at_start
 from sim.records import FleetLog, Request
 from sim.routing import Router
+from sim.routing.admission import Gate
 from sim.routing.cache.index import ReportedIndex
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
@@ -59,21 +60,23 @@ class RunningFleet:
         self._over = False
         self._losses: Losses | None = None
         """Where replicas fail."""
+        self._gate: Gate | None = None
         arrive = self._send
         if plan.asks_again:
             hands = Hands(self._send, self._send_again, self._take, self._settle)
             attempts = Attempts(self._env, plan.client, streams, hands)
-            arrive = attempts.arrive
+            arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
-                self._losses = Losses(
-                    self._replicas, lambda replica, request: self._router.left(replica, request), attempts.lose
-                )
+                self._losses = Losses(self._replicas, self._gone, attempts.lose)
         self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
         _report_caches(policy, self._replicas, self._env)
         self._router: Router | Roster = policy
+        if plan.admission is not None:
+            waiting = [replica.engine.waiting for replica in self._replicas]
+            self._gate = Gate(plan.admission, waiting, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:
             self._router = self._switched(policy, states, streams)
 
@@ -100,6 +103,8 @@ class RunningFleet:
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
+            if state in WITHOUT_MEMORY and following not in WITHOUT_MEMORY:
+                _clear_caches(self._replicas[replica])
             roster.before_move(replica, following)
             scale.moved(replica, following)
             for moved in watching:
@@ -124,6 +129,7 @@ class RunningFleet:
     def _send(self, requests: list[Request], now: float) -> None:
         """Routes requests that arrive together; the engines form their steps once all have been offered."""
         touched: dict[int, Replica] = {}
+        refused: list[Request] = []
         for request in requests:
             index = self._router.choose(request)
             if index < 0:
@@ -132,9 +138,13 @@ class RunningFleet:
                 if self._scaler is not None:
                     self._scaler.held()
                 continue
+            if self._gate is not None and not self._gate.admits(request, index, now):
+                self._outstanding += 1
+                refused.append(request)
+                continue
             if self._losses is not None and self._losses.swallows(request, index):
                 self._outstanding += 1
-                self._router.joined(index, request)
+                self._joined(request, index)
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
@@ -143,13 +153,15 @@ class RunningFleet:
                 self._source.answered(request, now)
                 continue
             self._outstanding += 1
-            self._router.joined(index, request)
+            self._joined(request, index)
             if self._losses is not None:
                 self._losses.joined(request, index)
             if moved:
                 touched[index] = replica
         for replica in touched.values():
             replica.replan(now)
+        if refused:
+            self._refuse(refused, now)
 
     def _send_held(self) -> None:
         """A replica has begun to serve."""
@@ -166,7 +178,9 @@ class RunningFleet:
 
     def _take(self, request: Request, now: float) -> bool:
         """Takes *request* away from where it is; False if it gets its last token just then."""
-        index = request.replica
+        index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
+        if index >= 0 and self._gate is not None:
+            self._gate.timed_out(index)
         if self._losses is not None and self._losses.gives_up(request):
             return True
         if index < 0:
@@ -175,9 +189,33 @@ class RunningFleet:
             self._left(request, index)
         return isnan(request.finished_s)
 
+    def _joined(self, request: Request, replica: int) -> None:
+        """*request* is on its way to *replica*."""
+        self._router.joined(replica, request)
+        if self._gate is not None:
+            self._gate.joined(replica)
+
+    def _gone(self, replica: int, request: Request) -> None:
+        """*request* is not on its way to *replica* any more."""
+        self._router.left(replica, request)
+        if self._gate is not None:
+            self._gate.left(replica)
+
+    def _eject(self, replica: int, for_s: float) -> None:
+        """Nobody sends requests to *replica* for a while."""
+        roster = self._router
+        if not isinstance(roster, Roster) or not roster.eject(replica):
+            return
+
+        def readmit(_: simpy.Event) -> None:
+            roster.readmit(replica)
+            self._send_held()
+
+        self._env.timeout(for_s).callbacks.append(readmit)
+
     def _left(self, request: Request, replica: int) -> None:
         """*request* is at *replica* no longer."""
-        self._router.left(replica, request)
+        self._gone(replica, request)
         if self._losses is not None:
             self._losses.left(request, replica)
 
@@ -193,6 +231,8 @@ class RunningFleet:
         for request in requests:
             if replica is not None:
                 self._left(request, replica)
+                if self._gate is not None:
+                    self._gate.answered(replica, end_s)
             self._source.answered(request, end_s)
         self._over = self._is_done(now)
 
@@ -236,6 +276,13 @@ def _report_caches(policy: Router, replicas: list[Replica], env: Clock) -> None:
             if isinstance(cache, PrefixCache):
                 cache.listener = index.listener(replica.index)
                 index.attach(lambda: env.now, cache.block_size)
+
+
+def _clear_caches(replica: Replica) -> None:
+    """*replica* has been without power, or begins anew: its prefix caches are empty."""
+    for cache in replica.engine.caches():
+        if isinstance(cache, PrefixCache):
+            cache.clear()
 
 
 def _streams(plan: CasePlan) -> Streams:

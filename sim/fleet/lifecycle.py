@@ -75,6 +75,10 @@ LIFE: dict[State, Meaning] = {
 }  # fmt: skip
 
 
+WITHOUT_MEMORY = frozenset({State.OFF, State.PROVISIONING, State.REPAIRING})
+"""States that a replica leaves with empty caches."""
+
+
 class IllegalMove(ValueError):
     """A replica was to go from one state to another that cannot follow it."""
 

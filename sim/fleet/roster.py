@@ -21,6 +21,7 @@ class Roster:
         self._outstanding = [0] * len(states)
         self._came = [0] * len(states)
         self._states = states
+        self._ejected: set[int] = set()
         self._open = [LIFE[state].routed for state in states]
         for replica, is_open in enumerate(self._open):
             if not is_open:
@@ -54,9 +55,24 @@ class Roster:
 
     def before_move(self, replica: int, after: State) -> None:
         """*replica* goes to the state *after*."""
-        if after is State.FAILED:
-            return
-        was_open, is_open = self._open[replica], LIFE[after].routed
+        if after is not State.FAILED:
+            self._set(replica, LIFE[after].routed and replica not in self._ejected)
+
+    def eject(self, replica: int) -> bool:
+        """Closes *replica*, whatever its state; whether that could be done: the last open one stays."""
+        if not self._open[replica] or sum(self._open) == 1:
+            return False
+        self._ejected.add(replica)
+        self._set(replica, False)
+        return True
+
+    def readmit(self, replica: int) -> None:
+        """*replica* is not ejected any more; nobody has noticed if it has failed meanwhile."""
+        self._ejected.discard(replica)
+        self._set(replica, self._states[replica] in (State.SERVING, State.FAILED))
+
+    def _set(self, replica: int, is_open: bool) -> None:
+        was_open = self._open[replica]
         self._open[replica] = is_open
         if is_open and not was_open:
             self._policy.opened(replica, self._outstanding[replica])

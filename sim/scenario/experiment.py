@@ -15,6 +15,7 @@ from sim.failures import Failures, Spot
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
+from sim.routing.admission import Admission
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
@@ -169,6 +170,8 @@ class Fleet(Choices):
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     routing: Routing = LeastOutstanding(policy="least_outstanding")
     """Which replica, of all pools, gets the next request."""
+    admission: Admission | None = None
+    """What the gateway does against overload; left out: every request is let in."""
     cost: Cost | None = None
     """Left out: no money columns, unless each pool has a cost of its own."""
     site: Site | None = None

@@ -197,6 +197,14 @@ class PrefixCache(BlockPool):
                 self._queue[block] = 1
                 self.free += 1
 
+    def clear(self) -> None:
+        """What is cached is lost: blocks that nobody uses hold nothing."""
+        if self._named:
+            for entry in self._queue:
+                if isinstance(entry, Block):
+                    self._unname(entry)
+            self._queue = OrderedDict({object(): self.free} if self.free else {})
+
     def forget(self, sequence: Sequence) -> None:
         """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
         self._names_of.pop(sequence, None)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import isnan, nan
 
 import simpy
@@ -33,6 +34,8 @@ class Attempts:
     """
 
     CHUNK = 1024
+    LEAST_PAUSE_S = 0.001
+    """Of a client without backoff that is turned away."""
 
     def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: Hands) -> None:
         self._env, self._client, self._hands = env, client, hands
@@ -55,6 +58,16 @@ class Attempts:
         again = [request for request in requests if self._goes_on(request, "lost", now)]
         if again:
             self._hands.send_again(again, now)
+
+    def refuse(self, requests: Iterable[Request], now: float) -> None:
+        """*requests*, outstanding and nowhere, have been turned away."""
+        for request in requests:
+            if self._client is None:
+                self._end(request, "rejected", now)
+            elif self._goes_on(request, "rejected", now):
+                # without a pause it would be turned away for ever in the same moment
+                self._pausing.add(request)
+                self._env.timeout(self.LEAST_PAUSE_S).callbacks.append(partial(self._resume, request))
 
     def _timed_out(self, request: Request, now: float) -> None:
         if self._taken(request, now) and self._goes_on(request, "timed_out", now):
@@ -86,10 +99,10 @@ class Attempts:
             self._timeouts.add(request, now)
             return True
         self._pausing.add(request)
-        self._env.timeout(pause_s).callbacks.append(lambda _: self._resume(request))
+        self._env.timeout(pause_s).callbacks.append(partial(self._resume, request))
         return False
 
-    def _resume(self, request: Request) -> None:
+    def _resume(self, request: Request, event: simpy.Event) -> None:
         """The pause is over, unless the client has left meanwhile."""
         if request in self._pausing:
             self._pausing.remove(request)
@@ -97,7 +110,10 @@ class Attempts:
             self._hands.send_again([request], self._env.now)
 
     def _end(self, request: Request, ending: str, now: float) -> None:
-        request.gave_up = ending
+        if ending == "rejected":
+            request.rejected = True
+        else:
+            request.gave_up = ending
         self._hands.ended([request], now)
 
     def _chance(self, index: int) -> float:

@@ -39,6 +39,10 @@ class Losses:
         self._stranded[request] = index
         return True
 
+    def where(self, request: Request) -> int:
+        """The replica at which *request* is stranded; -1 if it is not."""
+        return self._stranded.get(request, -1)
+
     def gives_up(self, request: Request) -> bool:
         """Whether *request* was stranded; its client does not wait for it any more."""
         index = self._stranded.pop(request, None)

@@ -15,7 +15,7 @@ from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_ca
 from sim.scenario.checks.routing import routing_complaints
 from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
-from sim.scenario.checks.switching import switched_together, unknown_rates
+from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
 from sim.scenario.checks.warmup import warmup_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
@@ -212,6 +212,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))
+        wrong += ejection_complaints(scenario, fleet, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)

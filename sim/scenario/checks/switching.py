@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, OF_SERVERS
+from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.ids import unknown_ids
 from sim.scenario.reading.layers import value_at
@@ -131,6 +132,15 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
         if on_call and switched:
             text = f"{pool.name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot"
             yield Complaint((*place, "pools", j), text)
+
+
+def ejection_complaints(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[Complaint]:
+    """Circuit breaking where no client ever times out."""
+    client, rules = scenario.client, fleet.admission
+    waits = client is None or (client.timeout_s is None and client.patience_s is None)
+    if rules is not None and rules.ejection is not None and waits:
+        text = "counts timeouts, and clients wait for as long as it takes: give client.timeout_s"
+        yield Complaint((*place, "admission", "ejection"), text)
 
 
 def _counted(rate: str, catalog: Catalog) -> str | None:

@@ -44,6 +44,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         facts=built.facts,
         services=tuple(ServicePlan(one.name, one.workload, one.slo) for one in at.services),
         client=at.client,
+        admission=fleet.admission,
     )
 
 

@@ -16,6 +16,7 @@ from sim.memory import MemoryFit
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
+from sim.routing.admission import Admission
 from sim.scenario.resolving.slices import Slices
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
@@ -175,6 +176,8 @@ class CasePlan:
     """The one that this plan is of, where a case has several."""
     client: Client | None = None
     """How long clients wait, and whether they ask again; None: they wait as long as it takes."""
+    admission: Admission | None = None
+    """Requests that are turned away, and replicas that are left alone; None: none."""
 
     def alone(self, service: ServicePlan) -> "CasePlan":
         """The part of the plan that serves *service*: its pools, with their charges."""
@@ -198,13 +201,14 @@ class CasePlan:
 
     @property
     def switched(self) -> bool:
-        """Whether replicas are switched on and off."""
-        return any(pool.switched for pool in self.pools)
+        """Whether replicas are switched on and off, or left alone for a while."""
+        ejects = self.admission is not None and self.admission.ejection is not None
+        return ejects or any(pool.switched for pool in self.pools)
 
     @property
     def asks_again(self) -> bool:
         """Whether a request may be sent more than once, or end without an answer."""
-        return self.client is not None or self.fails
+        return self.client is not None or self.admission is not None or self.fails
 
     @property
     def fails(self) -> bool:

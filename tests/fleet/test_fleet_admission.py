@@ -1,0 +1,120 @@
+"""Requests that are turned away, and replicas that are left alone, while too much is asked of a fleet."""
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.failures import Domain, Law
+from sim.fleet.fleet import RunningFleet
+from sim.records import FleetLog
+from sim.routing.admission import Admission, Ejection, Gate, Shed
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan, FailurePlan
+from sim.scenario.sweep import cases
+from sim.workload.client import Client
+
+SCENARIO = """\
+workload:
+  arrivals: {process: poisson, rate_rps: 1.6}
+  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: geometric, mean: 40, max: 900}}
+horizon_s: 1000
+meter_interval_s: 1.0e+9
+fleets:
+  - name: a
+    pools:
+      - replicas: 1
+        steptime: {model: affine, base_s: 0.015625, per_token_s: 0.0, per_context_token_s: 0.0}
+        batching: {policy: vllm, max_num_seqs: 1, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
+"""
+CATALOG = load_catalog()
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
+    file: Path = tmp_path_factory.mktemp("admission") / "s.yaml"
+    file.write_text(SCENARIO)
+    scenario = load(file, (), catalog=CATALOG)
+    return resolve(scenario, cases(scenario)[0], CATALOG)
+
+
+def run(plan: CasePlan, **changes: object) -> FleetLog:
+    return RunningFleet(replace(plan, **changes)).run()
+
+
+def test_a_queue_limit_turns_away_as_many_as_in_the_closed_form(plan: CasePlan) -> None:
+    """M/M/1/K: the share of arrivals that find the system full."""
+    most, load = 4, 1.6 * 40 / 64
+    expected = load**most / sum(load**n for n in range(most + 1))
+    shares = []
+    for replication in range(6):
+        log = run(plan, admission=Admission(max_outstanding=most), replication=replication)
+        shares.append(np.mean([one.rejected for one in log.requests]))
+        assert {one.status for one in log.requests} == {"finished", "rejected"}
+    half = NormalDist().inv_cdf(0.9995) * np.std(shares, ddof=1) / 6**0.5
+    assert np.mean(shares) == pytest.approx(expected, abs=half)
+
+
+def test_clients_that_are_turned_away_ask_again(plan: CasePlan) -> None:
+    rules = Admission(max_outstanding=2)
+    for backoff_s in (0.0, 1.0):
+        log = run(plan, admission=rules, client=Client(attempts=3, backoff_s=backoff_s), horizon_s=200.0)
+        assert {one.attempts for one in log.requests} >= {1, 3}
+        assert all(one.attempts == 3 for one in log.requests if one.rejected)
+
+
+def at_rate(plan: CasePlan, rate_rps: float) -> CasePlan:
+    arrivals = plan.workload.arrivals.model_copy(update={"rate_rps": rate_rps})
+    return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
+
+
+def test_a_predicted_wait_keeps_the_queue_short(plan: CasePlan) -> None:
+    busy = at_rate(plan, 4.0)
+    free = run(busy, horizon_s=100.0)
+    kept = run(busy, horizon_s=100.0, admission=Admission(max_predicted_ttft_s=2.0))
+    waits = [
+        [one.started_s - one.arrived_s for one in log.requests if one.status == "finished"] for log in (free, kept)
+    ]
+    assert np.median(waits[0]) > 10
+    assert 1 < np.percentile(waits[1], 90) < 5
+
+
+def test_unimportant_requests_are_turned_away_first() -> None:
+    gate = Gate(
+        Admission(max_outstanding=4, shed=Shed(above_priority=0, from_outstanding=2)), [lambda: 0], lambda *_: None
+    )
+
+    class Asked:
+        priority = 0
+
+    for outstanding in range(5):
+        Asked.priority = 0
+        assert gate.admits(Asked, 0, 1.0) is (outstanding < 4)
+        Asked.priority = 1
+        assert gate.admits(Asked, 0, 1.0) is (outstanding < 2)
+        gate.joined(0)
+
+
+class Once(Law):
+    """Fails at 20 s for 60 s."""
+
+    def outage(self, rng: np.random.Generator) -> tuple[float, float]:
+        return 20.0, 60.0
+
+
+def test_a_replica_whose_requests_time_out_is_left_alone(plan: CasePlan) -> None:
+    # nobody notices the failure for two minutes, but clients do
+    failures = FailurePlan((Domain("replica 0", (0,), Once(1, 1)),), detection_s=120.0)
+    pools = (replace(plan.pools[0], replicas=2, failures=failures),)
+    client = Client(timeout_s=3, attempts=10, backoff_s=0.5)
+    lost = []
+    for ejection in (None, Ejection(timeouts=3, for_s=40)):
+        admission = Admission(max_outstanding=100, ejection=ejection) if ejection else None
+        log = run(at_rate(plan, 0.8), pools=pools, client=client, admission=admission, horizon_s=100.0)
+        assert all(one.status == "finished" for one in log.requests if one.arrived_s < 80)
+        lost.append(sum(one.attempts - 1 for one in log.requests))
+    assert lost[1] < 0.7 * lost[0]
