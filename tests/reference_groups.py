@@ -20,31 +20,34 @@ class GroupsReference(QueuedReference):
         most = 0
         for window in self.groups:
             blocks = -(-tokens // self.size)
-            if window is not None:
+            if window == 0:
+                blocks = min(blocks, 1)
+            elif window is not None:
                 inside = min(window - 1 + self.depth * self.budget, self.max_model_len)
                 blocks = min(blocks, -(-inside // self.size) + 1)
             most += blocks
         return most
 
     def _blocks_to_join(self, one, tokens):
-        first = -(-tokens // self.size) * len(self.groups)
+        first = sum(min(-(-tokens // self.size), 1 if window == 0 else tokens) for window in self.groups)
         needed = max(self._most(one.tokens), first) if self.reserve_full_isl else first
         return needed + (self.kept_free if self.running else 0)
 
     def _hold(self, one, tokens) -> bool:
         table = self.tables.setdefault(one, [[] for _ in self.groups])
         for window, blocks in zip(self.groups, table, strict=True):
-            skipped = 0 if window is None else max(0, one.computed - one.in_flight - window + 1) // self.size
+            skipped = 0 if not window else max(0, one.computed - one.in_flight - window + 1) // self.size
             for place, block in enumerate(blocks[:skipped]):
                 if block is not None:
                     block.users = 0
                     self.free.append(block)
                     blocks[place] = None
         blocks_each = -(-tokens // self.size)
-        missing = sum(max(0, blocks_each - len(blocks)) for blocks in table)
+        each = [min(blocks_each, 1) if window == 0 else blocks_each for window in self.groups]
+        missing = sum(max(0, wanted - len(blocks)) for wanted, blocks in zip(each, table, strict=True))
         enough = missing <= len(self.free)
-        for blocks in table if enough else []:
-            blocks += [self._take() for _ in range(blocks_each - len(blocks))]
+        for wanted, blocks in zip(each, table, strict=True) if enough else []:
+            blocks += [self._take() for _ in range(wanted - len(blocks))]
         one.blocks = [block for blocks in table for block in blocks if block is not None]
         return enough
 

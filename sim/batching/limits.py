@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.batching.speculative import Speculative
-from sim.spec import Count, Fraction, Spec
+from sim.spec import Count, Fraction, Spec, WholeNumber
 
 
 class BatchingLimits(Spec):
@@ -69,8 +69,8 @@ class QueueLimits(PagedLimits):
 class KvGroup(Spec):
     """Layers whose KV caches are alike: they have blocks of their own out of the pool."""
 
-    window: Count | None
-    """Their sliding window [tokens]; null: they keep all tokens."""
+    window: WholeNumber | None
+    """Their sliding window [tokens]; null: they keep all tokens; 0: one block for a sequence, a state of fixed size."""
 
 
 class VllmLimits(QueueLimits):
@@ -90,11 +90,24 @@ class VllmLimits(QueueLimits):
     prefill_schedule_interval: Count = 1
     """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
     step that left requests in the queue."""
-    kv_groups: Annotated[tuple[KvGroup, ...], Field(min_length=1)] | None = None
-    """Groups of layers that share num_gpu_blocks, for pools with an affine step time; None: one that keeps all
-    tokens."""
+    kv_groups: Annotated[tuple[KvGroup, ...], Field(min_length=1)] | Literal["model", "mean"] | None = None
+    """Groups of layers that share num_gpu_blocks. model: those of the model, block by block; mean: one group, where a
+    window takes its mean share of a block and states take nothing; a list, for pools with an affine step time. Left
+    out: model where layers keep states, else mean."""
     speculative: Speculative | None = None
     """Drafted tokens; None: each step makes one token for a sequence."""
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Sliding windows of the groups of layers."""
+        groups = self.kv_groups if isinstance(self.kv_groups, tuple) else (KvGroup(window=None),)
+        return tuple(group.window for group in groups)
+
+    @model_validator(mode="after")
+    def _states_are_not_shared(self) -> Self:
+        if 0 in self.windows and self.enable_prefix_caching:
+            raise ValueError("enable_prefix_caching must be off with states (a window of 0), which are not shared")
+        return self
 
     @model_validator(mode="after")
     def _chunks_hold_drafts(self) -> Self:

@@ -40,7 +40,8 @@ class RankLimits:
     prefill_schedule_interval: int = 1
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
     kv_groups: tuple[int | None, ...] = (None,)
-    """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens."""
+    """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
+    that keeps a block for a sequence."""
     batches_in_flight: int = 1
     """Batches whose tokens a window keeps while they are computed."""
     draft_tokens: int = 0
@@ -79,5 +80,7 @@ class RankLimits:
         blocks = -(-tokens // self.block_size)
         if window is None:
             return blocks
+        if window == 0:
+            return min(blocks, 1)
         inside = min(window - 1 + self.batches_in_flight * self.max_num_batched_tokens, self.max_model_len)
         return min(blocks, -(-inside // self.block_size) + 1)

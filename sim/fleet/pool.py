@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
-from sim.batching.limits import KvGroup, VllmLimits
+from sim.batching.limits import VllmLimits
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.limits import RankLimits
@@ -103,7 +103,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
             "long_prefill_token_threshold": batching.long_prefill_token_threshold,
             "reserve_full_isl": batching.scheduler_reserve_full_isl,
             "prefill_schedule_interval": batching.prefill_schedule_interval,
-            "kv_groups": tuple(group.window for group in batching.kv_groups or (KvGroup(window=None),)),
+            "kv_groups": batching.windows,
         }
     if isinstance(batching, RegisteredBatching):
         values["order"] = batching.order

@@ -3,12 +3,14 @@
 from sim.memory.advice import what_fits, which_slices
 from sim.memory.drafts import DraftMemory
 from sim.memory.fit import MemoryFit, fit
+from sim.memory.groups import KvLayout
 from sim.memory.host import host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 
 __all__ = [
     "DraftMemory",
+    "KvLayout",
     "Layout",
     "MemoryFit",
     "check_parallel",

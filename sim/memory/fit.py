@@ -22,6 +22,7 @@ from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, matr
 from sim.catalogue.entries.offload import HostWeights, Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
 from sim.memory.drafts import DraftMemory
+from sim.memory.groups import KvLayout
 from sim.memory.host import InHost, host_weight_bytes, host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
@@ -82,13 +83,14 @@ def fit(
     offload: Offload | None = None,
     host_memory_bytes: float = 0.0,
     drafts: DraftMemory | None = None,
+    groups: KvLayout | None = None,
 ) -> MemoryFit:
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
     *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
     length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
     max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
-    *drafts* is what drafting takes, of one pipeline stage.
+    *drafts* is what drafting takes, of one pipeline stage. With *groups* a block is one of a group of layers.
     """
     layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
     need = engine.memory
@@ -121,15 +123,23 @@ def fit(
     cached_layers = model.layers - model.linear_attention_layers
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
     whole_block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
+    if groups is not None:
+        whole = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, None)
+        whole_block_bytes = whole * block_size * groups.layers * tightest.layers / model.layers
     drafts_block_bytes = drafts.kv_bytes_per_token * block_size
     block_bytes = whole_block_bytes * (1 - host.layers / model.layers) + drafts_block_bytes
     needed = -(-max_model_len // block_size) if max_model_len is not None else 2
+    if groups is not None:
+        needed = groups.blocks(max_model_len or block_size, max_num_batched_tokens) + 1
     in_host = InHost.of(host, model, quantization, layout, whole_block_bytes + drafts_block_bytes - block_bytes)
     on_gpu = tightest.kv_bytes // block_bytes if block_bytes else copysign(inf, tightest.kv_bytes)
     blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
     reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed)
     reason = reason or in_host.why_not(needed, host_memory_bytes)
     tokens = blocks * block_size
+    if groups is not None:
+        usual = context_tokens or context
+        tokens = int(blocks * usual / groups.blocks(usual, max_num_batched_tokens))
     return MemoryFit(
         gpus=layout.gpus,
         total_bytes=gpu.memory_bytes.value,
@@ -225,11 +235,13 @@ def _activation_bytes(
     return max(peak, sampling + 2.0 * tokens * need.sampling_hidden_rows.value * model.hidden)
 
 
-def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int) -> float:
-    """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer."""
+def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int | None) -> float:
+    """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer, as
+    much as one without *context*.
+    """
     heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tp) / model.kv_heads
     cached = model.layers - model.linear_attention_layers
-    window = 1.0 if model.sliding_window is None else min(1.0, model.sliding_window / context)
+    window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     full = (cached - model.sliding_window_layers * (1.0 - window)) / cached
     return kv_elements_per_token_layer(model) * kv_element_bytes(dtype) * heads * full
 

@@ -45,6 +45,8 @@ class LinearAttention(Spec):
     value_heads: Count
     key_head_dim: Count
     value_head_dim: Count
+    state_bits: Literal[16, 32] = 32
+    """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
 
 
 class Model(Spec):

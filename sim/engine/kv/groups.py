@@ -23,6 +23,7 @@ class GroupBlock:
 class GroupPool(BlockPool):
     """Each sequence has a table of blocks for each group; None stands for one before the group's window.
 
+    A group with a window of 0 has one block for a sequence, for a state that does not grow; then nothing has a name.
     A block that is given back keeps its name until it is reallocated, as in `PrefixCache`. A prefix is found where
     every group has the blocks that the next token reads: all of them, or those of its window.
     """
@@ -43,7 +44,12 @@ class GroupPool(BlockPool):
     def skipped(self, group: int, computed: int) -> int:
         """Leading blocks of *group* that no token after the first *computed* ones reads."""
         window = self.windows[group]
-        return 0 if window is None else max(0, computed - window + 1) // self.block_size
+        return max(0, computed - window + 1) // self.block_size if window else 0
+
+    def wanted(self, group: int, tokens: int) -> int:
+        """Places in the table of *group* that *tokens* take."""
+        blocks = -(-tokens // self.block_size)
+        return min(blocks, 1) if self.windows[group] == 0 else blocks
 
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that every group has cached, as far as it still reads them."""
@@ -108,14 +114,13 @@ class GroupPool(BlockPool):
 
     def needs(self, sequence: Sequence, tokens: int) -> int:
         """Blocks that are missing for the first *tokens* of *sequence*."""
-        blocks = -(-tokens // self.block_size)
-        return sum(max(0, blocks - len(table)) for table in self._tables[sequence])
+        tables = enumerate(self._tables[sequence])
+        return sum(max(0, self.wanted(group, tokens) - len(table)) for group, table in tables)
 
     def grow(self, sequence: Sequence, tokens: int) -> None:
         """Gives *sequence* the blocks of its first *tokens*."""
-        blocks = -(-tokens // self.block_size)
-        for table in self._tables[sequence]:
-            table += [self._reallocate() for _ in range(blocks - len(table))]
+        for group, table in enumerate(self._tables[sequence]):
+            table += [self._reallocate() for _ in range(self.wanted(group, tokens) - len(table))]
         self._count()
 
     def _reallocate(self) -> GroupBlock:

@@ -20,8 +20,8 @@ class GroupSchedule(StageSchedule):
 
     def _joins(self, one: Flying, hits: int, new: int) -> int:
         size, windows = self.pool.block_size, self.pool.windows
-        first = -(-(hits * size + new) // size)
-        joins = self.pool.joins(one, hits, [first] * len(windows))
+        first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
+        joins = self.pool.joins(one, hits, first)
         if not self.limits.reserve_full_isl:
             return joins
         whole = [self.limits.most_blocks(window, one.tokens) for window in windows]

@@ -81,9 +81,13 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     limits, layout = pool.batching, pool.layout
     if not isinstance(limits, Vllm):
         return
-    if limits.kv_groups is not None:
-        if not isinstance(pool.steptime, Affine):
+    if limits.kv_groups is not None and limits.kv_groups != "mean":
+        if pool.kv_layout is None and limits.kv_groups == "model":
+            yield Complaint((*place, "kv_groups"), "model: needs a gpu and a model")
+        elif pool.kv_layout is None and not isinstance(pool.steptime, Affine):
             yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
+        if pool.kv_layout is not None and pool.kv_layout.has_states and limits.enable_prefix_caching:
+            yield Complaint((*place, "enable_prefix_caching"), "must be off: the states of this model are not shared")
         if limits.speculative is not None or layout.data_parallel_size > 1:
             text = "needs one data-parallel rank and no drafts"
             yield Complaint((*place, "kv_groups"), text)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from sim.batching import Dynamic, PrefillFirst, Reserve, Scheduler, Slots, scheduler
+from sim.batching import Dynamic, PrefillFirst, Reserve, Scheduler, Slots, Vllm, scheduler
+from sim.batching.limits import KvGroup
 from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, speed_of
 from sim.batchtime import Coefficients as BatchCoefficients
 from sim.batchtime import load_coefficients as load_batch_coefficients
@@ -19,7 +20,7 @@ from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_el
 from sim.catalogue.entries.server import Server
 from sim.catalogue.entries.slices.slice import sliced
 from sim.catalogue.value import Value
-from sim.memory import Layout, host_weights
+from sim.memory import KvLayout, Layout, host_weights
 from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
@@ -69,6 +70,8 @@ class BoundPool:
     """What drafts for the model; None: no model of its own."""
     accepted: Value | None = None
     """Drafts that hold in a step, where the scenario names a measurement of them."""
+    kv_layout: KvLayout | None = None
+    """The model's groups of KV caches, where blocks are counted group by group."""
     offload: Offload | None = None
     """What stays in host memory; None: nothing."""
     host_link: Link | None = None
@@ -107,6 +110,10 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     stored = _format(quantization or "", model, catalog) if model else None
     kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
     power = nearest(*(level.power for level in levels)) or Power()
+    kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
+    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
+    computed = isinstance(pool.steptime, Roofline | None) and not together
+    batching, kv_layout = _grouped(batching, model, kv_cache_dtype, computed)
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
     offload = offload_of(pool, engine, model)
@@ -129,7 +136,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
             engine if isinstance(pool.steptime, Roofline | None) else None,
             pool.pipeline_parallel_size == 1 and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel),
         ),
-        kv_cache_dtype=nearest(*(level.kv_cache_dtype for level in levels)) or "auto",
+        kv_cache_dtype=kv_cache_dtype,
         gpu=gpu,
         slicing=slicing,
         model=model,
@@ -142,6 +149,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         calibration=calibration,
         drafter=drafter,
         accepted=accepted,
+        kv_layout=kv_layout,
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )
@@ -206,6 +214,26 @@ def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Sch
             able = name != "async_scheduling" or (one_rank and getattr(batching, "speculative", None) is None)
             filled[name] = usual is not None and bool(usual.value) and able
     return batching.model_copy(update=filled)
+
+
+def _grouped(
+    batching: Scheduler, model: Model | None, dtype: KvCacheDtype, able: bool
+) -> tuple[Scheduler, KvLayout | None]:
+    """*batching* with the groups of *model* where it asks for them, and blocks as large as they must be.
+
+    Where it leaves that open, the groups of a model with states count, if the pool is *able* to and has no drafts.
+    """
+    if not isinstance(batching, Vllm) or model is None:
+        return batching, None
+    by_itself = able and batching.speculative is None and model.linear_attention is not None
+    if (batching.kv_groups or ("model" if by_itself else "mean")) != "model":
+        return batching, None
+    layout = KvLayout.of(model, batching.block_size, dtype)
+    filled: dict[str, object] = {"block_size": layout.block_size}
+    filled["kv_groups"] = tuple(KvGroup(window=window) for window in layout.windows)
+    if layout.has_states and batching.enable_prefix_caching is None:
+        filled["enable_prefix_caching"] = False
+    return batching.model_copy(update=filled), layout
 
 
 def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from sim.batching import Vllm
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
 from sim.cost.bill.charge import UnitPrice
@@ -152,6 +153,8 @@ def _plain(gpus: int | Fraction) -> int | float:
 
 def _kv_tokens(pool: PoolPlan) -> int:
     """Tokens that the KV cache of one data-parallel rank holds; the null block holds none."""
+    if isinstance(pool.batching, Vllm) and len(pool.batching.windows) > 1 and pool.memory is not None:
+        return pool.memory.kv_tokens
     blocks = pool.batching.num_gpu_blocks or 0
     return max(0, blocks - 1) * pool.batching.block_size
 

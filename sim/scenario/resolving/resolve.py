@@ -132,6 +132,8 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
     drafts = draft_memory(batching, pool.drafter, pool.model, pool.quantization, layout, pool.kv_cache_dtype)
     if drafts is not None:
         settings["drafts"] = drafts
+    if pool.kv_layout is not None:
+        settings["groups"] = pool.kv_layout
     if pool.model is not None and pool.model.sliding_window is not None:
         settings["context_tokens"] = _usual_context(workload)
     return settings

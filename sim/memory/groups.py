@@ -1,0 +1,74 @@
+"""How vLLM groups the layers of a model whose KV caches differ (`v1/core/kv_cache_utils.py`).
+
+Layers that keep all tokens, layers with a sliding window and layers with a state are dealt to groups of the same number
+of layers. A block of any group takes the same memory: that many layers, `block_size` tokens. Where states are larger
+than such a block, the block grows until it holds one.
+"""
+
+from dataclasses import dataclass
+
+from sim.catalogue.entries.model import Model, kv_elements_per_token_layer
+from sim.catalogue.entries.quantization import KvCacheDtype, kv_element_bytes
+
+STATE = 0
+"""Stands for the window of a group that keeps one state for a sequence, however long it is."""
+FEW_MORE = 1.5
+"""Groups are as large as the largest kind of layers where that has fewer than so many times the smallest kind's."""
+BITS_PER_BYTE = 8
+CONVOLUTION_ROWS, CONVOLUTION_BYTES = 3, 2
+"""Last inputs that its convolution of width 4 keeps, and the bytes of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class KvLayout:
+    """Groups of layers that share a pool of blocks."""
+
+    windows: tuple[int | None, ...]
+    """Of each group: its sliding window [tokens], None where it keeps all tokens, or `STATE`."""
+    layers: int
+    """Layers of a group, padding included."""
+    block_size: int
+    """Tokens in a block."""
+
+    @classmethod
+    def of(cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto") -> "KvLayout":
+        """The groups of *model* where blocks hold *block_size* tokens if nothing asks for larger ones."""
+        kinds: list[tuple[int | None, int]] = [
+            (None, model.layers - model.sliding_window_layers - model.linear_attention_layers),
+            (model.sliding_window, model.sliding_window_layers),
+            (STATE, model.linear_attention_layers),
+        ]
+        kinds = [(window, layers) for window, layers in kinds if layers]
+        fewest, most = (pick(layers for _, layers in kinds) for pick in (min, max))
+        size = most if most < FEW_MORE * fewest else fewest
+        windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
+        per_token = kv_elements_per_token_layer(model) * kv_element_bytes(dtype)
+        blocks = -(-state_bytes(model) // (block_size * per_token))
+        return cls(tuple(windows), size, block_size * max(1, blocks))
+
+    def blocks(self, tokens: int, budget: int) -> int:
+        """Most blocks that a request of so many *tokens* holds at once, where a step has up to *budget* tokens."""
+        whole = -(-tokens // self.block_size)
+        total = 0
+        for window in self.windows:
+            inside = -(-((window or 0) - 1 + budget) // self.block_size) + 1
+            total += whole if window is None else min(whole, 1 if window == STATE else inside)
+        return total
+
+    @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state."""
+        return STATE in self.windows
+
+
+def state_bytes(model: Model) -> int:
+    """State and convolution of one layer for one sequence, all heads; 0 without such layers [bytes]."""
+    linear = model.linear_attention
+    if linear is None:
+        return 0
+    values = linear.value_heads * linear.value_head_dim
+    inputs = 2 * linear.key_heads * linear.key_head_dim + values
+    return (
+        values * linear.key_head_dim * linear.state_bits // BITS_PER_BYTE
+        + inputs * CONVOLUTION_ROWS * CONVOLUTION_BYTES
+    )

@@ -1,0 +1,88 @@
+"""Groups of layers as vLLM deals them, and the blocks that it makes of the memory."""
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.fleet.pool import rank_limits
+from sim.memory import KvLayout, fit
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.given import given
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.sweep import cases
+
+CATALOG = load_catalog()
+
+
+def pool(model: str, **batching: object) -> PoolPlan:
+    """A replica on an RTX 4090."""
+    lengths = {"distribution": "fixed", "value": 1000}
+    scenario = {
+        "name": "groups",
+        "model": model,
+        "max_model_len": 8192,
+        "workload": {
+            "arrivals": {"process": "burst", "num_requests": 1},
+            "lengths": {"prompt": lengths, "output": lengths},
+        },
+        "fleets": [{"name": "one", "pools": [{"gpu": "rtx-4090", "batching": {"policy": "vllm"} | batching}]}],
+    }
+    loaded = load(given(scenario), catalog=CATALOG)
+    return resolve(loaded, cases(loaded)[0], CATALOG).pools[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "windows", "layers"),
+    [
+        ("gemma3-27b", (None, *[1024] * 6), 10),  # 52 layers with a window, 10 without: 8 are padding
+        ("gpt-oss-20b", (None, 128), 12),
+        ("llama4-scout", (None, *[8192] * 3), 12),
+        ("mistral-7b", (4096,), 32),
+        ("qwen3.5-9b", (None, 0, 0, 0), 8),
+    ],
+)
+def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int | None, ...], layers: int) -> None:
+    layout = KvLayout.of(CATALOG.model(model), 16)
+    assert (layout.windows, layout.layers) == (windows, layers)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"), [("qwen3.6-27b", 784), ("qwen3.5-9b", 528), ("qwen3-coder-next", 544), ("gpt-oss-20b", 16)]
+)
+def test_blocks_hold_a_state(model: str, tokens: int) -> None:
+    """As vLLM prints: "Setting attention block size to 784 tokens"."""
+    assert KvLayout.of(CATALOG.model(model), 16).block_size == tokens
+
+
+def test_blocks_of_a_group_share_the_memory() -> None:
+    model = CATALOG.model("gpt-oss-20b")
+    settings = {"max_num_seqs": 64, "context_tokens": 2000, "max_model_len": 8192}
+    found = [
+        fit(
+            CATALOG.gpu("rtx-4090"),
+            model,
+            CATALOG.quantization("mxfp4"),
+            CATALOG.engine("vllm-0.14"),
+            **settings,
+            **one,
+        )
+        for one in ({}, {"groups": KvLayout.of(model, 16)})
+    ]
+    mean, groups = found
+    assert groups.block_bytes == 16 * 12 * 2 * 8 * 64 * 2
+    assert groups.kv_bytes == mean.kv_bytes
+    assert groups.num_gpu_blocks == groups.kv_bytes // groups.block_bytes
+    # 125 blocks for 2,000 tokens; with a window of 128 and steps of 2,048 tokens a request may need as many again
+    assert groups.kv_tokens == int(groups.num_gpu_blocks * 2000 / 250)
+
+
+def test_models_with_states_count_them() -> None:
+    by_itself, mean = pool("qwen3.5-9b"), pool("qwen3.5-9b", kv_groups="mean")
+    limits = rank_limits(by_itself)
+    assert (limits.kv_groups, limits.block_size, limits.enable_prefix_caching) == ((None, 0, 0, 0), 528, False)
+    assert (rank_limits(mean).kv_groups, mean.batching.block_size) == ((None,), 16)
+    assert rank_limits(pool("gpt-oss-20b")).kv_groups == (None,)
+    assert rank_limits(pool("gpt-oss-20b", kv_groups="model")).kv_groups == (None, 128)
+    with pytest.raises(ScenarioErrors, match="enable_prefix_caching: must be off: the states"):
+        pool("qwen3.5-9b", enable_prefix_caching=True)
