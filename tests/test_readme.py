@@ -27,17 +27,55 @@ def runnable(block: str) -> str:
     return "".join(line for line in block.splitlines(keepends=True) if not line.startswith(NOT_HERE))
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A copy of the working tree with an environment as after a first `make`."""
-    copy = tmp_path / "clone"
+SHORT_S, SHORT_WARMUP_S = 40, 5
+"""What is simulated here: that a command runs does not depend on how long."""
+
+PROGRAM = f"""#!{sys.executable}
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+os.cpu_count = lambda: 1  # other tests run on the other cores
+if "sensitivity" in sys.argv:
+    from sim.study.fleets.sensitivity import gap
+    gap.FULL_HORIZON_S = {SHORT_S}
+from sim.cli import main
+main()
+"""
+
+
+def shortened(text: str) -> str:
+    """*text* of a scenario or a block with a short horizon; where the run itself decides how long, as it is."""
+    if "warmup_s=auto" in text:
+        return text
+    text = re.sub(r"\b(horizon_s(?:: |=))[1-9]\d*", rf"\g<1>{SHORT_S}", text)
+    return re.sub(r"\b(warmup_s(?:: |=))[1-9]\d*", rf"\g<1>{SHORT_WARMUP_S}", text)
+
+
+def linked(source: str, target: str) -> None:
+    """*target* as another name of *source*, which costs nothing; a copy where the disk is another one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the working tree with an environment as after a first `make`, for one block after the other."""
+    copy = tmp_path_factory.mktemp("readme") / "clone"
     # compiled modules travel, or each command would compile them all; another worker may be writing one (*.pyc.*)
     left_out = shutil.ignore_patterns(".*", "outputs", "dist", "*.pyc.*")
-    shutil.copytree(ROOT, copy, ignore=left_out)
+    copy.mkdir()
+    shutil.copytree(ROOT / "sim", copy / "sim", ignore=left_out, copy_function=linked)
+    for folder in ("data", "scenarios", "docs"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=left_out)
+    for file in ("Makefile", "pyproject.toml"):
+        shutil.copy2(ROOT / file, copy / file)
+    for scenario in (copy / "scenarios").glob("*.yaml"):
+        scenario.write_text(shortened(scenario.read_text()))
     programs = copy / ".venv" / "bin"
     programs.mkdir(parents=True)
     command = programs / "gpufleet"
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{copy}" exec "{sys.executable}" -m sim "$@"\n')
+    command.write_text(PROGRAM)
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     (programs / "activate").write_text(f'PATH="{programs}:$PATH"\n')
     for stamp in (".stamp-venv", ".stamp-run"):
@@ -60,7 +98,7 @@ def test_every_command_runs(clone: Path, block: str) -> None:
     path = f"{clone / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["/bin/sh", "-e"],
-        input=runnable(block),
+        input=shortened(runnable(block)),
         cwd=clone,
         env=os.environ | {"PATH": path},
         capture_output=True,
