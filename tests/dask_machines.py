@@ -1,23 +1,31 @@
 """A dask scheduler and workers, as processes of their own, for the tests of everything that runs on a cluster."""
 
+import atexit
 import json
-import subprocess
-import sys
 import time
-from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from sim.study.cases import cluster
+from warm import START_S, Started, Warm
 
-START_S = 120
-"""On a machine that does a lot besides."""
+ROOT = Path(__file__).resolve().parent.parent
+IMPORTS = "import distributed.cli.dask_scheduler, distributed.cli.dask_worker, sim.study.cases.cluster"
+
+
+@cache
+def warm() -> Warm:
+    """One for all tests of this process."""
+    found = Warm(ROOT, IMPORTS)
+    atexit.register(found.stop)
+    return found
 
 
 class Machines:
     """A scheduler and its workers, each a process of its own, in a folder that holds nothing of the scenario."""
 
     def __init__(self, folder: Path, *security: str) -> None:
-        self.folder, self.file, self.processes = folder, folder / "scheduler.json", []
+        self.folder, self.file = folder, folder / "scheduler.json"
+        self.processes: list[Started] = []
         self.security = security
         host = "tls://127.0.0.1" if security else "127.0.0.1"
         self._start("scheduler", "--host", host, "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file))
@@ -27,22 +35,24 @@ class Machines:
             time.sleep(0.05)
         self.address = json.loads(self.file.read_text())["address"]
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self) -> Started:
         return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
 
-    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, *self.security]
-        process = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={"PYTHONPATH": str(Path(cluster.__file__).parents[3]), "PATH": "", "HOME": str(self.folder)},
-        )  # fmt: skip
+    def _start(self, kind: str, *arguments: str) -> Started:
+        words = (*arguments, *self.security)
+        process = warm().start(
+            f"distributed.cli.dask_{kind}",
+            *words,
+            folder=self.folder,
+            environment={"PATH": "", "HOME": str(self.folder)},
+        )
         self.processes.append(process)
         return process
 
     def stop(self) -> None:
-        for process in reversed(self.processes):
-            with suppress(ProcessLookupError):
-                process.kill()
+        while self.processes:
+            process = self.processes.pop()
+            process.kill()
             process.wait()
 
 

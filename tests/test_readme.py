@@ -6,9 +6,11 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from warm import Warm
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -30,22 +32,21 @@ def runnable(block: str) -> str:
 SHORT_S, SHORT_WARMUP_S = 40, 5
 """What is simulated here: that a command runs does not depend on how long."""
 
-PROGRAM = f"""#!{sys.executable}
-import os, sys
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+IMPORTS = f"""
+import os
+import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
+import sim.api.public, sim.cli
+from sim.study.fleets.sensitivity import gap
+gap.FULL_HORIZON_S = {SHORT_S}
 os.cpu_count = lambda: 1  # other tests run on the other cores
-if "sensitivity" in sys.argv:
-    from sim.study.fleets.sensitivity import gap
-    gap.FULL_HORIZON_S = {SHORT_S}
-from sim.cli import main
-main()
 """
 
 
 def shortened(text: str) -> str:
-    """*text* of a scenario or a block with a short horizon; where the run itself decides how long, as it is."""
+    """*text* of a scenario or a block, short and coarse; where the run itself decides how long, as it is."""
     if "warmup_s=auto" in text:
         return text
+    text = re.sub(r"--relative [\d.]+", "--relative 0.5", text)
     text = re.sub(r"\b(horizon_s(?:: |=))[1-9]\d*", rf"\g<1>{SHORT_S}", text)
     return re.sub(r"\b(warmup_s(?:: |=))[1-9]\d*", rf"\g<1>{SHORT_WARMUP_S}", text)
 
@@ -59,7 +60,7 @@ def linked(source: str, target: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the working tree with an environment as after a first `make`, for one block after the other."""
     copy = tmp_path_factory.mktemp("readme") / "clone"
     # compiled modules travel, or each command would compile them all; another worker may be writing one (*.pyc.*)
@@ -75,12 +76,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs = copy / ".venv" / "bin"
     programs.mkdir(parents=True)
     command = programs / "gpufleet"
-    command.write_text(PROGRAM)
+    program = Warm(copy, IMPORTS)
+    command.write_text(program.client("sim"))
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     (programs / "activate").write_text(f'PATH="{programs}:$PATH"\n')
     for stamp in (".stamp-venv", ".stamp-run"):
         (copy / ".venv" / stamp).touch()
-    return copy
+    yield copy
+    program.stop()
 
 
 def test_the_python_of_the_readme(clone: Path) -> None:

@@ -134,7 +134,7 @@ class Cluster:
             now = time.monotonic()
             try:
                 # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
-                working = self._client.sync(scheduler.ncores_running, callback_timeout=CONNECT_S)
+                working = self._client.sync(scheduler.ncores_running, callback_timeout=LOOK_S)
             except TimeoutError:
                 continue  # slow, or gone: then the status says so by now
             except OSError:

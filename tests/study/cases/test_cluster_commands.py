@@ -1,6 +1,5 @@
 """Every command that simulates, on two worker processes: the same points and the same tables as on this machine."""
 
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -9,6 +8,7 @@ import pytest
 from dask_machines import START_S, Machines, contents
 from distributed import Client
 from typer.testing import CliRunner
+from warm import Started
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
@@ -30,7 +30,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 12
+horizon_s: 8
 replications: 2
 slo: {ttft_s: 1, tpot_s: 0.04}
 fleets:
@@ -72,10 +72,10 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 @pytest.mark.parametrize(
     "command",
     [
-        ["capacity", "--relative", "0.3"],
+        ["capacity", "--relative", "0.5", "--replications", "1"],
         ["size"],
         ["breakeven", "--replications", "1"],
-        ["plan", "--relative", "0.3"],
+        ["plan", "--relative", "0.5", "--replications", "1"],
     ],
     ids=lambda command: command[0],
 )
@@ -106,7 +106,7 @@ def there_and_here(command: Sequence[str], folder: Path, machines: Machines) -> 
 class Losing(Cluster):
     """A cluster that loses a worker once it has done something."""
 
-    doomed: ClassVar[list[subprocess.Popen[bytes]]] = []
+    doomed: ClassVar[list[Started]] = []
 
     def finished(self) -> Job:
         job = super().finished()
