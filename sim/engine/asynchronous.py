@@ -41,17 +41,39 @@ class AsyncEngine:
         if not self._limits.serves(sequence):
             request.rejected = True
             return False
-        is_head = self._waiting.add(sequence)
+        is_head = self._rank.enqueue(sequence)
         if self._flight is None:
             return True
         return is_head and self._rank.may_admit(sequence) and self._cut(self._flight, now)
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        if not self._limits.serves(Sequence(request)):
+            request.rejected = True
+            return False
+        flight, begun = self._flight, 1
+        if flight is not None and flight.closed:
+            flight = self._next
+        elif flight is not None:
+            # the step after the one under way is the last one that can be kept
+            begun = min(2 + steps_within(flight.leap, now - flight.start_s, flight.steps - 1), flight.steps)
+        if not self._rank.reserve(request, begun):
+            return False
+        if flight is not None and flight.steps > 1:
+            flight.steps = self._rank.steps_with_blocks(flight.steps)
+        return True
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        self._rank.transit.let_go(request, stepping=self._flight is not None)
+        if self._flight is not None:
+            self._cut(self._flight, now)
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
         flight = self._flight
         if flight is None:  # it waits, and nothing runs yet
-            waiting = self._waiting.remove(request)
-            return Progress(0, waiting.made if waiting else 0)
+            return self._rank.turn_away(request) or Progress(0, 0)
         whole = steps_within(flight.leap, now - flight.start_s, flight.steps - 1)
         progress = self._rank.give_up(request, flight, whole)
         self._cut(flight, now)
@@ -86,6 +108,7 @@ class AsyncEngine:
             self._begun = False
             self._rank.close(flight)
             self._rank.drop_evicted(formed=False)
+            self._rank.transit.settle()
             self._next = self._form(flight.start_s + leap_s(flight.leap, flight.steps))
         self._end_s = flight.start_s + leap_s(flight.leap, flight.steps if flight.closed else flight.steps - 1)
         return self._end_s
@@ -111,7 +134,8 @@ class AsyncEngine:
             self._share(flight, duration_s)
             self._rank.shares.shared_s = 0.0
         left = self._rank.finish(flight, self._end_s)
-        changed = self._rank.drop_evicted(formed=True) or (flight.finished and len(self._waiting))
+        changed = self._rank.drop_evicted(formed=True) or (flight.finished and self.waiting())
+        self._rank.transit.settle()
         self._flight, self._next = self._next, None
         if self._flight is not None:
             self._flight.start_s = self._end_s
@@ -157,4 +181,4 @@ class AsyncEngine:
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._rank.joining)

@@ -15,6 +15,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool
+from sim.engine.unsplit import Unsplit
 from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
 
 
@@ -33,7 +34,7 @@ class _Pass:
         """Busy time of the replica that each of its requests has caused, where that is asked for."""
 
 
-class DynamicEngine:
+class DynamicEngine(Unsplit):
     """A queue and `instances` copies of the model, on one clock."""
 
     def __init__(

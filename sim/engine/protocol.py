@@ -19,7 +19,22 @@ class ReplicaEngine(Protocol):
         asked.
 
         A request that can never be served is marked `rejected` and not taken. With *prompt_only* it is handed over
-        after its prompt: it leaves with its first token, for another replica to make the others.
+        after its prompt: it leaves with its first token, for another replica to make the others; its KV blocks stay
+        until `let_go`. One whose blocks have been reserved here brings the KV of its prompt and goes on from there.
+        """
+        ...
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
+        *now*; whether that was done. `plan` must be asked afterwards.
+
+        A request that can never be served is marked `rejected`.
+        """
+        ...
+
+    def let_go(self, request: Request, now: float) -> None:
+        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
+        free at the end of the step under way. `plan` must be asked afterwards.
         """
         ...
 

@@ -13,7 +13,7 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "busy", "computed", "decoding", "finish_step", "held", "high_water", "made",
+        "admission", "base", "brought", "busy", "computed", "decoding", "finish_step", "held", "high_water", "made",
         "output_tokens", "prompt_only", "request", "token_s", "tokens",
     )  # fmt: skip
 
@@ -32,6 +32,8 @@ class Sequence:
         self.high_water = most_computed(request.left) if request.left else 0
         """Most tokens ever computed, here or at a replica that it was taken from: what lies below is recomputed
         work."""
+        self.brought = False
+        """The KV of its prompt came over from another replica, and its answer goes on from there."""
         self.decoding = False
         self.base = 0
         self.finish_step = 0
@@ -41,6 +43,14 @@ class Sequence:
 
         self.token_s = 0.0
         """The rank's integral of time per token when it began to decode."""
+
+    def bring(self, blocks: int) -> None:
+        """It was handed over after its prompt, whose KV is in *blocks* blocks here."""
+        self.brought = True
+        self.made = 1
+        self.computed = self.high_water = self.tokens
+        self.tokens += 1
+        self.held = blocks
 
     @property
     def key(self) -> tuple[int, float, int]:

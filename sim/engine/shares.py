@@ -32,9 +32,7 @@ class TimeShares:
         """Who decodes and is not in the step at counter *step*, although others decode in it."""
         return self._standing if self._standing_at == step else []
 
-    def share(
-        self, elapsed_s: float, batch: Batch, parts: Iterable[tuple[Sequence, int, int]], standing: list[Sequence]
-    ) -> None:
+    def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: list[Sequence]) -> None:
         """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
 
         In a step of prompts only those who decode stand still, all of them: they take nothing.
@@ -45,9 +43,10 @@ class TimeShares:
             self.token_s += token_s
             for sequence in standing:
                 sequence.token_s += token_s
-        for sequence, first_time, recomputed in parts:
+        for sequence, first_time, recomputed, decoded in parts:
             sequence.busy.prefill_s += token_s * first_time
             sequence.busy.recompute_s += token_s * recomputed
+            sequence.busy.decode_s += token_s * decoded
 
     def settle(self, running: Iterable[Sequence]) -> None:
         """Gives those who decode what they have taken so far."""
@@ -57,10 +56,19 @@ class TimeShares:
                 sequence.token_s = self.token_s
 
 
-def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[tuple[Sequence, int, int]]:
-    """Of each chunk: its sequence, the tokens computed for the first time, and those computed again."""
-    recomputed = [(sequence, chunk, recomputed_tokens(sequence, chunk)) for sequence, chunk in chunks]
-    return [(sequence, chunk - again, again) for sequence, chunk, again in recomputed]
+Part = tuple[Sequence, int, int, int]
+"""A chunk's sequence, its tokens computed for the first time, those computed again, and those of an answer that goes
+on here with the KV that it brought."""
+
+
+def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
+    """Each of *chunks* in its parts."""
+    return [
+        (sequence, 0, 0, chunk)
+        if sequence.brought
+        else (sequence, chunk - (again := recomputed_tokens(sequence, chunk)), again, 0)
+        for sequence, chunk in chunks
+    ]
 
 
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:

@@ -40,21 +40,37 @@ class VllmEngine:
         if not self._limits.serves(sequence):
             request.rejected = True
             return False
-        is_head = self._waiting.add(sequence)
+        is_head = self._rank.enqueue(sequence)
         if not self._steps:
             return True
         if self._steps == 1 or not is_head or not self._rank.may_admit(sequence):
             return False
         return self._cut(now)
 
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        if not self._limits.serves(Sequence(request)):
+            request.rejected = True
+            return False
+        rank, steps = self._rank, self._steps
+        begun = 1 + steps_within(self._leap, now - self._start_s, steps - 1) if steps else 1
+        if not isinstance(rank, Rank) or not rank.reserve(request, begun):
+            return False
+        if steps > 1:
+            self._shorten(rank.steps_with_blocks(steps))
+        return True
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        self._rank.transit.let_go(request, stepping=self._steps > 0)
+        if self._steps:
+            self._cut(now)
+
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
         steps = self._steps
-        waiting = self._waiting.remove(request)
-        if waiting is not None:
-            self._pool.forget(waiting)
-            progress = Progress(0, waiting.made)
-        else:
+        progress = self._rank.turn_away(request)
+        if progress is None:
             whole = steps_within(self._leap, now - self._start_s, steps - 1) if steps else 0
             progress = self._rank.evict(request, whole, stepping=steps > 0)
         if steps:
@@ -63,7 +79,10 @@ class VllmEngine:
 
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
-        steps = cut_steps(self._leap, self._start_s, now, self._steps)
+        return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))
+
+    def _shorten(self, steps: int) -> bool:
+        """Ends the leap after *steps* steps; whether that moved the end."""
         if steps == self._steps:
             return False
         self._steps = steps
@@ -130,4 +149,4 @@ class VllmEngine:
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._rank.joining)

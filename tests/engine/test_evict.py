@@ -147,7 +147,14 @@ def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workloa
     left: list[Request] = []
     offer, advance = engine.offer, engine.advance
     engine.offer = lambda request, now: offer(request, now, prompt_only=request.index in handed)
-    engine.advance = lambda: left.extend(advance())
+
+    def advance_and_let_go() -> None:
+        done = advance()
+        left.extend(done)
+        for one in done:
+            engine.let_go(one, 0.0)
+
+    engine.advance = advance_and_let_go
     fast = [Request(**r) for r in requests]
     drain(engine, fast)
     short = [r | {"output_tokens": 1} if r["index"] in handed else r for r in requests]

@@ -36,6 +36,10 @@ class BlockPool:
         if self.usable - self.free > self.peak:
             self.peak = self.usable - self.free
 
+    def put_back(self, blocks: int) -> None:
+        """Takes back *blocks* blocks that nothing was written to."""
+        self.free += blocks
+
     def name(self, sequence: Sequence, tokens: int) -> None:
         """Remembers that the first *tokens* of *sequence* are in its blocks: nothing to share here."""
 
@@ -139,6 +143,10 @@ class PrefixCache(BlockPool):
             blocks -= length
             if isinstance(entry, Block):
                 self._unname(entry)
+
+    def put_back(self, blocks: int) -> None:
+        """Takes back *blocks* blocks that nothing was written to: they are the next to be handed out."""
+        self._put(blocks, last=False)
 
     def named(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence*, which runs, that have their names."""

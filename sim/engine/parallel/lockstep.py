@@ -29,17 +29,43 @@ class LockstepEngine:
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
-        sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
+        if not self._limits.serves(Sequence(request, prompt_only)):
             request.rejected = True
             return False
-        rank = min(self._ranks, key=lambda rank: len(rank.waiting) + len(rank.running))
-        is_head = rank.waiting.add(sequence)
+        reserved = next((rank for rank in self._ranks if request in rank.transit.reserved), None)
+        rank = reserved or self._emptiest()
+        sequence = Sequence(request, prompt_only)
+        is_head = rank.enqueue(sequence)
         if not self._steps:
             return True
         if not is_head or not rank.may_admit(sequence):
             return False
         return self._cut(now)
+
+    def _emptiest(self) -> RankSchedule:
+        return min(self._ranks, key=lambda rank: len(rank.waiting) + len(rank.joining) + len(rank.running))
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        if not self._limits.serves(Sequence(request)):
+            request.rejected = True
+            return False
+        rank, steps = self._emptiest(), self._steps
+        begun = 1 + steps_within(self._leap, now - self._start_s, steps - 1) if steps else 1
+        stepping = any(other is rank for other, _ in self._stepping)
+        if not isinstance(rank, Rank) or not rank.reserve(request, begun if stepping else 1):
+            return False
+        if steps > 1 and stepping:
+            self._shorten(rank.steps_with_blocks(steps))
+        return True
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        for rank in self._ranks:
+            stepping = self._steps > 0 and any(other is rank for other, _ in self._stepping)
+            rank.transit.let_go(request, stepping)
+        if self._steps:
+            self._cut(now)
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
@@ -57,15 +83,16 @@ class LockstepEngine:
     def _leave_queue(self, request: Request) -> Progress | None:
         """Takes *request* out of the queue that it waits in; None if it waits in none."""
         for rank in self._ranks:
-            waiting = rank.waiting.remove(request)
-            if waiting is not None:
-                rank.pool.forget(waiting)
-                return Progress(0, waiting.made)
+            if (progress := rank.turn_away(request)) is not None:
+                return progress
         return None
 
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
-        steps = cut_steps(self._leap, self._start_s, now, self._steps)
+        return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))
+
+    def _shorten(self, steps: int) -> bool:
+        """Ends the leap after *steps* steps; whether that moved the end."""
         moved = steps < self._steps
         self._steps = steps
         self._end_s = self._start_s + leap_s(self._leap, steps)
@@ -146,7 +173,7 @@ class LockstepEngine:
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""
-        return sum(len(rank.waiting) for rank in self._ranks)
+        return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)
 
 
 def slowest(leaps: list[Leap]) -> Leap:

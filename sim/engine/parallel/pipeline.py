@@ -17,6 +17,7 @@ from sim.engine.metering import book, switch_shares
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
+from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
 
@@ -36,7 +37,7 @@ class Lane:
         return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
 
 
-class PipelineEngine:
+class PipelineEngine(Unsplit):
     """One replica whose layers are spread over `stages` groups of GPUs.
 
     At most `lanes` batches are in flight, left out: one per stage; a single one passes the stages in series.

@@ -17,10 +17,11 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.schedulers.groups import GroupSchedule
 from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
+from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
 
-class StagesEngine:
+class StagesEngine(Unsplit):
     """One replica whose layers are spread over *stages* groups of GPUs, under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
@@ -107,7 +108,7 @@ class StagesEngine:
         token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
         launch.shared_s = elapsed_s
         prompts = set()
-        for one, first_time, again in launch.parts:
+        for one, first_time, again, _ in launch.parts:
             one.busy.prefill_s += token_s * first_time
             one.busy.recompute_s += token_s * again
             prompts.add(one)

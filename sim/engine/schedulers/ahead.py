@@ -53,8 +53,8 @@ class AsyncRank(Rank):
         """Whose last token is being made."""
         self._runs: Flight | None = None
         """What runs while a step is formed."""
-        self._clocks: list[tuple[Sequence, bool]] = []
-        """Who began or ceased to decode (True, False) in steps whose time is not shared out yet, in order."""
+        self._clocks: list[tuple[Sequence, float | None]] = []
+        """Who began to decode (None) or ceased to (its clock then) in steps whose time is not shared out yet."""
         self._coming: set[Sequence] = set()
         """Preempted while a token of theirs was being made."""
         self._gone: set[Sequence] = set()
@@ -75,7 +75,7 @@ class AsyncRank(Rank):
         self.batch = Batch()
         steps = self._form(now)
         # who leaves at the end of the step that runs may make room for the head of the queue
-        return min(steps, 1) if self._leaving and self.waiting else steps
+        return min(steps, 1) if self._leaving and (self.waiting or self.joining) else steps
 
     @property
     def preempted(self) -> bool:
@@ -139,11 +139,14 @@ class AsyncRank(Rank):
             self.pool.forget(waiting)
             self._gone.add(waiting)
             return Progress(0, waiting.made - (waiting in self._coming))
+        if (joining := self.turn_away(request)) is not None:
+            return joining
         sequence = next((one for one in self.running if one.request is request), None)
         if sequence is None:  # preempted while its last token was being made
             sequence = next(one for one in flight.finished if one.request is request)
             self._gone.add(sequence)
             return Progress(0, sequence.output_tokens - 1)
+        sequence.prompt_only = False
         progress = self._progress_in(sequence, flight, whole)
         if sequence.decoding:
             self._finishing.remove(sequence)
@@ -223,17 +226,17 @@ class AsyncRank(Rank):
 
     def _start_clock(self, sequence: Sequence) -> None:
         sequence.token_s = nan
-        self._clocks.append((sequence, True))
+        self._clocks.append((sequence, None))
 
     def _stop_clock(self, sequence: Sequence) -> None:
-        self._clocks.append((sequence, False))
+        self._clocks.append((sequence, sequence.token_s))
 
     def _settle_clocks(self) -> None:
         """The time of the steps that ended is shared out."""
         now = self.shares.token_s
-        for sequence, starts in self._clocks:
-            if starts:
+        for sequence, since_s in self._clocks:
+            if since_s is None:
                 sequence.token_s = now
-            else:
-                sequence.busy.decode_s += now - sequence.token_s
+            elif not isnan(since_s):  # else it began in these steps, too
+                sequence.busy.decode_s += now - since_s
         self._clocks.clear()

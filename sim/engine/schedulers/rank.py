@@ -17,6 +17,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
+from sim.records import Request
 
 
 class Rank(RankSchedule):
@@ -55,7 +56,7 @@ class Rank(RankSchedule):
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.seats or budget <= 0:
             return False
-        if self._interval > 1 or self._answers:
+        if self._interval > 1 or self._answers or sequence.brought:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
@@ -76,6 +77,23 @@ class Rank(RankSchedule):
         missing = self.pool.missing(sequence, hits, tokens)
         return missing + self._kept_free if self.running else missing
 
+    def reserve(self, request: Request, steps: int) -> bool:
+        """Sets blocks aside for the KV of *request*'s prompt and of its first token, if enough are free in step *steps*
+        of those under way and nobody waits for some; whether that was done.
+        """
+        if self.waiting:
+            return False
+        blocks = -(-(request.prompt_tokens + 1) // self.pool.block_size)
+        free = self.pool.free - (self._blocks_of_leap(steps) if steps > 1 else 0)
+        if blocks + (self._kept_free if self.running else 0) > free:
+            return False
+        self.transit.reserve(request, blocks)
+        return True
+
+    def steps_with_blocks(self, steps: int) -> int:
+        """How many of *steps* steps under way there are blocks for; the first has its own."""
+        return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
+
     def form(self, now: float) -> int:
         """See `Schedule.form`."""
         while True:
@@ -87,7 +105,7 @@ class Rank(RankSchedule):
     def _form(self, now: float) -> int:
         self._preempted_in_step = False
         self._short = 0
-        if not self.running and not self.waiting:
+        if not self.running and not self.waiting and not self.joining:
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
@@ -102,7 +120,7 @@ class Rank(RankSchedule):
         if self._preempted_in_step:
             self.blocked_by = "kv"
         else:
-            if self.waiting:
+            if self.waiting or self.joining:
                 if self._answers:
                     self._name_answers(True)
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
@@ -114,8 +132,9 @@ class Rank(RankSchedule):
         if still:
             self._drop(still)
         self._fill_chunks()
-        if self._chunks:
+        if self.batch.prefill_seqs:
             self._prompts_at = self._step
+        if self._chunks:
             return 1
         if not self.batch.decode_seqs:
             return 0
@@ -222,6 +241,7 @@ class Rank(RankSchedule):
         sequence.high_water = max(sequence.high_water, computed)
         sequence.tokens = sequence.request.prompt_tokens + sequence.made
         sequence.computed = sequence.held = 0
+        sequence.brought = False
         sequence.request.preemptions += 1
         self.preemptions += 1
         self._preempted_in_step = True
@@ -258,8 +278,7 @@ class Rank(RankSchedule):
             steps = min(steps, self._prompts_at + self._interval - self._step)
         if self._answers and self.waiting and self.blocked_by != "seats":
             steps = int(min(steps, self._steps_until_found()))
-        # the first step has its blocks already
-        return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
+        return self.steps_with_blocks(steps)
 
     def _steps_until_found(self) -> float:
         """Steps until the head of the queue may find another block in the prefix cache."""

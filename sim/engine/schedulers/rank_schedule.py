@@ -12,6 +12,7 @@ from math import isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.windows import WindowedContexts
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.entrance import Entrance
 from sim.engine.schedulers.finishing import Finishing
 from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
@@ -19,7 +20,7 @@ from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
 from sim.records import Batch, Progress, Request, Span
 
 
-class RankSchedule(ABC):
+class RankSchedule(Entrance, ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
     neighbours.
     """
@@ -28,13 +29,11 @@ class RankSchedule(ABC):
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
         "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "overshoot", "pool", "preemptions", "recomputed_in_step", "running", "seats", "shares",
-        "waiting",
+        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "running", "seats", "shares",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        self.pool = pool
-        self.waiting = waiting
+        super().__init__(pool, waiting)
         self.batch = Batch()
         """The step formed last."""
         self.running: dict[Sequence, None] = {}
@@ -108,8 +107,15 @@ class RankSchedule(ABC):
         return tokens if tokens > self._max_num_batched_tokens and not self._chunks else 0
 
     def _admit(self, budget: int, now: float) -> None:
-        """Waiting requests join in order while budget, seats and blocks last."""
+        """Waiting requests join in order while budget, seats and blocks last; first those who hold blocks already."""
         pool, waiting = self.pool, self.waiting
+        while self.joining:
+            if budget <= 0 or len(self.running) >= self.seats:
+                self.blocked_by = "budget" if budget <= 0 else "seats"
+                return
+            self._seat(sequence := self.joining.popleft(), 0, now)
+            self._schedule_chunk(sequence, 1)
+            budget -= 1
         while waiting:
             if budget <= 0:
                 self.blocked_by = "budget"
@@ -140,8 +146,9 @@ class RankSchedule(ABC):
 
     def _seat(self, sequence: Sequence, hits: int, now: float) -> None:
         """*sequence* runs from now on, its first *hits* blocks found in the prefix cache."""
-        self._hold(sequence, hits)
-        sequence.computed = hits * self.pool.block_size
+        if not sequence.brought:
+            self._hold(sequence, hits)
+            sequence.computed = hits * self.pool.block_size
         if isnan(sequence.request.started_s):
             sequence.request.started_s = now
             sequence.request.cached_tokens = sequence.computed
@@ -180,6 +187,9 @@ class RankSchedule(ABC):
         tokens = context = pairs = 0
         for sequence, chunk in self._chunks:
             computed = sequence.computed
+            if sequence.brought:
+                self._fill_continued(computed)
+                continue
             tokens += chunk
             context += computed
             pairs += chunk * computed + chunk * (chunk + 1) // 2
@@ -188,6 +198,17 @@ class RankSchedule(ABC):
         batch.prefill_tokens = tokens
         batch.prefill_context_tokens = context
         batch.prefill_attention_pairs = pairs
+
+    def _fill_continued(self, context: int) -> None:
+        """Writes one into `batch` whose answer goes on here with the KV that it brought: it decodes like the others."""
+        batch = self.batch
+        batch.prefill_seqs -= 1
+        batch.decode_seqs += 1
+        batch.sampled_seqs += 1
+        batch.kv_tokens += context
+        if self._windows:
+            batch.windowed_kv_tokens += min(context, self._windows.window)
+            batch.windowed_growing_seqs += context < self._windows.window
 
     def _steps_until_finish(self) -> int:
         """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""
@@ -215,6 +236,7 @@ class RankSchedule(ABC):
             self._leave(sequence)
         if self._evicted:
             self._drop_evicted()
+        self.transit.settle()
         return finished
 
     def _blocks_of_leap(self, steps: int) -> int:
@@ -227,7 +249,10 @@ class RankSchedule(ABC):
         if sequence.decoding:
             held, computed = self._held(sequence), self._context(sequence, self._step)
             self._leave_decoding(sequence)
-        self.pool.release(sequence, held, False, computed)
+        if sequence.prompt_only:
+            self.transit.leave_behind(sequence, held, computed)
+        else:
+            self.pool.release(sequence, held, False, computed)
         del self.running[sequence]
 
     def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
@@ -235,6 +260,7 @@ class RankSchedule(ABC):
         under way. How far it has come after *whole_steps* of the steps under way.
         """
         sequence = next(one for one in self.running if one.request is request)
+        sequence.prompt_only = False
         progress = self._progress(sequence, whole_steps)
         if sequence.decoding:
             self._finishing.remove(sequence)

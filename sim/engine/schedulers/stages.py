@@ -65,7 +65,7 @@ class Launch:
 
     def span(self) -> Span:
         """The batch, for whoever looks at single steps."""
-        prompts = {sequence.request.index for sequence, _, _ in self.parts}
+        prompts = {sequence.request.index for sequence, *_ in self.parts}
         indices = {one.request.index: new for one, new in self.chunks.items()}
         chunks = {index: new for index, new in indices.items() if index in prompts}
         decoding = frozenset(indices) - prompts

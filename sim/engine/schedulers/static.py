@@ -102,5 +102,6 @@ class StaticRank(RankSchedule):
         if len(self._done) < len(self.running):
             return
         for member in self._done:
+            member.prompt_only = False  # the blocks are the batch's: none stays behind
             super()._leave(member)
         self._done.clear()

@@ -43,6 +43,14 @@ class Watched:
         """See `Engine.offer`."""
         return self._engine.offer(request, now, prompt_only)
 
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        return self._engine.reserve(request, now)
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        self._engine.let_go(request, now)
+
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
         return self._engine.evict(request, now)

@@ -1,0 +1,45 @@
+"""Who waits at a rank, and the KV on its way to it and from it."""
+
+from collections import deque
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.transit import Transit
+from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
+
+
+class Entrance:
+    """The queue of a rank, and those before it who brought the KV of their prompts."""
+
+    __slots__ = ("joining", "pool", "transit", "waiting")
+
+    def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
+        self.pool = pool
+        self.waiting = waiting
+        self.joining: deque[Sequence] = deque()
+        """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
+        self.transit = Transit(pool)
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,
+        it brings the KV of its prompt.
+        """
+        if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
+            sequence.bring(blocks)
+            self.joining.append(sequence)
+            return len(self.joining) == 1
+        return self.waiting.add(sequence)
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
+        waiting = self.waiting.remove(request)
+        if waiting is not None:
+            self.pool.forget(waiting)
+            return Progress(0, waiting.made)
+        joining = next((one for one in self.joining if one.request is request), None)
+        if joining is None:
+            return None
+        self.joining.remove(joining)
+        self.pool.put_back(joining.held)
+        return Progress(joining.computed, joining.made)
