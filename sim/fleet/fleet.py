@@ -29,6 +29,7 @@ from sim.records import FleetLog, Request
 from sim.routing import Router
 from sim.routing.admission import Gate
 from sim.routing.cache.index import ReportedIndex
+from sim.routing.vllm_load_balancer import Balancer
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
@@ -73,6 +74,8 @@ class RunningFleet:
         self._log = MeterLog(plan, self._replicas, states)
         policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
         _report_caches(policy, self._replicas, self._env)
+        if isinstance(policy, Balancer):
+            policy.attach(lambda: self._env.now, [replica.engine.waiting for replica in self._replicas])
         self._router: Router | Roster = policy
         if plan.admission is not None:
             waiting = [replica.engine.waiting for replica in self._replicas]

@@ -18,6 +18,7 @@ from sim.routing.power_of_two import PowerOfTwo
 from sim.routing.random_choice import Random
 from sim.routing.registered import RegisteredRouting
 from sim.routing.round_robin import RoundRobin
+from sim.routing.vllm_load_balancer import VllmLoadBalancer
 
 
 class Router(Protocol):
@@ -49,7 +50,7 @@ class Router(Protocol):
 
 
 OfCaches = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv
-BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | OfCaches
+BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | VllmLoadBalancer | OfCaches
 Routing = Annotated[
     BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)
 ]

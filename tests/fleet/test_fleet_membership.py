@@ -16,6 +16,7 @@ from sim.routing.cache.least_kv import LeastKv
 from sim.routing.cache.power_of_two_kv import PowerOfTwoKv
 from sim.routing.cache.prefix_score import PrefixScore
 from sim.routing.cache.session_affinity import SessionAffinity
+from sim.routing.vllm_load_balancer import VllmLoadBalancer
 
 REPLICAS = 6
 POLICIES = {
@@ -23,6 +24,7 @@ POLICIES = {
     "random": Random(policy="random"),
     "power_of_two": PowerOfTwo(policy="power_of_two"),
     "least_outstanding": LeastOutstanding(policy="least_outstanding"),
+    "vllm_load_balancer": VllmLoadBalancer(policy="vllm_load_balancer"),
     "least_kv": LeastKv(policy="least_kv"),
     "power_of_two_kv": PowerOfTwoKv(policy="power_of_two_kv"),
     "session_affinity": SessionAffinity(policy="session_affinity"),

@@ -42,6 +42,7 @@ def render(
     year: Mapping[str, Any] | None = None,
     compared: Sequence[Block] = (),
     futures: Mapping[str, Any] | None = None,
+    timeline: Sequence[Panel] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes."""
     sweep = sweep_of(points, axes)
@@ -59,6 +60,7 @@ def render(
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
         glance=glance(sweep, Slo.model_validate(slo)),
         charts=panel_figures(_in_pairs(panels)),
+        timeline=panel_figures(timeline),
         drawn=Drawn(details_of(points, axes, slo)),
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,

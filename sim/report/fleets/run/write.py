@@ -13,6 +13,7 @@ from sim.report.fleets.run.paired import blocks, write_paired
 from sim.report.fleets.run.tables import write_costs, write_requests, write_services, write_summary, write_usage
 from sim.report.fleets.run.verdict import verdict
 from sim.report.fleets.run.year import write_year, year_table
+from sim.report.fleets.timeline.panels import timeline_panels
 from sim.report.words.text import first_sentence
 from sim.report.words.units import counted
 from sim.scenario.sections.slo import Slo
@@ -42,7 +43,8 @@ def write_report(
     notes: Sequence[str] = (),
     futures: FutureStudy | None = None,
 ) -> None:
-    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html into the folder *out*.
+    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,
+    where replicas are switched or break down) into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
     seconds and `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies
@@ -69,13 +71,12 @@ def write_report(
     if with_pictures:
         panels = [in_words(panel) for panel in panels_of(points, axes, slo)]
         answer = verdict(points, axes, slo, notes)
-        write_curves(
-            out / "curves.png",
-            panels,
-            sweep_of(points, axes),
-            first_sentence(question or scenario_name)[0],
-            counted(answer.headline),
-        )
+        sweep = sweep_of(points, axes)
+        asked, answered = first_sentence(question or scenario_name)[0], counted(answer.headline)
+        write_curves(out / "curves.png", panels, sweep, asked, answered)
+        timeline = [in_words(panel) for panel in timeline_panels(sweep, slo)]
+        if timeline:
+            write_curves(out / "timeline.png", timeline, sweep, asked, answered)
         table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
@@ -90,5 +91,6 @@ def write_report(
             table,
             blocks(compared, axes, slo),
             section,
+            timeline,
         )
         (out / "report.html").write_text(page, encoding="utf-8")

@@ -1,0 +1,82 @@
+"""A run over time, worked by hand, and the charts that are made of it."""
+
+from dataclasses import dataclass
+from math import inf, isnan
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sim.report.fleets.timeline.panels import timeline_panels
+from sim.study.fleets.timeline.series import timeline_of
+
+NONE = float("nan")
+STATES = [
+    # replica, state, start, end: one serves throughout, the other starts at 100 s, breaks down at 180 s
+    (0, "serving", 0.0, 240.0),
+    (1, "off", 0.0, 100.0),
+    (1, "booting", 100.0, 121.0),
+    (1, "serving", 121.0, 180.0),
+    (1, "failed", 180.0, 200.0),
+    (1, "failed", 200.0, 240.0),
+]
+
+
+@dataclass
+class Case:
+    states: list[tuple[int, str, float, float]]
+    keeps_requests: bool = True
+
+    def usage(self) -> pa.Table:
+        columns = zip(*self.states, strict=True)
+        return pa.table(dict(zip(("replica", "state", "start_s", "end_s"), map(list, columns), strict=True)))
+
+    def requests(self) -> pa.Table:
+        rows = [(1.0, 1.0, 2.0), (3.0, 5.0, 7.0), (10.0, NONE, NONE)] if self.keeps_requests else []
+        names = ("arrived_s", "started_s", "first_token_s")
+        return pa.table({name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate(names)})
+
+    def costs(self) -> pa.Table:
+        # 240 s at 3.6 USD per hour from the beginning, 100 s at 7.2 from 121 s on
+        return pa.table({"start_s": [0.0, 121.0], "end_s": [240.0, 221.0], "amount_usd": [0.24, 0.2]})
+
+
+def test_means_over_stretches() -> None:
+    course = timeline_of(Case(STATES))
+    assert course.changes
+    assert np.diff(course.edges_s).tolist() == [2.0] * 120
+    assert course.replicas["serving"][[0, 60, 61, 89, 90]].tolist() == pytest.approx([1, 1.5, 2, 2, 1])
+    assert course.replicas["booting"][[49, 50, 60]].tolist() == pytest.approx([0, 1, 0.5])
+    total = sum(course.replicas.values())
+    assert total.tolist() == pytest.approx([2.0] * 120)
+    assert course.failed_s == (180.0,)
+    assert course.arrivals_rps is not None
+    assert course.ttft_s is not None
+    assert course.waiting is not None
+    assert course.usd_per_h is not None
+    assert course.arrivals_rps[:6].tolist() == [0.5, 0.5, 0, 0, 0, 0.5]
+    assert course.ttft_s[[0, 1, 5]].tolist() == [1.0, 4.0, inf]
+    assert isnan(course.ttft_s[2])
+    assert course.waiting[[0, 1, 2, 5, 119]].tolist() == [0, 1, 0, 1, 1]
+    assert course.usd_per_h[[0, 60, 61]].tolist() == pytest.approx([3.6, 7.2, 10.8])
+
+
+def panels(**fleets: Any) -> list[Any]:
+    lines = [SimpleNamespace(fleet=name, points=(SimpleNamespace(cases=(case,)),)) for name, case in fleets.items()]
+    sweep: Any = SimpleNamespace(lines=lines, fleets=list(fleets), reference=None, value=lambda point: None)
+    return timeline_panels(sweep, {"ttft_s": 3.0})
+
+
+def test_charts_only_where_something_changes() -> None:
+    still = Case([(0, "serving", 0.0, 240.0), (0, "draining", 240.0, 250.0)])
+    assert panels(a=still) == []
+    both = panels(still=still, moving=Case(STATES))
+    titles = ["Load", "Time to first token", "Queue", "Cost rate", "Replicas: moving"]
+    assert [panel.title for panel in both] == titles
+    assert [curve.name for curve in both[1].curves] == ["still", "moving"]
+    assert [curve.name for curve in both[-1].curves] == ["serving", "starting", "broken down", "failure"]
+    assert (both[-1].curves[-1].x, both[-1].curves[-1].y) == ((180.0,), (2.0,))
+    assert all(not any(map(isnan, curve.y)) for panel in both for curve in panel.curves)
+    assert [panel.title for panel in panels(a=Case(STATES, keeps_requests=False))] == [*titles[3:4], "Replicas: a"]
