@@ -59,6 +59,10 @@ class Reserve(_Whole):
         return super()._hold(one, one.request.prompt_tokens + one.request.output_tokens - 1)
 
 
+class MaxUtilization(_Whole):
+    """Blocks on demand, and an answer is found once it is complete."""
+
+
 class Static(ReferenceEngine):
     def __init__(self, *args, **limits):
         super().__init__(*args, **limits)

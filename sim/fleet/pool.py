@@ -17,7 +17,7 @@ from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.drafts import Acceptance, Draws
@@ -76,6 +76,8 @@ def _engine(pool: PoolPlan, draws: Draws) -> ReplicaEngine:
 def _schedule(pool: PoolPlan) -> Any:
     """What makes the scheduler of a rank from its limits, its KV blocks and its queue."""
     batching = pool.batching
+    if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
+        return MaxUtilizationRank
     if not isinstance(batching, RegisteredBatching):
         return SCHEDULES[batching.policy]
     if batching.order is not None:

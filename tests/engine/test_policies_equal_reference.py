@@ -11,7 +11,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
-from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
@@ -19,14 +19,18 @@ from sim.records import Request
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import Affine, Windowed, assert_conserved, dates, workloads
 from reference_engine import drain
-from reference_policies import PrefillFirst, Reserve, Static
+from reference_policies import MaxUtilization, PrefillFirst, Reserve, Static
 
-POLICIES = {"prefill_first": (PrefillFirstRank, PrefillFirst), "reserve": (ReserveRank, Reserve)}
+POLICIES = {
+    "prefill_first": (PrefillFirstRank, PrefillFirst),
+    "reserve": (ReserveRank, Reserve),
+    "max_utilization": (MaxUtilizationRank, MaxUtilization),
+}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.booleans(), st.sampled_from([0.0, 0.1]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark) -> None:
     requests, limits = workload
     schedule, reference_type = POLICIES[policy]

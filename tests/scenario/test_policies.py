@@ -118,6 +118,9 @@ def test_prefix_caching_is_on_where_the_engine_has_it_on(tmp_path: Path, catalog
     assert caches(engine="vllm-0.11") is True
     assert caches(engine="vllm-0.11", batching={"enable_prefix_caching": False}) is False
     assert caches(engine="vllm-0.6") is False
+    assert caches(engine="sglang") is True
+    assert caches(engine="tensorrt-llm") is True
+    assert caches(engine="tensorrt-llm-0.14") is False
     assert caches(steptime={"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}) is False
 
 

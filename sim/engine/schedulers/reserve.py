@@ -2,11 +2,20 @@
 
 The rules follow TensorRT-LLM's capacity scheduler (GUARANTEED_NO_EVICT) with in-flight batching: every step serves
 all who decode, then prompts in order while token budget, seats and reserved blocks last; a prompt joins whole, or in
-chunks. Nobody ever gives way. llama.cpp's slots are the same with one block each, as large as a slot's context:
-`update_slots` puts one token of each generating slot into the batch and fills it up to n_batch with prompts.
+chunks. Nobody ever gives way. With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) the blocks of
+its prompt are enough for a request to join, and where one that has started finds no block for its next step, the one
+that started last is paused: its blocks are free, and it computes prompt and tokens again when it is its turn. Its
+"two steps look-ahead", which keeps one more block free for requests that decode, is left out.
+
+llama.cpp's slots are the same as the former with one block each, as large as a slot's context: `update_slots` puts one
+token of each generating slot into the batch and fills it up to n_batch with prompts.
 """
 
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
@@ -45,3 +54,11 @@ class ReserveRank(RankSchedule):
         if self._chunks:
             return 1
         return self._steps_until_finish() if self._decoding else 0
+
+
+class MaxUtilizationRank(Rank):
+    """One rank whose requests take KV blocks as they need them; an answer is found by others once it is complete."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._answers = None
