@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
 from sim.cost import Cost, CostError, resolve_costs
+from sim.failures import Failures
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.ids import entries, unknown_offers, unknown_prices
@@ -86,6 +87,8 @@ class Size(Spec):
     """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
     front_up_to: Annotated[Number, Field(ge=1)] = 1.25
     """Fleets whose lower bound is below this multiple of the cheapest are simulated, too: what less latency costs."""
+    failures: Failures | None = None
+    """What fails in the pools to choose from, for `slo.availability`; a fleet of the scenario has its own."""
     mixed: Mixed | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
 
@@ -148,6 +151,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield Complaint(("size", "mixed"), text)
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
         yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
+    yield from _over_failures(size, scenario)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
     yield from _strange_profiles(size, catalog)
@@ -158,6 +162,21 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             for path, text in error.problems:
                 steps: Place = tuple(path.split("."))
                 yield Complaint(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
+
+
+def _over_failures(size: Size, scenario: Experiment) -> Iterator[Complaint]:
+    """Failures that nobody asks about, and spares beside an availability, which finds them itself."""
+    asked = scenario.slo.availability is not None
+    if size.failures is not None and not asked:
+        text = "count for slo.availability only, the share of requests over failures: give it, 0.999 for example"
+        yield Complaint(("size", "failures"), text)
+    if size.failures is not None and size.failures.spares is not None:
+        text = "is left to the search, which adds replicas until slo.availability is reached: remove it"
+        yield Complaint(("size", "failures", "spares"), text)
+    if asked and size.spare_replicas:
+        yield Complaint(("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it")
+    if asked and size.mixed is not None:
+        yield Complaint(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
 
 
 def _strange_gpus(size: Size) -> Iterator[Complaint]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from sim.spec import Fraction, Spec
 
@@ -45,6 +45,7 @@ def _percentile(name: Any) -> str:
     return f"p{float(found[1]):g}"
 
 
+Share = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[
     float | dict[str, float],
     PlainValidator(_limit),
@@ -92,6 +93,9 @@ class Slo(Spec):
     """Arrival to last token."""
     attainment: Fraction = 0.95
     """Share of the requests that must keep to the limits of each request."""
+    availability: Share | None = None
+    """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
+    do not count there beyond those of the simulated window."""
 
     @property
     def per_request(self) -> dict[str, float]:

@@ -44,7 +44,7 @@ def idle_hours(scenario: Scenario, catalog: Catalog, load_axis: str | None) -> I
 
 
 def _metrics(plan: CasePlan) -> CaseMetrics:
-    empty = replace(_without_load(plan), warmup_s=0.0, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
+    empty = replace(without_load(plan), warmup_s=0.0, horizon_s=SECONDS_PER_HOUR, drain_limit_s=SECONDS_PER_HOUR)
     return measure(priced(empty, RunningFleet(empty).run()))
 
 
@@ -53,11 +53,12 @@ def idle_window(plan: CasePlan) -> Window:
     start_s, end_s = 0.0, SECONDS_PER_HOUR
     if plan.switched and plan.horizon_s is not None:
         start_s, end_s = plan.warmup_s, plan.horizon_s
-    empty = replace(_without_load(plan), warmup_s=start_s, horizon_s=end_s, drain_limit_s=0.0)
+    empty = replace(without_load(plan), warmup_s=start_s, horizon_s=end_s, drain_limit_s=0.0)
     return Window.of(RunningFleet(empty).run().intervals, start_s, end_s)
 
 
-def _without_load(plan: CasePlan) -> CasePlan:
+def without_load(plan: CasePlan) -> CasePlan:
+    """*plan* with nobody who asks for anything."""
     # a burst of no requests: not a load that a scenario may ask for
     nobody = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
     return replace(plan, workload=nobody, requests_cost=False, warmup_auto=False)

@@ -21,7 +21,7 @@ from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.fleets.capacity.search import LoadAxis
-from sim.study.fleets.size.trials import SCREEN_MARGIN
+from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN
 from sim.study.fleets.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
@@ -145,7 +145,8 @@ def _load(scenario: Scenario) -> str:
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
     """size.csv: every candidate and why it lost."""
-    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles)])
+    over = [OVER_FAILURES] if scenario.slo.availability is not None else []
+    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles), *over])
     return [
         {
             "fleet": one.name,

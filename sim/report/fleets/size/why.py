@@ -6,6 +6,7 @@ from sim.report.words.goals import percentiles_shown, seconds_beside, share_besi
 from sim.report.words.text import difference, plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import is_deterministic
+from sim.study.fleets.size.trials import OVER_FAILURES
 from sim.study.fleets.size.tried import Sizing, TriedFleet
 
 ROUNDING = 1e-6
@@ -63,6 +64,9 @@ def miss(one: TriedFleet, scenario: Scenario) -> str:
     attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
     shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
     within = f"{shown} of the requests within the service level" if shown else ""
+    over, wanted = metrics.get(OVER_FAILURES), scenario.slo.availability
+    if over is not None and wanted is not None:
+        within = f"{share_beside(over, wanted)} of the requests within the service level over failures"
     parts = [*(["overloaded"] if one.overloaded else []), *told, within]
     return ", ".join(part for part in parts if part)
 
@@ -76,4 +80,6 @@ def missed(one: TriedFleet, scenario: Scenario) -> str:
             value = (one.metrics or {}).get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
                 return f"{part} {words} beyond its limit"
+    if OVER_FAILURES in (one.metrics or {}):
+        return "too few requests within the service level over failures"
     return "too few requests within the service level"

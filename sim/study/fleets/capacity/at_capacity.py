@@ -36,6 +36,7 @@ class AtCapacity:
     def row(self, axis: LoadAxis) -> dict[str, Any]:
         """A row of capacity.csv."""
         known = self.capacity
+        over = [found.over for found in known.found if found.over is not None]
         return {
             "fleet": known.fleet,
             axis.label: known.mean,
@@ -49,6 +50,7 @@ class AtCapacity:
             "cost_usd_per_h": self.cost_usd_per_h,
             "usd_per_million_good_tokens": self.usd_per_million_good_tokens,
             "usd_per_million_good_tokens_ci95": self.usd_per_million_good_tokens_ci95,
+            **({"share_over_failures": mean([one.share for one in over])} if over else {}),
         }
 
 

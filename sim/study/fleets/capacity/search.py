@@ -13,11 +13,12 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import MOST_OF_CAPACITY, Precision
-from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Progress, Workplace
 from sim.study.cases.points import POINTS, jobs_of
 from sim.study.cases.store import StoredCase, discard_unfinished
+from sim.study.fleets.availability.over_failures import OverFailures, why_no_availability
+from sim.study.fleets.capacity.goal import Goal
 from sim.study.metrics.precision import replications_next
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
@@ -88,6 +89,8 @@ class Found:
     """What was simulated on the way, by load."""
     met: float = 0.0
     """The highest load tried that met the service level."""
+    over: OverFailures | None = None
+    """What is attained there over failures, where the service level asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def why_no_capacity(scenario: Scenario) -> str:
         LoadAxis.of(scenario)
     except ValueError as error:
         return f"workload.arrivals: {error}"
-    if refusal := why_not_its_mean(scenario):
+    if refusal := why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets):
         return refusal
     if not scenario.slo.goals:
         return "slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
@@ -175,13 +178,15 @@ def capacities(
     chance has a part in. *progress* counts the searches, one per fleet and replication.
     """
     axis = LoadAxis.of(scenario)
+    goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
     random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
     found: dict[str, list[Found]] = {name: [] for name in random}
     have, target, done, total = 0, scenario.replications, 0, 0
     try:
         while have < target:
             wanted = [(name, one) for name in random for one in range(have, target) if one == 0 or random[name]]
-            searches, total = [_search(axis, *key, relative, scenario.slo) for key in wanted], total + len(wanted)
+            searches = [_search(axis, goals[name], name, one, relative) for name, one in wanted]
+            total += len(wanted)
             for one in _side_by_side(searches, scenario, catalog, out, workplace):
                 found[one.fleet].append(one)
                 done += 1
@@ -236,17 +241,23 @@ def _side_by_side(
             yield found
 
 
-def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: Slo) -> Steps:
+def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float) -> Steps:
     """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
     tried: dict[float, TriedLoad] = {}
+    over: dict[float, OverFailures] = {}
+    slo = goal.slo
 
     def meets(case: StoredCase) -> bool:
-        return standing(slo, [case.metrics]).good  # where nobody asks for anything, too
+        found = over.get(case.axes[axis.label])
+        good = standing(slo, [case.metrics]).good  # where nobody asks for anything, too
+        return good and (found is None or found.meets)
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
         value = axis.value(load)
-        stored = yield Case(fleet, {axis.label: value}, {axis.path: value}, replication)
+        stored = yield goal.undisturbed(case := Case(fleet, {axis.label: value}, {axis.path: value}, replication))
         if stored.status == "ok":
+            if goal.states is not None and standing(slo, [stored.metrics]).good:
+                over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
             tried[value] = TriedLoad(
@@ -270,7 +281,8 @@ def _search(axis: LoadAxis, fleet: str, replication: int, relative: float, slo: 
     if kept is not None and _idle(kept):
         low, kept = 0.0, None
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
-    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low)
+    found = over.get(kept.axes[axis.label]) if kept is not None else None
+    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
 
 
 def _offset(replication: int) -> float:

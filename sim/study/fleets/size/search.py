@@ -18,6 +18,7 @@ from sim.cost import CostError
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Size
 from sim.study.cases.execute import Workplace
+from sim.study.fleets.availability.over_failures import why_no_availability
 from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.budget import Needs, over
 from sim.study.fleets.size.mixed import MixedSearch, MixedSearcher, MixedTrial
@@ -51,7 +52,7 @@ def why_no_size(scenario: Scenario) -> str:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
     if not scenario.slo.goals:
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
-    return why_not_its_mean(scenario)
+    return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets)
 
 
 class Search:
@@ -71,7 +72,7 @@ class Search:
         self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
-        self._trials = Trials(self.scenario, self._runner)
+        self._trials = Trials(self.scenario, self._runner, catalog, size.failures)
         self._prospects = Prospects(self.scenario, catalog)
         self._units = list(units(scenario, size, catalog))
         self._needs: dict[tuple[int, int], Needs] = {}

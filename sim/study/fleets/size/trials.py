@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.catalogue.catalog import Catalog
+from sim.failures import Failures
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.slo import Slo
+from sim.scenario.sweep import Case
 from sim.study.cases.store import StoredCase
+from sim.study.fleets.availability.over_failures import OverFailures, answered, in_state, over_failures
+from sim.study.fleets.availability.states import Counts, ServingStates, serving_states
 from sim.study.fleets.size.runner import Runner
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing, values_of
 from sim.study.metrics.statistics import half_width, mean
 from sim.units import NANO_PER_USD
@@ -16,6 +23,8 @@ SCREEN_MARGIN = 0.15
 difference between replications, and few fleets lie between."""
 METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
 """Beside the percentiles that the service level names."""
+OVER_FAILURES = "share_over_failures"
+"""The share of requests within the limits over failures, where it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,8 @@ class Trial:
     slo: Slo
     cases: tuple[StoredCase, ...]
     meets: bool
+    over: OverFailures | None = None
+    """What is attained over failures, where the service level asks for that."""
 
     @property
     def overloaded(self) -> bool:
@@ -51,6 +62,8 @@ class Trial:
             values = [case.metrics[name] for case in self.cases]
             known = [value for value in values if value is not None]
             found[name] = mean(known) if len(known) == len(values) else None
+        if self.over is not None:
+            found[OVER_FAILURES] = self.over.share
         return found
 
     @property
@@ -70,27 +83,58 @@ class Trial:
 class Trials:
     """Trials of fleets under one scenario."""
 
-    def __init__(self, scenario: Scenario, runner: Runner) -> None:
-        self._scenario, self._runner = scenario, runner
+    def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, failures: Failures | None = None) -> None:
+        """*failures* are those of fleets that state none."""
+        self._scenario, self._runner, self._catalog, self._failures = scenario, runner, catalog, failures
         self.slo = scenario.slo
+        self._states: dict[str, ServingStates] = {}
+        """By the name of the fleet."""
 
     def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Each of *fleets*, in order."""
-        first = self._runner.run([(fleet, 1) for fleet in fleets])
+        first = self._runner.run([(self._undisturbed(fleet), 1) for fleet in fleets])
         hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
-        every = self._runner.run([(fleets[place], self._scenario.replications) for place in hopeful])
-        whole = dict(zip(hopeful, every, strict=True))
-        return [
-            Trial(self.slo, tuple(whole[place]), self.meets(whole[place]))
-            if place in whole
-            else Trial(self.slo, tuple(cases), False)
-            for place, cases in enumerate(first)
-        ]
+        whole = dict(zip(hopeful, self.whole([fleets[place] for place in hopeful]), strict=True))
+        return [whole.get(place, Trial(self.slo, tuple(cases), False)) for place, cases in enumerate(first)]
 
     def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Each of *fleets* in all replications, whatever the first one says."""
-        every = self._runner.run([(fleet, self._scenario.replications) for fleet in fleets])
-        return [Trial(self.slo, tuple(cases), self.meets(cases)) for cases in every]
+        every = self._runner.run([(self._undisturbed(fleet), self._scenario.replications) for fleet in fleets])
+        return [self._judged(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
+
+    def _judged(self, fleet: Fleet, cases: Sequence[StoredCase]) -> Trial:
+        meets, over = self.meets(cases), None
+        if meets and self.slo.availability is not None:
+            over = self._over_failures(fleet, cases, self.slo.availability)
+            meets = over.meets
+        return Trial(self.slo, tuple(cases), meets, over)
+
+    def _undisturbed(self, fleet: Fleet) -> Fleet:
+        """*fleet* as it is judged first: by state of failures, with all replicas."""
+        if self.slo.availability is None or not any(pool.failures or pool.spot for pool in fleet.pools):
+            return fleet
+        return in_state(fleet, self._states_of(fleet).full)
+
+    def _over_failures(self, fleet: Fleet, cases: Sequence[StoredCase], wanted: float) -> OverFailures:
+        states, count = self._states_of(fleet), self._scenario.replications
+
+        def ask(counts: Counts) -> list[CaseMetrics]:
+            found = cases if counts == states.full else self._runner.run([(in_state(fleet, counts), count)])[0]
+            return [case.metrics for case in found if case.status == "ok"]
+
+        return answered(over_failures(states, wanted), ask)
+
+    def _states_of(self, fleet: Fleet) -> ServingStates:
+        if fleet.name not in self._states:
+            pools = [
+                pool if pool.failures or pool.spot else pool.model_copy(update={"failures": self._failures})
+                for pool in fleet.pools
+            ]
+            failing = fleet.model_copy(update={"pools": tuple(pools)})
+            scenario = self._scenario.model_copy(update={"fleets": (failing,)})
+            plan = resolve(scenario, Case(fleet.name, {}, {}, 0), self._catalog)
+            self._states[fleet.name] = serving_states(plan)
+        return self._states[fleet.name]
 
     def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
         return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN

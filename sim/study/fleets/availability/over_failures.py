@@ -1,0 +1,129 @@
+"""The share of requests within the limits over failures: what each state of a fleet attains, by its share of the time.
+
+Failures are rare and long beside requests, so a simulation of both together would have to run for years. Instead the
+states are found by a simulation of failures alone, and what is attained in each of them by one of requests with the
+replicas of that state: stratified sampling over the states. A request that is on a replica when it fails counts as
+missed, and so does one that is sent there before anybody knows.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sim.scenario.experiment import Fleet
+from sim.scenario.sections.slo import Slo
+from sim.study.fleets.availability.states import Counts, ServingStates
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.service_level import cases_overloaded, values_of
+from sim.study.metrics.statistics import half_width
+
+Asked = TypeVar("Asked")
+Cases = Sequence[CaseMetrics]
+"""Replications of one state; none where it cannot run."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverFailures:
+    """What a fleet attains over its failures at one load."""
+
+    share: float
+    """Of the requests within the limits; where the answer was certain early, a bound."""
+    half_width: float | None
+    """Of the 95 % interval; None where one replication has no spread."""
+    hit_share: float
+    """Of the requests: on a replica when it failed, or sent there before that was noticed."""
+    meets: bool
+
+
+def over_failures(states: ServingStates, wanted: float) -> Generator[Counts, Cases, OverFailures]:
+    """Asks for the cases of one state after the other, the most frequent first, until it is certain whether the share
+    reaches *wanted*.
+    """
+    attained: dict[Counts, list[float]] = {}
+    hit, left = 0.0, 1.0
+    for counts in states.by_share:
+        left -= states.share(counts)
+        if sum(counts):
+            cases = yield counts
+            attained[counts] = _attained(cases)
+            if counts == states.full:
+                hit = states.hit_share(_mean_latency_s(cases))
+        else:
+            attained[counts] = [0.0]
+        known = sum(states.share(one) * float(np.mean(values)) for one, values in attained.items()) - hit
+        if states.full in attained and (known >= wanted or known + left < wanted):
+            break
+    share = max(0.0, known + (left if known < wanted else 0.0))
+    return OverFailures(share, _half(states, attained), hit, known >= wanted)
+
+
+def _attained(cases: Cases) -> list[float]:
+    """Share of requests within the limits, in each replication. A queue that grows without end attains nothing in a
+    state that lasts for hours.
+    """
+    if not cases or cases_overloaded(cases):
+        return [0.0]
+    return values_of(cases, "slo_attainment") or [0.0]
+
+
+def _mean_latency_s(cases: Cases) -> float:
+    known = values_of(cases, "e2e_s_mean")
+    return float(np.mean(known)) if known else 0.0
+
+
+def _half(states: ServingStates, attained: dict[Counts, list[float]]) -> float | None:
+    """Half of the 95 % interval: of the time in each state, and of what is attained there."""
+    means = {counts: float(np.mean(values)) for counts, values in attained.items()}
+    batches = np.sum([np.array(states.shares[counts]) * mean for counts, mean in means.items()], axis=0)
+    squares = [(half_width(batches.tolist()) or 0.0) ** 2]
+    for counts, values in attained.items():
+        if (half := half_width(values)) is not None:
+            squares.append((states.share(counts) * half) ** 2)
+        elif 0 < means[counts] < 1:
+            return None
+    return float(sum(squares) ** 0.5)
+
+
+def in_state(fleet: Fleet, counts: Counts) -> Fleet:
+    """*fleet* with the replicas that serve in a state and nothing that ever fails."""
+    whole = {"failures": None, "spot": None, "cold_start": None}
+    pools = [
+        pool.model_copy(update=whole | {"replicas": count})
+        for pool, count in zip(fleet.pools, counts, strict=True)
+        if count
+    ]
+    up = "+".join(map(str, counts))
+    return fleet.model_copy(update={"name": f"{fleet.name} ({up} serve)", "pools": tuple(pools)})
+
+
+def pools_as_data(fleet: Fleet, counts: Counts) -> list[dict[str, Any]]:
+    """The pools of `in_state`, as a scenario says them."""
+    return [
+        pool.model_dump(mode="json", exclude_unset=True, exclude={"failures", "spot", "cold_start"})
+        for pool in in_state(fleet, counts).pools
+    ]
+
+
+def answered(search: Generator[Asked, Cases, OverFailures], ask: Callable[[Asked], Cases]) -> OverFailures:
+    """Runs *search* to its end; *ask* has the cases of a state."""
+    try:
+        counts = next(search)
+        while True:
+            counts = search.send(ask(counts))
+    except StopIteration as end:
+        found: OverFailures = end.value
+        return found
+
+
+def why_no_availability(slo: Slo, fleets: Sequence[Fleet]) -> str:
+    """What keeps the long-run share from being found; empty if nothing."""
+    if slo.availability is None:
+        return ""
+    if not slo.per_request:
+        return "slo.availability: is a share of requests within limits of each request: give ttft_s, tpot_s or e2e_s"
+    for fleet in fleets:
+        if any(pool.schedule is not None or pool.autoscaling is not None for pool in fleet.pools):
+            return f"slo.availability: fleet {fleet.name} is scaled while it runs; availability needs a fixed number"
+    return ""
