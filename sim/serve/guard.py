@@ -24,6 +24,8 @@ MOST_BODY_BYTES = 2_000_000
 """Of a request: a scenario is text."""
 LONGEST_ADDRESS = 16_000
 """Characters of path and query."""
+MOST_AT_ONCE = 100
+"""Requests that are being answered, pages that watch the queue among them; further ones are to come again."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -106,6 +108,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
+        self._answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -121,8 +124,18 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) or self._welcome(scope) or self.app
-        await answer(scope, receive, with_headers)
+        answer = self._busy(scope) or self._refusal(scope) or self._welcome(scope) or self.app
+        self._answering += 1
+        try:
+            await answer(scope, receive, with_headers)
+        finally:
+            self._answering -= 1
+
+    def _busy(self, scope: Scope) -> Response | None:
+        if self._answering < MOST_AT_ONCE or scope["path"] == HEALTH:
+            return None
+        text = "too many requests at once, and this one was not looked at; send it again in a second"
+        return _refused(503, text, {"retry-after": "1"})
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -175,5 +188,5 @@ def _length(headers: Headers) -> int:
     return int(told) if told.isascii() and told.isdigit() and len(told) < 16 else MOST_BODY_BYTES + 1
 
 
-def _refused(status: int, text: str) -> Response:
-    return PlainTextResponse(f"gpufleet: {text}\n", status)
+def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"gpufleet: {text}\n", status, headers)

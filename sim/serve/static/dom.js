@@ -1,5 +1,6 @@
 /** Elements, the address, and requests: what the other files are made of. */
 
+const MOST_TRIES = 3;
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -46,16 +47,23 @@ export class Refusal extends Error {
 /**
  * @param {string} address
  * @param {{method?: string, body?: any}} [options]  a body is sent as JSON
- * @returns {Promise<any>} the answer's JSON. Throws Refusal.
+ * @returns {Promise<any>} the answer's JSON; where the server is too busy to look at it, it is asked again. Throws Refusal.
  */
 export async function ask(address, options = {}) {
   const token = document.querySelector('meta[name="change-token"]')?.getAttribute("content") || "";
   const changes = options.method ? { "X-CSRF-Token": token, "Content-Type": "application/json" } : undefined;
   let answer;
-  try {
-    answer = await fetch(address, { method: options.method, headers: changes, body: options.body && JSON.stringify(options.body) });
-  } catch {
-    throw new Refusal(0, [{ message: "the server does not answer; start gpufleet serve again" }]);
+  for (let again = 0; !answer; again++) {
+    try {
+      answer = await fetch(address, { method: options.method, headers: changes, body: options.body && JSON.stringify(options.body) });
+    } catch {
+      throw new Refusal(0, [{ message: "the server does not answer; start gpufleet serve again" }]);
+    }
+    const wait_s = Number(answer.headers.get("Retry-After"));
+    if (wait_s && again < MOST_TRIES) {
+      await new Promise((done) => window.setTimeout(done, 1000 * wait_s));
+      answer = undefined;
+    }
   }
   const text = await answer.text();
   let data;
