@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.shared.folder import FolderBusy
+from sim.serve.answers.causes import CauseRoutes
 from sim.serve.answers.exports import ExportRoutes
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.routes import AnswerRoutes
@@ -41,7 +42,8 @@ class App:
             Route("/", self.page),
             Route("/api/workspace", self.listing),
             *AnswerRoutes(self.runs).routes(),
-            *ExportRoutes(self.workspace).routes(),
+            *CauseRoutes(self.runs, self.queue).routes(),
+            *ExportRoutes(self.runs).routes(),
             *ScenarioRoutes(self.workspace, self.catalog).routes(),
             *JobRoutes(self.workspace, self.catalog, self.queue).routes(),
             Mount("/static", StaticFiles(directory=STATIC)),

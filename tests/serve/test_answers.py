@@ -32,6 +32,8 @@ def test_the_verdict_is_what_price_says(
     assert asked(client, *sets, of="verdict").json() == document["verdict"]
     costs = [row["usd_per_million_output_tokens"] for row in document["points"]]
     assert [one["total"] for one in found["gap"]] == pytest.approx([usd / 1.25 for usd in costs], rel=1e-12)
+    table = client.get("/export", params={"run": RUN, "set": sets, "format": "csv"})
+    assert table.content == (folder / document["out"] / "summary.csv").read_bytes()
 
 
 def test_the_parts_of_every_cost_sum_to_it(client: TestClient) -> None:
@@ -108,14 +110,17 @@ def test_a_crowd_is_asked_to_come_again(folder: Path, client: TestClient) -> Non
 
 def test_exports_are_downloads(client: TestClient, folder: Path) -> None:
     listed = [one["format"] for one in client.get("/api/exports", params={"run": RUN}).json()["exports"]]
-    assert listed == ["xlsx", "csv", "focus", "yaml"]  # the run made no pictures
-    for form in ("xlsx", "csv"):
+    assert listed == ["xlsx", "csv", "focus", "png", "svg", "html", "yaml"]
+    for form in ("xlsx", "csv", "svg"):
         answer = client.get("/export", params={"run": RUN, "format": form})
         assert answer.status_code == 200
         assert answer.headers["content-disposition"] == f"attachment; filename*=utf-8''demo.{form}"
         assert answer.headers["content-security-policy"].startswith("sandbox")
-    assert client.get("/export", params={"run": RUN, "format": "png"}).status_code == 404
+    assert client.get("/export", params={"run": RUN, "format": "png"}).content.startswith(b"\x89PNG")
     assert client.get("/export", params={"run": RUN, "format": "../x"}).status_code == 400
+    for form in ("xlsx", "focus"):
+        answer = client.get("/export", params={"run": RUN, "format": form, "set": "slo.ttft_s=1"})
+        assert (answer.status_code, "take the moved limits back" in answer.text) == (422, True)
     (folder / RUN / "linked.csv").symlink_to("/etc/hostname")
     assert client.get("/export", params={"run": RUN, "format": "csv"}).status_code == 403
 

@@ -70,7 +70,7 @@ def test_what_has_run_opens_and_what_fails_says_why(
 ) -> None:
     (folder / "sim").mkdir()
     (folder / "sim" / "__init__.py").write_text("raise SystemExit('not the program')")
-    monkeypatch.setattr(jobs, "COMMAND", (*jobs.COMMAND, "--no-report"))
+    monkeypatch.setattr(jobs, "OPTIONS", (*jobs.OPTIONS, "--no-report"))
     (folder / "small.yaml").write_text(SMALL)
     job = started(client).json()["job"]
     done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)

@@ -37,6 +37,13 @@ class Mark(NamedTuple):
     marker: str = ""
     dash: Any = ""
 
+    @property
+    def glyph(self) -> str:
+        """The mark as a character: its marker, else its line."""
+        if self.marker:
+            return GLYPHS[self.marker]
+        return LINES.get(next((name for name, dash in DASHES.items() if dash == self.dash), ""), LINES["solid"])
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -79,16 +86,9 @@ def render_page(
         figures=[*panel_figures(panels), *drawings],
         tables=tables,
         notes=notes,
-        key=[{"name": mark.name, "color": mark.color, "glyph": _glyph(mark)} for mark in key],
+        key=[{"name": mark.name, "color": mark.color, "glyph": mark.glyph} for mark in key],
         drawn=Drawn(details or {}) if panels or drawings else None,
     )
-
-
-def _glyph(mark: Mark) -> str:
-    """The mark as a character: its marker, else its line."""
-    if mark.marker:
-        return GLYPHS[mark.marker]
-    return LINES.get(next((name for name, dash in DASHES.items() if dash == mark.dash), ""), LINES["solid"])
 
 
 def _entries(marks: Sequence[Mark], width: float) -> list[LegendEntry]:

@@ -1,19 +1,22 @@
 """Files of a finished answer, to take along. They are downloaded, never shown within our pages."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sim.deliver.export import ENDINGS, exported, why_no_export
-from sim.deliver.shared.folder import is_finished
-from sim.serve.answers.routes import asked_for
+from sim.deliver.export import BILLED, why_no_export
+from sim.deliver.shared.folder import is_finished, manifest_of
+from sim.report.words.money import showing
+from sim.serve.answers.files import write_file
+from sim.serve.answers.held import HeldRuns
+from sim.serve.answers.routes import asked_for, values_of
 from sim.serve.refused import Refused
-from sim.serve.workspace import Workspace
 
 LOCKED = "sandbox; default-src 'none'"
 
@@ -22,26 +25,29 @@ class Kind(NamedTuple):
     """One form of export."""
 
     name: str
-    file: str
-    """In the folder of the answer; empty: it is made when asked for."""
+    ending: str
     media: str
+    stored: str = ""
+    """In the folder of the answer; empty: it is made when asked for."""
 
 
 KINDS = {
-    "xlsx": Kind("Workbook", "", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    "csv": Kind("Table, CSV", "summary.csv", "text/csv; charset=utf-8"),
-    "focus": Kind("FOCUS rows, CSV", "", "text/csv; charset=utf-8"),
-    "png": Kind("Picture, PNG", "curves.png", "image/png"),
-    "html": Kind("Page, HTML", "report.html", "text/html; charset=utf-8"),
-    "yaml": Kind("Scenario, YAML", "scenario.yaml", "application/yaml; charset=utf-8"),
+    "xlsx": Kind("Workbook", ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    "csv": Kind("Table, CSV", ".csv", "text/csv; charset=utf-8", "summary.csv"),
+    "focus": Kind("FOCUS rows, CSV", "-focus.csv", "text/csv; charset=utf-8"),
+    "png": Kind("Picture, PNG", ".png", "image/png", "curves.png"),
+    "svg": Kind("Picture, SVG", ".svg", "image/svg+xml"),
+    "html": Kind("Page, HTML", ".html", "text/html; charset=utf-8", "report.html"),
+    "yaml": Kind("Scenario, YAML", ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
 }
+OF_BILLS = ("xlsx", "focus")
 
 
 class ExportRoutes:
     """What is asked of the folders of answers."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, runs: HeldRuns) -> None:
+        self.runs = runs
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -50,42 +56,47 @@ class ExportRoutes:
     def listed(self, request: Request) -> JSONResponse:
         """The forms that the answer in *run* has."""
         folder = self._answer(request)
-        found = [{"format": name, "name": kind.name} for name, kind in KINDS.items() if not self._why_not(folder, name)]
+        found = [{"format": name, "name": kind.name} for name, kind in KINDS.items() if not _why_not(folder, name)]
         return JSONResponse({"exports": found})
 
     def export(self, request: Request) -> Response:
-        """One file. Raises Refused where the answer has none of that form."""
-        folder, form = self._answer(request), asked_for(request, "format")
+        """One file, under the values `set`. Raises Refused where the answer has none of that form; ScenarioErrors."""
+        folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
         if form not in KINDS:
             raise Refused(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
-        if reason := self._why_not(folder, form):
+        if reason := _why_not(folder, form):
             raise Refused(404, reason)
         kind = KINDS[form]
-        content = (folder / kind.file).read_bytes() if kind.file else _made(folder, form)
-        name = f"{folder.name}{Path(kind.file).suffix or ENDINGS[form]}"
+        stored = folder / kind.stored
+        as_it_was = kind.stored and stored.is_file() and not values
+        content = stored.read_bytes() if as_it_was else self._made(request, folder, form, values)
         headers = {
-            "content-disposition": f"attachment; filename*=utf-8''{quote(name, safe='')}",
+            "content-disposition": f"attachment; filename*=utf-8''{quote(folder.name + kind.ending, safe='')}",
             "content-security-policy": LOCKED,
         }
         return Response(content, media_type=kind.media, headers=headers)
 
+    def _made(self, request: Request, folder: Path, form: str, values: Mapping[str, Any]) -> bytes:
+        found = self.runs.answer(asked_for(request, "run"), values)
+        with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside, showing(found.scenario):
+            file = Path(aside) / f"export{KINDS[form].ending}"
+            write_file(form, file, folder, found, values, self.runs.catalog)
+            return file.read_bytes()
+
     def _answer(self, request: Request) -> Path:
         name = asked_for(request, "run")
-        folder = self.workspace.folder(name)
+        folder = self.runs.workspace.folder(name)
         if not is_finished(folder):
             raise Refused(404, f"{name}: has not finished yet")
         return folder
 
-    def _why_not(self, folder: Path, form: str) -> str:
-        file = KINDS[form].file
-        if file:
-            return "" if (folder / file).is_file() else f"{folder.name} has no {file}"
+
+def _why_not(folder: Path, form: str) -> str:
+    if form in OF_BILLS:
         with tempfile.TemporaryDirectory() as aside:
             return why_no_export(folder, form, Path(aside) / "file")
-
-
-def _made(folder: Path, form: str) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
-        file = Path(aside) / f"export{ENDINGS[form]}"
-        exported(folder, form, file)
-        return file.read_bytes()
+    command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
+    stored = KINDS[form].stored
+    if command in BILLED or (stored and (folder / stored).is_file()):
+        return ""
+    return f"{folder.name} has no {stored or 'picture of that form'}"

@@ -8,10 +8,13 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.deliver.shared.folder import MANIFEST, is_finished
+from sim.scenario.job.load import has_job
+from sim.serve.answers.work import WorkAnswer, WorkAnswers
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
 from sim.study.fleets.diff.runs import StoredRun
 from sim.study.fleets.held.answer import Answer, Answers
+from sim.study.money.price.reprice import SCENARIO_FILE
 
 MOST_HELD = 4
 """Runs at once; the one that nobody has looked at for longest goes."""
@@ -24,10 +27,10 @@ class HeldRuns:
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
-        self._held: OrderedDict[tuple[Path, int], Answers] = OrderedDict()
+        self._held: OrderedDict[tuple[Path, int], Answers | WorkAnswers] = OrderedDict()
         self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
 
-    def answer(self, run: str, values: Mapping[str, Any]) -> Answer:
+    def answer(self, run: str, values: Mapping[str, Any]) -> Answer | WorkAnswer:
         """What the finished run in the folder *run* answers under *values*.
 
         Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
@@ -52,12 +55,13 @@ class HeldRuns:
             raise Refused(404, f"{run}: {text}")
         return folder
 
-    def _answers(self, run: str) -> Answers:
+    def _answers(self, run: str) -> Answers | WorkAnswers:
         folder = self._finished(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
         if key not in self._held:
             self.workspace.folder(run)
-            self._held[key] = Answers(folder, self.catalog)
+            read = WorkAnswers if has_job(folder / SCENARIO_FILE) else Answers
+            self._held[key] = read(folder, self.catalog)
         self._held.move_to_end(key)
         while len(self._held) > MOST_HELD:
             self._held.popitem(last=False)

@@ -1,6 +1,6 @@
 """What can be moved on the page without a simulation: limits, prices and terms that the scenario has, each a number."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -8,6 +8,8 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.cost.purchase.buying import Buy
 from sim.cost.rent.rental import Rent
+from sim.scenario.job.load import AnyScenario
+from sim.scenario.job.schema import JobFleet
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.slo import LATENCIES
@@ -20,6 +22,9 @@ AROUND = 3.0
 """A slider reaches from the value over this to the value times this."""
 SPANS = {"per year": (0.0, 0.25), "of the price": (0.0, 1.0), "years": (1.0, 10.0)}
 """Unit -> where its slider begins and ends, whatever the value."""
+
+Paid = Mapping[str, Collection[str]]
+"""Fleet -> components of its bill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +41,12 @@ class Knob:
     most: float
 
 
-def knobs(scenario: Scenario, catalog: Catalog, paid: Mapping[str, Collection[str]]) -> list[Knob]:
-    """Those of *scenario*; none that its sweep varies. *paid*: fleet -> components of its bill."""
+def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[Knob]:
+    """Those of *scenario*; none that its sweep varies."""
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
-    found = [*_limits(scenario), *_terms(data), *_prices(scenario, catalog, paid)]
+    limits = _limits(scenario) if isinstance(scenario, Scenario) else ()
+    found = [*limits, *_terms(data), *_prices(scenario, catalog, paid)]
     places = [(one, place_of(data, one.path) if not one.path.startswith("slo.") else ("slo",)) for one in found]
     return [one for one, place in places if not any(place[: len(axis)] == axis[: len(place)] for axis in swept)]
 
@@ -65,8 +71,9 @@ def _terms(data: dict[str, Any]) -> Iterator[Knob]:
             yield _around(path, name, in_stated_currency(data, path, unit), now, low, high)
 
 
-def _prices(scenario: Scenario, catalog: Catalog, paid: Mapping[str, Collection[str]]) -> Iterator[Knob]:
-    for position, fleet in enumerate(scenario.fleets):
+def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[Knob]:
+    fleets: Sequence[Fleet | JobFleet] = scenario.fleets
+    for position, fleet in enumerate(fleets):
         cost = fleet.cost
         if not isinstance(cost, Buy | Rent):
             continue
@@ -79,10 +86,10 @@ def _prices(scenario: Scenario, catalog: Catalog, paid: Mapping[str, Collection[
                 yield _around(path, f"{what} {item}, {fleet.name}", unit, now, 0.0, inf)
 
 
-def _items(fleet: Fleet, by_gpu: bool) -> list[str]:
+def _items(fleet: Fleet | JobFleet, by_gpu: bool) -> list[str]:
     """What a quote may be about: what is quoted, and the GPUs that are paid for one by one."""
     quoted = list(getattr(fleet.cost, "quotes", {}))
-    gpus = [pool.gpu for pool in fleet.pools if by_gpu and pool.gpu and not pool.mig]
+    gpus = [pool.gpu for pool in fleet.pools if by_gpu and pool.gpu and not getattr(pool, "mig", None)]
     return list(dict.fromkeys([*quoted, *gpus]))
 
 

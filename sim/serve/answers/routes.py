@@ -1,5 +1,6 @@
 """The addresses under which a finished run answers."""
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from sim.report.words.money import showing
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.shapes import answer_data, capacity_data, gap_data
+from sim.serve.answers.work import WorkAnswer, work_data, work_gap, work_verdict
 from sim.serve.refused import Refused
 from sim.study.fleets.diff.runs import compare
 from sim.study.fleets.held.answer import Answer
@@ -41,19 +43,27 @@ class AnswerRoutes:
 
     def answer(self, request: Request) -> JSONResponse:
         """Everything that the page shows of a run."""
-        return self._answered(request, lambda found: answer_data(found, self.runs.catalog))
+        return self._answered(
+            request,
+            lambda found: answer_data(found, self.runs.catalog),
+            lambda found: work_data(found, self.runs.catalog),
+        )
 
     def verdict(self, request: Request) -> JSONResponse:
         """The sentence alone, and what qualifies it."""
-        return self._answered(request, _verdict)
+        return self._answered(request, _verdict, work_verdict)
 
     def capacity(self, request: Request) -> JSONResponse:
         """How far every fleet goes."""
-        return self._answered(request, _capacity)
+        return self._answered(request, _capacity, lambda _: {"capacity": []})
 
     def gap(self, request: Request) -> JSONResponse:
         """What the cost of every point consists of."""
-        return self._answered(request, lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))})
+        return self._answered(
+            request,
+            lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},
+            lambda found: {"gap": work_gap(found)},
+        )
 
     def diff(self, request: Request) -> Response:
         """The runs `a` and `b` beside each other."""
@@ -62,10 +72,15 @@ class AnswerRoutes:
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
             return Response(as_json(document), media_type="application/json")
 
-    def _answered(self, request: Request, shape: Any) -> JSONResponse:
+    def _answered(
+        self,
+        request: Request,
+        shape: Callable[[Answer], dict[str, Any]],
+        of_work: Callable[[WorkAnswer], dict[str, Any]],
+    ) -> JSONResponse:
         found = self.runs.answer(asked_for(request, "run"), values_of(request))
         with showing(found.scenario):
-            return JSONResponse(shape(found))
+            return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
 
 
 def _verdict(found: Answer) -> dict[str, Any]:

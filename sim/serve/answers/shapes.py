@@ -43,6 +43,7 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
         "name": scenario.name,
         "question": question_of(scenario),
         "symbol": money_mark(0).removesuffix("0"),
+        "judged": True,
         "verdict": {"headline": told.headline, "findings": list(told.findings)},
         "fleets": [
             {"name": name, "color": color, "dark": on_black(color), "glyph": GLYPHS[marker]}
@@ -52,8 +53,10 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
             chart_data(panel) | {"limit": way} for panel, way in zip(panels, _ways(answer, panels), strict=True)
         ],
         "table": table_data(answer),
+        "tables": [],
         "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
         "gap": gap_data(sweep),
+        "gapOf": "per million output tokens",
         "readings": [reading_data(line, sweep) for line in sweep.lines] if sweep.numeric and not sweep.single else [],
         "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
     }
@@ -80,6 +83,7 @@ def chart_data(panel: Panel) -> dict[str, Any]:
                 "dark": on_black(curve.color),
                 "marker": curve.marker,
                 "dashed": curve.dash != "-",
+                "filled": curve.filled,
                 "x": [_plain(value) for value in curve.x],
                 "y": [_plain(value) for value in curve.y],
                 "half": [_plain(value) for value in curve.half],
@@ -191,6 +195,7 @@ def reading_data(line: Line, sweep: Sweep) -> dict[str, Any]:
         "good": [point.good for point in line.points],
         "figures": [
             {
+                "column": name,
                 "label": in_code(label),
                 "share": unit == "share",
                 "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],

@@ -31,8 +31,9 @@ LOOKS_S = 0.3
 """How often a running job is looked at."""
 LAST_LINES = 20
 OUTPUTS = "outputs"
-COMMAND = (sys.executable, "-P", "-m", "sim", "run", "--quiet")
+COMMAND = (sys.executable, "-P", "-m", "sim")
 """-P: a folder called sim in the workspace is not the program."""
+OPTIONS = ("--quiet",)
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Job:
     """Name of the folder of its results."""
     cases: int
     """Cases to simulate; 0 where that is not known before."""
+    command: str = "run"
+    """Of gpufleet."""
     state: str = WAITING
     done: int = 0
     message: str = ""
@@ -54,7 +57,7 @@ class Job:
 
     def as_data(self) -> dict[str, Any]:
         """As the page gets it."""
-        names = ("id", "scenario", "sets", "folder", "cases", "state", "done", "message")
+        names = ("id", "scenario", "sets", "folder", "cases", "command", "state", "done", "message")
         return {name: getattr(self, name) for name in names}
 
 
@@ -69,8 +72,10 @@ class Queue:
         self._ends = False
         self._worker: threading.Thread | None = None
 
-    def add(self, scenario: str, name: str, question: str, sets: Sequence[str], cases: int) -> Job:
-        """The job that runs *scenario* with *sets*; the one that is waiting or running already where there is one.
+    def add(
+        self, scenario: str, name: str, question: str, sets: Sequence[str], cases: int, command: str = "run"
+    ) -> Job:
+        """The job that gives *scenario* with *sets* to the *command*; the same one where it waits or runs already.
 
         *name* and *question* name its folder: another question never meets the results of this one. Raises Refused.
         """
@@ -81,7 +86,7 @@ class Queue:
                     return job
             if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
                 raise Refused(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
-            job = Job(f"{len(self._jobs) + 1}-{os.urandom(3).hex()}", scenario, list(sets), folder, cases)
+            job = Job(f"{len(self._jobs) + 1}-{os.urandom(3).hex()}", scenario, list(sets), folder, cases, command)
             self._jobs[job.id] = job
             self._forget()
             self._tell()
@@ -145,7 +150,17 @@ class Queue:
 
     def _started(self, job: Job) -> subprocess.Popen[str]:
         sets = [word for one in job.sets for word in ("--set", one)]
-        command = [*COMMAND, job.scenario, *sets, "--out", job.folder, "--workers", str(os.cpu_count() or 1)]
+        command = [
+            *COMMAND,
+            job.command,
+            *OPTIONS,
+            job.scenario,
+            *sets,
+            "--out",
+            job.folder,
+            "--workers",
+            str(os.cpu_count() or 1),
+        ]
         return subprocess.Popen(
             command, cwd=self.root, env=_environment(), start_new_session=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

@@ -50,7 +50,9 @@ async function list() {
     element("h2", {}, "Start from"), element("ul", {}, ...starts));
 }
 
+let news = () => {};
 const queue = new QueueView((job) => {
+  news();
   if (!shown.run && !shown.scenario && !shown.template) list();
   else queue.list.querySelector("a")?.focus();
   document.title = `done: ${job.scenario}`;
@@ -63,8 +65,9 @@ async function start() {
     main.replaceChildren(view.box);
     await view.load();
   } else if (shown.run) {
-    const view = new AnswerView(shown);
-    main.replaceChildren(view.box);
+    const view = new AnswerView(shown, () => queue.watch());
+    news = () => view.causes.load();
+    main.replaceChildren(queue.box, view.box);
     await Promise.all([view.load(), view.listExports()]);
   } else if (shown.scenario || shown.template) {
     const view = new EditorView(shown, () => queue.box.scrollIntoView());

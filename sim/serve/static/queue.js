@@ -2,7 +2,7 @@
 
 import { ask, element, queryOf } from "./dom.js";
 
-/** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, state: string, done: number, message: string}} Job */
+/** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, command: string, state: string, done: number, message: string}} Job */
 
 export class QueueView {
   /** @param {(job: Job) => void} onDone  told of every run that has ended well while the page watched */
@@ -10,12 +10,15 @@ export class QueueView {
     this.onDone = onDone;
     /** @type {Map<string, string>} */
     this.states = new Map();
+    this.watching = false;
     this.list = element("ul", { class: "jobs" });
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.box = element("section", { "aria-label": "Queue", hidden: true }, element("h2", {}, "Queue"), this.problem, this.list);
   }
 
   watch() {
+    if (this.watching) return;
+    this.watching = true;
     const news = new EventSource("/api/events");
     news.addEventListener("message", (event) => {
       this.problem.hidden = true;
@@ -40,9 +43,9 @@ export class QueueView {
 
   /** @param {Job} job @returns {HTMLElement} */
   line(job) {
-    const name = [job.scenario, ...job.sets].join(", ");
+    const name = [job.command === "run" ? job.scenario : `${job.command} of ${job.scenario}`, ...job.sets].join(", ");
     const open = ["waiting", "running"].includes(job.state);
-    const title = job.state === "done" ? element("a", { href: `/?${queryOf({ run: job.folder, set: {} })}` }, name) : element("span", {}, name);
+    const title = job.state === "done" && job.command === "run" ? element("a", { href: `/?${queryOf({ run: job.folder, set: {} })}` }, name) : element("span", {}, name);
     const line = element("li", { "data-state": job.state }, title, ` ${job.state}`);
     if (job.state === "running") {
       const told = job.cases ? ` ${job.done} of ${job.cases} simulations` : ` ${job.done} simulations`;

@@ -6,7 +6,7 @@ import { rangeOf, roundMarks, scale } from "./scale.js";
 /**
  * @typedef {object} Curve
  * @property {string} name @property {string} fleet @property {string} color @property {string} dark @property {string} marker
- * @property {boolean} dashed @property {(number | null)[]} x @property {(number | null)[]} y
+ * @property {boolean} dashed @property {boolean} filled @property {(number | null)[]} x @property {(number | null)[]} y
  * @property {(number | null)[]} half @property {boolean[]} good @property {boolean[]} steady
  * @property {string[]} keys @property {string[]} tags
  */
@@ -14,6 +14,7 @@ import { rangeOf, roundMarks, scale } from "./scale.js";
  * @typedef {object} ChartData
  * @property {string} title @property {string} subtitle @property {string} xLabel
  * @property {string} symbol  of the currency, empty where y is no money
+ * @property {boolean} judged  whether points meet or miss an SLO
  * @property {boolean} share @property {boolean} anchored
  * @property {number[]} ticks @property {string[]} tickNames
  * @property {{at: number, text: string} | null} xLimit @property {{at: number, text: string} | null} yLimit
@@ -142,7 +143,12 @@ export class Chart {
     const lower = known.map((one) => `${one.x},${y.at(Math.min(y.high, Math.max(y.low, (curve.y[one.i] || 0) - (curve.half[one.i] || 0))))}`);
     if (curve.half.some(Boolean)) group.append(drawn("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") }));
     group.append(drawn("polyline", { class: curve.dashed ? "line dashed" : "line", points: known.map((one) => `${one.x},${one.y}`).join(" ") }));
-    if (!curve.keys.length) return group;
+    if (curve.filled && known.length) {
+      const floor = y.at(Math.max(0, y.low));
+      const outline = [`${known[0].x},${floor}`, ...known.map((one) => `${one.x},${one.y}`), `${known[known.length - 1].x},${floor}`];
+      group.append(drawn("polygon", { class: "band", points: outline.join(" ") }));
+    }
+    if (!curve.marker) return group;
     for (const one of known) {
       group.append(this.point(curve, one));
       if (curve.tags[one.i]) group.append(drawn("text", { class: "tag", x: one.x + 7, y: one.y - 6 }, curve.tags[one.i]));
@@ -167,9 +173,10 @@ export class Chart {
     const { i } = one;
     const value = this.told(/** @type {number} */ (curve.y[i]));
     const half = curve.half[i] ? ` ± ${this.told(/** @type {number} */ (curve.half[i]))}` : "";
-    const where = curve.tags[i] ? `${curve.tags[i]}, ${plain(/** @type {number} */ (curve.x[i]))}` : plain(/** @type {number} */ (curve.x[i]));
-    const text = `${curve.name} at ${where}: ${value}${half}${one.off ? " (off the chart)" : ""}; ${curve.good[i] ? "meets the SLO" : "misses the SLO"}; simulated`;
-    const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": `${curve.keys[i]}` });
+    const at = this.data?.tickNames[this.data.ticks.indexOf(/** @type {number} */ (curve.x[i]))] ?? plain(/** @type {number} */ (curve.x[i]));
+    const where = curve.tags[i] ? `${curve.tags[i]}, ${at}` : at;
+    const text = `${curve.name} at ${where}: ${value}${half}${one.off ? " (off the chart)" : ""}${this.data?.judged ? `; ${curve.good[i] ? "meets the SLO" : "misses the SLO"}; simulated` : ""}`;
+    const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
     made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
     if (one.off) made.append(drawn("text", { class: "name", x: 8, y: 4 }, `▲ ${value}`));
     const show = () => this.tell(text, one.x, one.y);

@@ -1,5 +1,6 @@
 /** A finished run: verdict, charts, what can be moved, and why one fleet costs more than another. */
 
+import { Causes } from "./causes.js";
 import { Chart } from "./chart.js";
 import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { Knobs } from "./knobs.js";
@@ -9,8 +10,8 @@ import { Why } from "./why.js";
 /** @typedef {import("../dom.js").Shown} Shown */
 
 export class AnswerView {
-  /** @param {Shown} shown */
-  constructor(shown) {
+  /** @param {Shown} shown @param {() => void} onRun  called when something has been put into the queue */
+  constructor(shown, onRun) {
     this.shown = shown;
     this.verdict = element("p", { class: "verdict", "aria-live": "polite" });
     this.question = element("p", { class: "question" });
@@ -19,13 +20,15 @@ export class AnswerView {
     this.capacity = element("ul", { class: "capacity" });
     this.charts = element("div", { class: "charts" });
     this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures of every point" });
+    this.tables = element("div");
     this.legend = element("p", { class: "legend" });
     /** @type {Chart[]} */
     this.drawn = [];
     this.picked = "";
     this.knobs = new Knobs((path, value) => this.set(path, value));
     this.readings = new Readings();
-    this.why = new Why();
+    this.causes = new Causes(this.shown, onRun);
+    this.why = new Why(this.causes);
     this.refresh = latest(() => this.load());
     const reset = element("button", { type: "button" }, "Reset all");
     reset.addEventListener("click", () => {
@@ -33,12 +36,14 @@ export class AnswerView {
       this.moved();
     });
     this.changes = element("p", { class: "changes" });
-    this.exports = element("p", { class: "exports" });
+    /** @type {{format: string, name: string}[]} */
+    this.forms = [];
+    this.exports = element("ul", { class: "exports" });
     const side = element("aside", {}, element("h2", {}, "What if"), this.changes, reset, this.knobs.box);
     const more = element("details", {}, element("summary", {}, "What qualifies the verdict"), this.findings);
     const main = element("div", { class: "answer" },
       this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.charts, this.readings.box, this.why.box,
-      element("h2", {}, "Figures"), this.table, element("h2", {}, "Take it with you"), this.exports);
+      element("h2", {}, "Figures"), this.table, this.tables, element("h2", {}, "Take it with you"), this.exports);
     this.box = element("section", { class: "with-side", "aria-label": "Answer" }, main, side);
   }
 
@@ -71,9 +76,11 @@ export class AnswerView {
     this.capacity.replaceChildren(...data.capacity.map(capacityLine));
     this.knobs.update(data.knobs, this.shown.set);
     this.drawCharts(data);
-    this.readings.update(data.readings, data.fleets);
-    this.why.update(data.gap);
+    this.readings.update(data.readings);
+    this.causes.box.hidden = !data.judged;
+    this.why.update(data.gap, data.gapOf);
     this.table.replaceChildren(tableOf(data.table));
+    this.tables.replaceChildren(...data.tables.flatMap(folded));
     this.tellChanges();
   }
 
@@ -85,7 +92,7 @@ export class AnswerView {
       this.charts.append(chart.box);
     }
     for (const extra of this.drawn.splice(data.charts.length)) extra.box.remove();
-    this.drawn.forEach((chart, i) => chart.update({ ...data.charts[i], symbol: data.charts[i].money ? data.symbol : "" }));
+    this.drawn.forEach((chart, i) => chart.update({ ...data.charts[i], symbol: data.charts[i].money ? data.symbol : "", judged: data.judged }));
     const buttons = data.fleets.map((/** @type {{name: string, glyph: string, color: string, dark: string}} */ fleet) => {
       const glyph = element("span", { "aria-hidden": "true" }, `${fleet.glyph} `);
       tint(glyph, fleet);
@@ -93,7 +100,7 @@ export class AnswerView {
       button.addEventListener("click", () => this.pick(fleet.name));
       return button;
     });
-    this.legend.replaceChildren(...buttons, " Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys.");
+    this.legend.replaceChildren(...buttons, data.judged ? " Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys." : "");
   }
 
   /** @param {string} fleet  Shows it alone, or all again. */
@@ -110,19 +117,33 @@ export class AnswerView {
 
   tellChanges() {
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
+    this.linkExports();
     this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : "Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.";
   }
 
   async listExports() {
-    const run = encodeURIComponent(this.shown.run || "");
-    const found = await ask(`/api/exports?run=${run}`).catch(() => ({ exports: [] }));
-    const links = found.exports.flatMap((/** @type {{format: string, name: string}} */ one) => [element("a", { href: `/export?run=${run}&format=${one.format}`, download: "" }, one.name), " · "]);
-    this.exports.replaceChildren(...links, "as the run was stored, at its own prices and limits");
+    const found = await ask(`/api/exports?run=${encodeURIComponent(this.shown.run || "")}`).catch(() => ({ exports: [] }));
+    this.forms = found.exports;
+    this.linkExports();
+  }
+
+  /** Links to the answer as it is shown: at the prices and limits of the address. */
+  linkExports() {
+    const query = queryOf({ run: this.shown.run, set: this.shown.set });
+    const links = this.forms.map((one) => element("li", {}, element("a", { href: `/export?${query}&format=${one.format}`, download: "" }, one.name)));
+    this.exports.replaceChildren(...links);
   }
 }
 
 /** @param {{fleet: string, setting: string, text: string}} one @returns {HTMLElement} */
 const capacityLine = (one) => element("li", {}, `${one.setting ? `${one.fleet}, ${one.setting}` : one.fleet}: ${one.text}`);
+
+/** @param {{title: string, note: string, heads: string[], rows: string[][]}} data @returns {HTMLElement[]} shown on demand */
+function folded(data) {
+  const table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": data.title }, tableOf(data));
+  const note = data.note ? [element("p", { class: "sub" }, data.note)] : [];
+  return [element("details", {}, element("summary", {}, `${data.title} (${data.rows.length})`), ...note, table)];
+}
 
 /** @param {{heads: string[], rows: string[][]}} data @returns {HTMLElement} */
 export function tableOf(data) {

@@ -2,24 +2,28 @@
 
 import { element, plain } from "../dom.js";
 
-/** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number, parts: Record<string, number>, text: string}} Cost */
+/** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number | null, parts: Record<string, number>, text: string}} Cost */
 
 export class Why {
-  constructor() {
+  /** @param {import("./causes.js").Causes} causes  asks what makes the gap, by property */
+  constructor(causes) {
+    this.causes = causes;
     /** @type {Cost[]} */
     this.costs = [];
+    this.of = "";
     this.first = chooser("First fleet", () => this.draw());
     this.second = chooser("Second fleet", () => this.draw());
     this.place = chooser("At", () => this.draw());
     this.sentence = element("p", { "aria-live": "polite" });
     this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the gap" });
     const choice = element("p", { class: "choice" }, this.first.box, " ", this.second.box, " ", this.place.box);
-    this.box = element("div", { hidden: true }, element("h2", {}, "Why?"), choice, this.sentence, this.table);
+    this.box = element("div", { hidden: true }, element("h2", {}, "Why?"), choice, this.sentence, this.table, causes.box);
   }
 
-  /** @param {Cost[]} costs */
-  update(costs) {
+  /** @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens */
+  update(costs, of) {
     this.costs = costs;
+    this.of = of;
     const fleets = [...new Set(costs.map(nameOf))];
     const places = [...new Set(costs.map((one) => one.at))];
     this.box.hidden = fleets.length < 2;
@@ -28,6 +32,7 @@ export class Why {
     this.second.fill(fleets, fleets[1]);
     const shared = places.filter((at) => fleets.slice(0, 2).every((name) => costs.some((one) => one.at === at && one.good && nameOf(one) === name)));
     this.place.fill(places, shared.at(-1) ?? places[0]);
+    this.place.box.hidden = places.length < 2;
     this.draw();
   }
 
@@ -39,19 +44,20 @@ export class Why {
       this.sentence.textContent = "Choose two fleets that answer at this load.";
       return;
     }
+    this.causes.about(first.fleet, second.fleet);
     const gap = first.total - second.total;
     const names = [...new Set([...Object.keys(first.parts), ...Object.keys(second.parts)])];
     const parts = names.map((name) => ({ name, first: first.parts[name] || 0, second: second.parts[name] || 0 }));
     parts.sort((a, b) => Math.abs(b.first - b.second) - Math.abs(a.first - a.second));
     const largest = parts[0];
     const more = gap > 0 ? "more" : "less";
-    const tokens = first.tokensPerHour / second.tokensPerHour;
+    const tokens = first.tokensPerHour && second.tokensPerHour ? first.tokensPerHour / second.tokensPerHour : 1;
     const made = Math.abs(tokens - 1) > 0.02 ? ` It makes ${plain(tokens)} times as many tokens per hour.` : "";
-    this.sentence.textContent = `At ${first.at}, a million output tokens of ${nameOf(first)} cost ${plain(Math.abs(gap))} ${more} than those of ${nameOf(second)} (${first.text} against ${second.text}). The largest part is ${words(largest.name)}: ${signed(largest.first - largest.second)}.${made}`;
+    this.sentence.textContent = `${first.at ? `At ${first.at}, ` : ""}${nameOf(first)} costs ${plain(Math.abs(gap))} ${this.of} ${more} than ${nameOf(second)} (${first.text} against ${second.text}). The largest part is ${words(largest.name)}: ${signed(largest.first - largest.second)}.${made}`;
     const widest = Math.max(...parts.map((one) => Math.abs(one.first - one.second))) || 1;
     const rows = parts.map((one) => row(words(one.name), one.first, one.second, widest));
     rows.push(row("total", first.total, second.total, 0));
-    const heads = ["per million output tokens", nameOf(first), nameOf(second), "difference", ""].map((text) => element("th", { scope: "col" }, text));
+    const heads = [this.of, nameOf(first), nameOf(second), "difference", ""].map((text) => element("th", { scope: "col" }, text));
     this.table.append(element("table", { class: "gap" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)));
   }
 }

@@ -1,0 +1,81 @@
+/** What makes one fleet dearer than another, by property: Shapley values that `gpufleet sensitivity` has left, or leaves when asked. */
+
+import { ask, element, plain, queryOf } from "../dom.js";
+
+/** @typedef {{folder: string, load: string, clients: number, gap: number, half: number | null, parts: {group: string, part: number, half: number | null}[]}} Gap */
+
+export class Causes {
+  /** @param {import("../dom.js").Shown} shown @param {() => void} onRun  called when something has been put into the queue */
+  constructor(shown, onRun) {
+    this.shown = shown;
+    this.onRun = onRun;
+    /** @type {string[]} */
+    this.between = [];
+    this.told = element("p", { role: "status" });
+    this.tables = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the gap by property" });
+    this.compute = element("button", { type: "button" }, "Compute them");
+    this.compute.addEventListener("click", () => this.start());
+    const summary = element("summary", {}, "By property: price, layout, memory, bandwidth, compute, power");
+    this.box = element("details", {}, summary, this.told, this.compute, this.tables);
+    this.box.addEventListener("toggle", () => this.load());
+  }
+
+  /** @param {string} first @param {string} second */
+  about(first, second) {
+    this.between = [first, second];
+    this.load();
+  }
+
+  query() {
+    const { run, set } = this.shown;
+    return [queryOf({ run, set }), ...this.between.map((name) => `between=${encodeURIComponent(name)}`)].join("&");
+  }
+
+  async load() {
+    if (!(/** @type {HTMLDetailsElement} */ (this.box).open) || new Set(this.between).size < 2) return;
+    try {
+      const { gaps } = await ask(`/api/causes?${this.query()}`);
+      this.show(gaps);
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  async start() {
+    try {
+      await ask(`/api/causes?${this.query()}`, { method: "POST" });
+      this.told.textContent = "In the queue, above; they appear here when it has ended.";
+      this.onRun();
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  /** @param {unknown} error */
+  refuse(error) {
+    this.told.textContent = error instanceof Error ? error.message : String(error);
+  }
+
+  /** @param {Gap[]} gaps */
+  show(gaps) {
+    const [first, second] = this.between;
+    this.compute.hidden = gaps.length > 0;
+    this.told.textContent = gaps.length
+      ? `Per million output tokens, ${first} less ${second}, from ${gaps[0].folder}. What the first fleet's part adds, averaged over all orders in which parts are exchanged; the parts sum to the gap.`
+      : `Nobody has computed them for ${first} and ${second} under these prices. Fleets that have some properties of one and some of the other are simulated, at the scenario's own load and at full load.`;
+    const heads = ["part", ...gaps.map((gap) => (gap.load === "full" ? `at full load (${gap.clients} clients)` : "at the scenario's load"))];
+    const groups = gaps.length ? gaps[0].parts.map((one) => one.group) : [];
+    const rows = groups.map((group) => [group, ...gaps.map((gap) => figure(gap.parts.find((one) => one.group === group)))]);
+    if (gaps.length) rows.push(["the gap", ...gaps.map((gap) => figure({ part: gap.gap, half: gap.half }))]);
+    const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
+    const body = rows.map((row, at) => element("tr", at === groups.length ? { class: "total" } : {}, ...row.map((text, i) => element(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
+    this.tables.replaceChildren(...(gaps.length ? [element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))] : []));
+  }
+}
+
+/** @param {{part: number, half: number | null} | undefined} one @returns {string} */
+function figure(one) {
+  if (!one) return "";
+  const half = one.half ? ` ± ${plain(one.half, 2)}` : "";
+  return `${one.part < 0 ? "−" : "+"}${plain(Math.abs(one.part))}${half}`;
+}
