@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sim.cost import Ledger
 from sim.report.words.money import cash
+from sim.report.words.names import name_told
 from sim.units import NANO_PER_USD
 
 
@@ -12,6 +13,6 @@ def component_rows(ledgers: Sequence[Ledger]) -> list[list[str]]:
     bills = [ledger.by_component() for ledger in ledgers]
     names = list(dict.fromkeys(name for bill in bills for name in bill))
     return [
-        [name.replace("_", " "), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
+        [name_told(name), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
         for name in names
     ]

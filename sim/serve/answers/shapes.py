@@ -37,6 +37,7 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
     """Verdict, charts, table, gap and what can be moved."""
     scenario, points = answer.scenario, answer.points
     told, sweep = verdict(points, answer.axes, answer.slo), sweep_of(points, answer.axes)
+    along = sweep.numeric and not sweep.single
     panels = panels_of(points, answer.axes, answer.slo)
     paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}
     return {
@@ -57,7 +58,7 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
         "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
         "gap": gap_data(sweep),
         "gapOf": "per million output tokens",
-        "readings": [reading_data(line, sweep) for line in sweep.lines] if sweep.numeric and not sweep.single else [],
+        "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
         "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
     }
 
@@ -185,9 +186,14 @@ def _capacity_text(axis: str, met: float | None, missed: float | None, about: fl
     return bracket if about is None else f"{bracket}, about {place(axis, float(f'{about:.3g}'))} (interpolated)"
 
 
-def reading_data(line: Line, sweep: Sweep) -> dict[str, Any]:
-    """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure."""
+def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+    """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure.
+
+    Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet meets it nowhere.
+    """
+    reach = capacity_data(line, sweep, slo)
     return {
+        "capacity": reach["met"] if reach["about"] is None else reach["about"],
         "fleet": line.fleet,
         "setting": places(line.setting),
         "axis": axis_label(sweep.axis),
@@ -195,7 +201,6 @@ def reading_data(line: Line, sweep: Sweep) -> dict[str, Any]:
         "good": [point.good for point in line.points],
         "figures": [
             {
-                "column": name,
                 "label": in_code(label),
                 "share": unit == "share",
                 "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],

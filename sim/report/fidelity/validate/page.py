@@ -13,6 +13,8 @@ from sim.report.words.text import percent
 FAR = 1.0
 """A larger error lies at the upper edge."""
 TOLERATED = 0.2
+MOST_MARKED = 10
+"""Pairs that each have a mark on their axis; of more the axis has round numbers."""
 QUESTION = "How far are the predictions from what was measured?"
 
 
@@ -20,7 +22,7 @@ def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], erro
     """The page of a *table* of measurements: what the terminal says of it, and a point for each of *errors*."""
     lines = [*_verdict(errors), *(one for one in told if isinstance(one, str))]
     tables = [
-        Table(one.title or f"By {one.heads[0]}", "", one.heads, one.rows, tuple(one.worded))
+        Table(one.title or _title(one.heads), "", one.heads, one.rows, tuple(one.worded))
         for one in told
         if isinstance(one, FittedTable)
     ]
@@ -31,6 +33,10 @@ def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], erro
     details = {one.key: {"title": one.name, "rows": list(one.rows())} for one in errors}
     page = render_page(f"validate {table}", QUESTION, lines, drawn, tables, [], key=marks, details=details)
     (folder / "validation.html").write_text(page, encoding="utf-8")
+
+
+def _title(heads: Sequence[str]) -> str:
+    return f"Coverage by {heads[0]}" if "covered" in heads else f"By {heads[0]}"
 
 
 def _verdict(errors: Sequence[PairError]) -> list[str]:
@@ -67,6 +73,7 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
         curves.append(
             ChartCurve("", color, x, y, marker, "None", good=good, steady=near, fleet=name, keys=keys, names=names)
         )
+    few = tuple(map(float, range(1, len(ranked) + 1))) if len(ranked) <= MOST_MARKED else ()
     return Panel(
         _called(quantity)[:1].upper() + _called(quantity)[1:],
         "median error of each pair of GPU and model; filled: within 20 %",
@@ -74,5 +81,6 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
         tuple(curves),
         y_format=percent,
         y_limit=Limit(TOLERATED, percent(TOLERATED)),
+        x_ticks=few,
         x_anchored=False,
     )

@@ -1,6 +1,6 @@
 /** What makes one fleet dearer than another, by property: Shapley values that `gpufleet sensitivity` has left, or leaves when asked. */
 
-import { ask, element, plain, queryOf } from "../dom.js";
+import { ask, element, latest, plain, queryOf } from "../dom.js";
 
 /** @typedef {{folder: string, load: string, clients: number, gap: number, half: number | null, parts: {group: string, part: number, half: number | null}[]}} Gap */
 
@@ -11,6 +11,7 @@ export class Causes {
     this.onRun = onRun;
     /** @type {string[]} */
     this.between = [];
+    this.refresh = latest(() => this.load());
     this.told = element("p", { role: "status" });
     this.tables = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the gap by property" });
     this.compute = element("button", { type: "button" }, "Compute them");
@@ -23,7 +24,7 @@ export class Causes {
   /** @param {string} first @param {string} second */
   about(first, second) {
     this.between = [first, second];
-    this.load();
+    this.refresh(null);
   }
 
   query() {

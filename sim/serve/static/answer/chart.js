@@ -148,8 +148,7 @@ export class Chart {
       const outline = [`${known[0].x},${floor}`, ...known.map((one) => `${one.x},${one.y}`), `${known[known.length - 1].x},${floor}`];
       group.append(drawn("polygon", { class: "band", points: outline.join(" ") }));
     }
-    if (!curve.marker) return group;
-    for (const one of known) {
+    for (const one of curve.marker ? known : []) {
       group.append(this.point(curve, one));
       if (curve.tags[one.i]) group.append(drawn("text", { class: "tag", x: one.x + 7, y: one.y - 6 }, curve.tags[one.i]));
     }
@@ -178,7 +177,8 @@ export class Chart {
     const text = `${curve.name} at ${where}: ${value}${half}${one.off ? " (off the chart)" : ""}${this.data?.judged ? `; ${curve.good[i] ? "meets the SLO" : "misses the SLO"}; simulated` : ""}`;
     const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
     made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
-    if (one.off) made.append(drawn("text", { class: "name", x: 8, y: 4 }, `▲ ${value}`));
+    const right = one.x > 0.8 * this.plot.clientWidth;
+    if (one.off) made.append(drawn("text", { class: "name", x: right ? -9 : 8, y: 4, "text-anchor": right ? "end" : "start" }, `▲ ${value}`));
     const show = () => this.tell(text, one.x, one.y);
     made.addEventListener("pointerenter", show);
     made.addEventListener("focus", show);

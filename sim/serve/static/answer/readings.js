@@ -6,10 +6,11 @@ import { element, percent, plain } from "../dom.js";
  * @typedef {object} Reading
  * @property {string} fleet @property {string} setting @property {string} axis
  * @property {number[]} x @property {boolean[]} good
- * @property {{column: string, label: string, share: boolean, y: (number | null)[]}[]} figures
+ * @property {number | null} capacity  the highest load within the SLO; utilisation is the load over it
+ * @property {{label: string, share: boolean, y: (number | null)[]}[]} figures
  */
 
-const BUSY = "gpu_busy_fraction";
+const UTILISATION = "utilisation";
 
 export class Readings {
   constructor() {
@@ -30,22 +31,17 @@ export class Readings {
     this.lines = lines;
     this.box.hidden = !lines.length;
     if (!lines.length) return;
-    const known = lines.some((line) => line.figures.some((one) => one.column === BUSY));
+    const known = lines.some((line) => line.capacity);
     const kept = this.held.value;
-    this.held.replaceChildren(element("option", { value: "load" }, lines[0].axis), ...(known ? [element("option", { value: BUSY }, "utilisation")] : []));
-    this.held.value = known && kept === BUSY ? BUSY : "load";
+    this.held.replaceChildren(element("option", { value: "load" }, lines[0].axis), ...(known ? [element("option", { value: UTILISATION }, "utilisation: load over capacity within the SLO")] : []));
+    this.held.value = known && kept === UTILISATION ? UTILISATION : "load";
     this.draw();
   }
 
-  /** @param {Reading} line @returns {(number | null)[]} what is held equal, along the simulated points */
-  along(line) {
-    return this.held.value === BUSY ? line.figures.find((one) => one.column === BUSY)?.y ?? [] : line.x;
-  }
-
-  /** @returns {number} what the slider stands for; equal steps of the load are equal factors where the loads allow it */
-  at() {
-    const every = this.lines.flatMap((line) => this.along(line)).filter((one) => one !== null);
-    const [low, high] = this.held.value === BUSY ? [0, 1] : [Math.min(...every), Math.max(...every)];
+  /** @returns {number} the load that the slider stands for; equal steps are equal factors where the loads allow it */
+  load() {
+    const every = this.lines.flatMap((line) => line.x);
+    const [low, high] = [Math.min(...every), Math.max(...every)];
     const share = Number(this.slider.value) / 1000;
     const at = low > 0 ? low * (high / low) ** share : low + share * (high - low);
     const near = every.find((one) => Math.abs(one - at) <= (high - low) / 400 || Math.abs(one / at - 1) < 0.01);
@@ -53,24 +49,25 @@ export class Readings {
   }
 
   draw() {
-    const at = this.at();
-    const busy = this.held.value === BUSY;
-    this.told.textContent = busy ? percent(at) : plain(at);
+    const utilised = this.held.value === UTILISATION;
+    const at = utilised ? Number(this.slider.value) / 1000 : this.load();
+    this.told.textContent = utilised ? percent(at) : plain(at);
     this.slider.setAttribute("aria-valuetext", this.told.textContent);
-    const shown = this.lines[0].figures.filter((one) => !busy || one.column !== BUSY);
-    const front = ["fleet", "basis", "SLO", ...(busy ? [this.lines[0].axis] : [])];
-    const head = element("tr", {}, ...[...front, ...shown.map((one) => one.label)].map((text) => element("th", { scope: "col" }, text)));
+    const shown = this.lines[0].figures.map((one) => one.label);
+    const front = ["fleet", "basis", "SLO", ...(utilised ? [this.lines[0].axis] : [])];
+    const head = element("tr", {}, ...[...front, ...shown].map((text) => element("th", { scope: "col" }, text)));
     const rows = this.lines.map((line) => {
-      const place = placeOf(this.along(line), at);
-      const cells = shown.map((one) => {
-        const figure = line.figures.find((other) => other.column === one.column);
+      const load = utilised ? at * (line.capacity ?? NaN) : at;
+      const place = placeOf(line.x, load);
+      const cells = shown.map((label) => {
+        const figure = line.figures.find((one) => one.label === label);
         const value = figure && place && between(figure.y, place);
         return element("td", {}, value === null || value === undefined ? "" : figure?.share ? percent(value) : plain(value));
       });
-      const load = busy ? [element("td", {}, place ? plain(between(line.x, place) ?? NaN) : "")] : [];
+      const its = utilised ? [element("td", {}, line.capacity ? plain(load) : "")] : [];
       const met = place ? [...new Set([line.good[place.low], line.good[place.high]])] : [];
       const slo = met.length > 1 ? "between" : met.length ? (met[0] ? "meets" : "misses") : "";
-      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, basis(line.x, place)), element("td", {}, slo), ...load, ...cells);
+      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? "no capacity within the SLO" : basis(line.x, place)), element("td", {}, slo), ...its, ...cells);
     });
     this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
   }
@@ -78,15 +75,12 @@ export class Readings {
 
 /** @typedef {{low: number, high: number, share: number}} Place  Indices of the neighbours, and how far it is to the upper one. */
 
-/** @param {(number | null)[]} x @param {number} at @returns {Place | null} the first place that has it; null beyond what was simulated */
+/** @param {number[]} x @param {number} at @returns {Place | null} null beyond what was simulated */
 function placeOf(x, at) {
   const exact = x.indexOf(at);
   if (exact >= 0) return { low: exact, high: exact, share: 0 };
-  for (let high = 1; high < x.length; high++) {
-    const [one, other] = [x[high - 1], x[high]];
-    if (one !== null && other !== null && (one - at) * (other - at) < 0) return { low: high - 1, high, share: (at - one) / (other - one) };
-  }
-  return null;
+  const high = x.findIndex((one) => one > at);
+  return high < 1 ? null : { low: high - 1, high, share: (at - x[high - 1]) / (x[high] - x[high - 1]) };
 }
 
 /** @param {(number | null)[]} y @param {Place} place @returns {number | null} */

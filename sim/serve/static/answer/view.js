@@ -35,6 +35,7 @@ export class AnswerView {
       this.shown.set = {};
       this.moved();
     });
+    this.unmoved = "";
     this.changes = element("p", { class: "changes" });
     /** @type {{format: string, name: string}[]} */
     this.forms = [];
@@ -43,7 +44,7 @@ export class AnswerView {
     const more = element("details", {}, element("summary", {}, "What qualifies the verdict"), this.findings);
     const main = element("div", { class: "answer" },
       this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.charts, this.readings.box, this.why.box,
-      element("h2", {}, "Figures"), this.table, this.tables, element("h2", {}, "Take it with you"), this.exports);
+      element("h2", {}, "Figures"), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, "Take it with you"), this.exports));
     this.box = element("section", { class: "with-side", "aria-label": "Answer" }, main, side);
   }
 
@@ -78,7 +79,8 @@ export class AnswerView {
     this.drawCharts(data);
     this.readings.update(data.readings);
     this.causes.box.hidden = !data.judged;
-    this.why.update(data.gap, data.gapOf);
+    this.why.update(data.gap, data.gapOf, data.symbol);
+    this.unmoved = data.judged ? "Nothing is simulated again: prices are billed anew, limits are compared with the stored requests." : "The work stays as it is, and is billed anew.";
     this.table.replaceChildren(tableOf(data.table));
     this.tables.replaceChildren(...data.tables.flatMap(folded));
     this.tellChanges();
@@ -118,7 +120,7 @@ export class AnswerView {
   tellChanges() {
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
     this.linkExports();
-    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : "Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.";
+    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : this.unmoved;
   }
 
   async listExports() {

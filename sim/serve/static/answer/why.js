@@ -11,6 +11,7 @@ export class Why {
     /** @type {Cost[]} */
     this.costs = [];
     this.of = "";
+    this.symbol = "";
     this.first = chooser("First fleet", () => this.draw());
     this.second = chooser("Second fleet", () => this.draw());
     this.place = chooser("At", () => this.draw());
@@ -20,10 +21,11 @@ export class Why {
     this.box = element("div", { hidden: true }, element("h2", {}, "Why?"), choice, this.sentence, this.table, causes.box);
   }
 
-  /** @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens */
-  update(costs, of) {
+  /** @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens @param {string} symbol  of the currency */
+  update(costs, of, symbol) {
     this.costs = costs;
     this.of = of;
+    this.symbol = symbol;
     const fleets = [...new Set(costs.map(nameOf))];
     const places = [...new Set(costs.map((one) => one.at))];
     this.box.hidden = fleets.length < 2;
@@ -50,10 +52,11 @@ export class Why {
     const parts = names.map((name) => ({ name, first: first.parts[name] || 0, second: second.parts[name] || 0 }));
     parts.sort((a, b) => Math.abs(b.first - b.second) - Math.abs(a.first - a.second));
     const largest = parts[0];
-    const more = gap > 0 ? "more" : "less";
+    const cost = gap ? `costs ${this.symbol}${plain(Math.abs(gap))} ${gap > 0 ? "more" : "less"} ${this.of} than` : `costs as much ${this.of} as`;
+    const part = largest.first !== largest.second ? ` The largest part is ${words(largest.name)}: ${signed(largest.first - largest.second)}.` : "";
     const tokens = first.tokensPerHour && second.tokensPerHour ? first.tokensPerHour / second.tokensPerHour : 1;
     const made = Math.abs(tokens - 1) > 0.02 ? ` It makes ${plain(tokens)} times as many tokens per hour.` : "";
-    this.sentence.textContent = `${first.at ? `At ${first.at}, ` : ""}${nameOf(first)} costs ${plain(Math.abs(gap))} ${this.of} ${more} than ${nameOf(second)} (${first.text} against ${second.text}). The largest part is ${words(largest.name)}: ${signed(largest.first - largest.second)}.${made}`;
+    this.sentence.textContent = `${first.at ? `At ${first.at}, ` : ""}${nameOf(first)} ${cost} ${nameOf(second)} (${first.text} against ${second.text}).${part}${made}`;
     const widest = Math.max(...parts.map((one) => Math.abs(one.first - one.second))) || 1;
     const rows = parts.map((one) => row(words(one.name), one.first, one.second, widest));
     rows.push(row("total", first.total, second.total, 0));
@@ -73,7 +76,7 @@ function row(name, first, second, widest) {
 /** @param {number} value @returns {string} */
 const signed = (value) => `${value < 0 ? "−" : "+"}${plain(Math.abs(value))}`;
 /** @param {string} name @returns {string} */
-const words = (name) => name.replaceAll("_", " ");
+const words = (name) => name.replaceAll("_", " ").replace("gpu", "GPU");
 /** @param {Cost} one @returns {string} */
 const nameOf = (one) => (one.setting ? `${one.fleet}, ${one.setting}` : one.fleet);
 
