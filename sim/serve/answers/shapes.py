@@ -23,7 +23,7 @@ from sim.units import SECONDS_PER_HOUR
 COST = "usd_per_million_output_tokens"
 USD = "USD"
 READINGS = (
-    ("gpu_busy_fraction", "utilisation (busy time)", "share"),
+    ("gpu_busy_fraction", "GPUs busy", "share"),
     ("slo_attainment", "requests within the SLO", "share"),
     ("ttft_s_p95", "TTFT p95 [s]", "s"),
     ("tpot_s_p95", "TPOT p95 [s]", "s"),

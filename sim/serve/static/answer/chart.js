@@ -136,7 +136,7 @@ export class Chart {
     const inside = curve.x.map((value, i) => {
       const other = curve.y[i];
       if (value === null || other === null) return null;
-      return { x: x.at(Math.min(value, x.high)), y: y.at(Math.min(other, y.high)), off: value > x.high || other > y.high, i };
+      return { x: x.at(Math.min(value, x.high)), y: y.at(Math.min(other, y.high)), off: value > x.high ? `▸ ${plain(value)}` : other > y.high ? `▲ ${this.told(other)}` : "", i };
     });
     const known = inside.filter((one) => one !== null);
     const upper = known.map((one) => `${one.x},${y.at(Math.min(y.high, (curve.y[one.i] || 0) + (curve.half[one.i] || 0)))}`);
@@ -167,7 +167,7 @@ export class Chart {
     return drawn("text", { class: "name", x: end.x + (ends ? -8 : 10), y, "text-anchor": ends ? "end" : "start" }, name);
   }
 
-  /** @param {Curve} curve @param {{x: number, y: number, off: boolean, i: number}} one @returns {SVGElement} */
+  /** @param {Curve} curve @param {{x: number, y: number, off: string, i: number}} one @returns {SVGElement} */
   point(curve, one) {
     const { i } = one;
     const value = this.told(/** @type {number} */ (curve.y[i]));
@@ -178,7 +178,7 @@ export class Chart {
     const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
     made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
     const right = one.x > 0.8 * this.plot.clientWidth;
-    if (one.off) made.append(drawn("text", { class: "name", x: right ? -9 : 8, y: 4, "text-anchor": right ? "end" : "start" }, `▲ ${value}`));
+    if (one.off) made.append(drawn("text", { class: "name", x: right ? -9 : 8, y: 4, "text-anchor": right ? "end" : "start" }, one.off));
     const show = () => this.tell(text, one.x, one.y);
     made.addEventListener("pointerenter", show);
     made.addEventListener("focus", show);
