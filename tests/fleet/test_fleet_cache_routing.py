@@ -15,7 +15,7 @@ from sim.engine.kv.blocks import PrefixCache
 from sim.fleet import RunningFleet
 from sim.records import Request
 from sim.routing.cache.consistent_hash import ConsistentHashing
-from sim.routing.cache.index import RememberedIndex, ReportedIndex
+from sim.routing.cache.index import RememberedIndex, ReportedIndex, replicas_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
@@ -98,7 +98,7 @@ def test_the_index_against_lists(sent: list[tuple[int, int, int]], room: int) ->
             depth = next((i for i, block in enumerate(ids) if block not in kept), len(ids))
             if depth:
                 expected[one] = depth * BLOCK
-        assert index.matches(request) == expected
+        assert {one: tokens for bits, tokens in index.matches(request) for one in replicas_of(bits)} == expected
         index.sent(request, replica)
         kept = [block for block in recent[replica] if block not in ids] + list(reversed(ids))
         recent[replica] = kept[max(0, len(kept) - room) :]
@@ -112,13 +112,13 @@ def test_reports_come_after_their_delay() -> None:
     index.matches(request)
     index.listener(1)(7 * BLOCK + BLOCK - 1, True)
     index.listener(1)(("own", 3), True)
-    assert index.matches(request) == {}
+    assert index.matches(request) == []
     now[0] = 0.5
-    assert index.matches(request) == {1: BLOCK}
+    assert index.matches(request) == [(0b10, BLOCK)]
     index.listener(1)(7 * BLOCK + BLOCK - 1, False)
-    assert index.matches(request) == {1: BLOCK}
+    assert index.matches(request) == [(0b10, BLOCK)]
     now[0] = 1.0
-    assert index.matches(request) == {}
+    assert index.matches(request) == []
 
 
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=80), factor=st.floats(1.01, 3))

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from sim.records import Request
-from sim.routing.cache.index import Approximate, IndexSpec, PrefixIndex
+from sim.routing.cache.index import Approximate, IndexSpec, PrefixIndex, replicas_of
 from sim.routing.cache.loads import Loads
 from sim.spec import Fraction, Positive, Spec, WholeNumber
 
@@ -48,15 +48,18 @@ class LongestPrefix(Loads):
         return chosen
 
     def _chosen(self, request: Request) -> int:
-        spec, loads = self._spec, [self.requests[replica] for replica in self.open]
+        spec, loads = self._spec, self.requests
+        if len(self.open) < len(loads):
+            loads = [loads[replica] for replica in self.open]
         if not loads:
             return -1
         most, fewest = max(loads), min(loads)
         if most - fewest > spec.balance_abs_threshold and most > spec.balance_rel_threshold * fewest:
             return self.least()
-        found = {replica: n for replica, n in self.index.matches(request).items() if replica in self.open}
-        longest = max(found.values(), default=0)
-        if longest > spec.cache_threshold * request.prompt_tokens:
-            return self.least(sorted(replica for replica, tokens in found.items() if tokens == longest))
+        for bits, tokens in reversed(self.index.matches(request)):
+            if tokens <= spec.cache_threshold * request.prompt_tokens:
+                break
+            if among := [replica for replica in replicas_of(bits) if replica in self.open]:
+                return self.least(among)
         known = self.index.blocks
         return min(self.open, key=lambda replica: (known[replica], self.requests[replica]))

@@ -49,27 +49,27 @@ class PrefixIndex:
         self._stride = 1
         """A KV block may have room for several blocks of the trace: only the last of them is reported."""
 
-    def matches(self, request: Request, most_blocks: int | None = None) -> dict[int, int]:
-        """Leading tokens of the prompt of *request* that replicas have; without those that have none. Only the first
-        *most_blocks* are looked at.
+    def matches(self, request: Request, most_blocks: int | None = None) -> list[tuple[int, int]]:
+        """Which replicas have how much of the prompt of *request*: (their bits, leading tokens), the fewest tokens
+        first, each replica once; without those that have none. Only the first *most_blocks* are looked at.
         """
         size, stride = request.hash_block_tokens, self._stride
         count = request.prompt_tokens // size
         ids = request.block_hashes[: count if most_blocks is None else min(count, most_blocks)]
         holders = self._holders
-        found: dict[int, int] = {}
+        found: list[tuple[int, int]] = []
         mask, depth = -1, 0
-        for place in range(stride - 1, len(ids), stride):
-            here = holders.get(ids[place], 0) & mask
+        for place, block in enumerate(ids[stride - 1 :: stride], 1):
+            here = holders.get(block, 0) & mask
             if here != mask:
                 if depth:
-                    _note(found, mask & ~here, depth * size)
+                    found.append((mask & ~here, depth * size))
                 if not here:
                     return found
                 mask = here
-            depth = place + 1
+            depth = place * stride
         if depth:
-            _note(found, mask, depth * size)
+            found.append((mask, depth * size))
         return found
 
     def _add(self, replica: int, block: int) -> None:
@@ -91,11 +91,14 @@ class PrefixIndex:
         """*request* goes to *replica*."""
 
 
-def _note(found: dict[int, int], replicas: int, tokens: int) -> None:
-    while replicas:
-        bit = replicas & -replicas
-        found[bit.bit_length() - 1] = tokens
-        replicas ^= bit
+def replicas_of(bits: int) -> list[int]:
+    """The replicas that *bits* stand for."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
 
 
 class RememberedIndex(PrefixIndex):
@@ -154,13 +157,23 @@ class ReportedIndex(PrefixIndex):
         else:
             self._remove(replica, block)
 
-    def matches(self, request: Request, most_blocks: int | None = None) -> dict[int, int]:
+    def matches(self, request: Request, most_blocks: int | None = None) -> list[tuple[int, int]]:
         """See `PrefixIndex.matches`; what has been reported by now counts."""
         self._size = request.hash_block_tokens
         self._stride = max(1, self._kv_block_tokens // self._size)
-        coming = self._coming
-        now = self._clock() if coming else 0.0
+        if self._coming:
+            self._take_in(self._clock())
+        return super().matches(request, most_blocks)
+
+    def _take_in(self, now: float) -> None:
+        """Adds and removes what has been reported by *now*: a dozen events and more per request."""
+        coming, holders, blocks = self._coming, self._holders, self.blocks
         while coming and coming[0][0] <= now:
             _, replica, block, stored = coming.popleft()
-            (self._add if stored else self._remove)(replica, block)
-        return super().matches(request, most_blocks)
+            held, bit = holders.get(block, 0), 1 << replica
+            if stored != bool(held & bit):
+                blocks[replica] += 1 if stored else -1
+                if held == bit:
+                    del holders[block]
+                else:
+                    holders[block] = held ^ bit

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
-from sim.routing.cache.index import Approximate, IndexSpec, PrefixIndex
+from sim.routing.cache.index import Approximate, IndexSpec, PrefixIndex, replicas_of
 from sim.routing.cache.loads import Loads
 from sim.spec import Count, NonNegative, Spec
 
@@ -49,7 +49,8 @@ class BestScore(Loads):
         spec = self._spec
         if not self.open:
             return -1
-        found = self.index.matches(request, spec.max_prefix_blocks)
+        matches = self.index.matches(request, spec.max_prefix_blocks)
+        found = {replica: tokens for bits, tokens in matches for replica in replicas_of(bits)}
         seen = min(request.prompt_tokens, spec.max_prefix_blocks * request.hash_block_tokens) or 1
         few_requests, few_tokens = self._fewness(self.requests), self._fewness(self.kv_tokens)
         scores = {
