@@ -98,6 +98,8 @@ class Request:
     """Its place in the session, from 1."""
     tenant: str = ""
     """Who asks; empty where nobody is told apart."""
+    weight: float = 1.0
+    """Of its tenant, with `scheduling: fair`."""
     replica: int = -1
     """Where it is, or was last."""
     came_s: float = nan

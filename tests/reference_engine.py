@@ -69,6 +69,10 @@ class ReferenceEngine:
         self.max_model_len = max_model_len
         self.caching = enable_prefix_caching
         self.priority = scheduling == "priority"
+        self.fair = scheduling == "fair"
+        self.counters: dict[str, float] = {}
+        self.last_tenant = ""
+        self.counted: set[Tracked] = set()
         self.window = window or 0
         self.chunked = chunked_prefill
         self.long_prefill = long_prefill_token_threshold
@@ -95,7 +99,7 @@ class ReferenceEngine:
             if not self.waiting and not self.running:
                 now = max(now, coming[0].request.arrived_s)
             while coming and coming[0].request.arrived_s <= now:
-                self.waiting.append(coming.popleft())
+                self._queue(coming.popleft())
             while leaving and leaving[0][0] <= now:
                 self._evict(*leaving.popleft(), {})
             scheduled = self._schedule()
@@ -104,7 +108,7 @@ class ReferenceEngine:
             now += self.step_s(self._batch(scheduled))
             self.steps += 1
             while coming and coming[0].request.arrived_s <= now:
-                self.waiting.append(coming.popleft())
+                self._queue(coming.popleft())
             out = []
             while leaving and leaving[0][0] < now:
                 out += self._evict(*leaving.popleft(), scheduled)
@@ -114,13 +118,45 @@ class ReferenceEngine:
             assert len(self.free) + sum(1 for _ in self._in_use()) == self.usable
         return tracked
 
+    def _queue(self, one: Tracked) -> None:
+        """A request arrives; a tenant that was idle is lifted to the level of the others."""
+        tenant = one.request.tenant
+        if not any(other.request.tenant == tenant for other in self.waiting):
+            levels = [self.counters[other.request.tenant] for other in self.waiting]
+            level = min(levels) if levels else self.counters.get(self.last_tenant, 0.0)
+            self.counters[tenant] = max(self.counters.get(tenant, 0.0), level)
+        self.waiting.append(one)
+
+    def _unqueue(self, one: Tracked) -> None:
+        self.waiting.remove(one)
+        if not any(other.request.tenant == one.request.tenant for other in self.waiting):
+            self.last_tenant = one.request.tenant
+
+    def _next(self, able: list[Tracked]) -> Tracked:
+        if self.priority:
+            return min(able, key=lambda t: t.key)
+        if not self.fair:
+            return able[0]
+        firsts = {}
+        for one in able:
+            firsts.setdefault(one.request.tenant, one)
+        return min(firsts.values(), key=lambda t: (self.counters[t.request.tenant], *t.key[1:]))
+
+    def _count(self, one: Tracked) -> None:
+        """A token of the prompt counts once, one of the answer twice."""
+        if one not in self.counted:
+            request = one.request
+            tokens = request.prompt_tokens + 2 * request.output_tokens
+            self.counters[request.tenant] += tokens / request.weight
+        self.counted.add(one)
+
     def _evict(self, at_s: float, one: Tracked, under_way: dict[Tracked, int]) -> list[Tracked]:
         """Notes how far *one* has come. Who is in the step under way leaves at its end: it is returned."""
         if one.gone or at_s < one.request.arrived_s or one not in (*self.waiting, *self.running):
             return []
         one.evicted = self._progress(one)
         if one in self.waiting:
-            self.waiting.remove(one)
+            self._unqueue(one)
             return []
         if not under_way:
             self._remove(one)
@@ -200,13 +236,14 @@ class ReferenceEngine:
             able = [one for one in self.waiting if not self._skipped(one)]
             if not able:
                 break
-            one = min(able, key=lambda t: t.key) if self.priority else able[0]
+            one = self._next(able)
             hits = self._hits(one)
             new = self._chunk(one.tokens - len(hits) * self.size, budget, scheduled)
             total = self._blocks_to_join(one, len(hits) * self.size + new)
             if not new or total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
                 break
-            self.waiting.remove(one)
+            self._unqueue(one)
+            self._count(one)
             for block in hits:
                 if block.users == 0:
                     self.free.remove(block)

@@ -65,6 +65,11 @@ class Run(Result):
         return self._frame("services.csv")
 
     @cached_property
+    def tenants(self) -> pd.DataFrame:
+        """One row per tenant of each fleet and sweep point; without rows where requests have none."""
+        return self._frame("tenants.csv")
+
+    @cached_property
     def paired(self) -> pd.DataFrame:
         """Differences between fleets at equal points, paired by seed; without rows for a single fleet."""
         return self._frame("paired.csv")

@@ -62,8 +62,8 @@ class QueueLimits(PagedLimits):
 
     enable_prefix_caching: bool | None = None
     """Share the KV blocks of equal prefixes; a preempted request finds its own again. Left out: as the engine does."""
-    scheduling: Literal["fcfs", "priority"] = "fcfs"
-    """fcfs, or lower `priority` first and then by arrival."""
+    scheduling: Literal["fcfs", "priority", "fair"] = "fcfs"
+    """fcfs; or lower `priority` first and then by arrival; or fair: among tenants by virtual token counters."""
 
 
 class KvGroup(Spec):

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.groups import GroupPool
+from sim.engine.schedulers.fair import FairQueue
 from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
@@ -57,6 +58,8 @@ class RankLimits:
         """An empty queue in the order of `order` and `scheduling`."""
         if self.order is not None:
             return PriorityQueue(self.order)
+        if self.scheduling == "fair":
+            return FairQueue()
         return PriorityQueue() if self.scheduling == "priority" else FcfsQueue()
 
     def new_pool(self) -> BlockPool:

@@ -12,6 +12,7 @@ from sim.engine.kv.blocks import PrefixCache
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock
+from sim.fleet.arrivals.tenants import TenantGate
 from sim.fleet.failing.attempts import Attempts, Hands
 from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
@@ -69,6 +70,8 @@ class RunningFleet:
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
                 self._losses = Losses(self._replicas, self._gone, attempts.lose)
+        if plan.workload.tenants:
+            arrive = TenantGate(plan.workload.tenants, arrive, self._turn_away).arrive
         self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
@@ -165,6 +168,11 @@ class RunningFleet:
             replica.replan(now)
         if refused:
             self._refuse(refused, now)
+
+    def _turn_away(self, requests: list[Request], now: float) -> None:
+        """*requests* are refused for good before they reach a replica."""
+        for request in requests:
+            self._source.answered(request, now)
 
     def _send_held(self) -> None:
         """A replica has begun to serve."""

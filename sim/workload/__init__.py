@@ -17,6 +17,7 @@ from sim.workload.sessions.arriving import ComingSessions, OpenSessions, Recorde
 from sim.workload.sessions.drawn import SessionDraws, sample
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
 from sim.workload.streams import Streams, uniforms
+from sim.workload.tenants import Tenant, drawn_names
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
 
 
@@ -36,6 +37,8 @@ class Workload(Spec):
     stands by itself."""
     shared_prefix: SharedPrefix | None = None
     """What the prompts have in common; left out: nothing."""
+    tenants: tuple[Tenant, ...] = ()
+    """Who shares the fleet; of a trace those with a weight, a priority or a limit. Left out: nobody is told apart."""
     trace: Trace | None = None
     """Instead of all that: requests from a file."""
 
@@ -50,6 +53,11 @@ class Workload(Spec):
             raise ValueError(f"needs arrivals and lengths, or a trace{only}")
         if self.sessions is not None:
             self._sessions_fit()
+        names = [tenant.name for tenant in self.tenants]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"tenants: {twice[0]!r} stands twice")
+        if self.tenants and not any(tenant.share for tenant in self.tenants):
+            raise ValueError("tenants: at least one needs a share above 0")
         if self.shared_prefix is not None and self.lengths is None:
             raise ValueError("needs arrivals and lengths, or a trace; only arrivals and shared_prefix is given")
         return self
@@ -79,7 +87,7 @@ class Workload(Spec):
         """Whether nothing is drawn, so that a second replication would only repeat the first."""
         if self.arrivals is None:
             return True
-        if self.sessions is not None:
+        if self.sessions is not None or self.tenants:
             return False
         if self.lengths is None:
             return not self.arrivals.random
@@ -93,7 +101,10 @@ class Workload(Spec):
     def verify(self) -> None:
         """Read the files it names. Raises TraceError with all that is wrong in a trace, UnknownId."""
         if self.trace is not None:
-            self.trace.requests(None)
+            known = set(self.trace.requests(None).tenant or ())
+            if strange := sorted({tenant.name for tenant in self.tenants} - known):
+                told = f"the column 'tenant' has {', '.join(sorted(known))[:80]}" if known else "it has no tenants"
+                raise TraceError([(self.trace.path, 0, f"no request is of tenant {strange[0]!r}: {told}")])
         self.facts()
 
     def facts(self) -> list[tuple[str, Value]]:
@@ -121,7 +132,8 @@ class Workload(Spec):
         arrived_s = self.arrivals.arrivals_s(streams, horizon_s)
         prompts, outputs = self.lengths_table(streams, 0, len(arrived_s))
         hashes = self.block_hashes(streams, 0, prompts)
-        return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
+        names = self.tenant_names(streams, 0, len(arrived_s))
+        return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS, tenant=names)
 
     def coming_sessions(self, streams: Streams, horizon_s: float | None) -> ComingSessions | None:
         """The sessions that begin before *horizon_s* (None: all there are); None where requests stand by themselves.
@@ -135,11 +147,12 @@ class Workload(Spec):
             return None
         draws = SessionDraws(self.sessions, self.lengths, streams)
         if isinstance(self.arrivals, ClosedLoop):
-            return UserSessions(draws, self.arrivals, streams)
+            return UserSessions(draws, self.arrivals, streams, self.tenant_names(streams, 0, self.arrivals.concurrency))
         rate_rps = self.mean_rate_rps()
         assert rate_rps is not None
         begins = self.arrivals.model_copy(update={"rate_rps": rate_rps / self.sessions.mean_requests()})
-        return OpenSessions(draws, begins.arrivals_s(streams, horizon_s).tolist())
+        begins_s = begins.arrivals_s(streams, horizon_s).tolist()
+        return OpenSessions(draws, begins_s, self.tenant_names(streams, 0, len(begins_s)))
 
     def closed_loop(self) -> ClosedLoop | None:
         """The clients and their think time if this is a closed loop, else None."""
@@ -170,6 +183,15 @@ class Workload(Spec):
         if self.shared_prefix is None:
             return None
         return self.shared_prefix.block_hashes(streams, start, prompt_tokens.tolist())
+
+    @property
+    def names_tenants(self) -> bool:
+        """Whether requests have tenants. Raises TraceError."""
+        return bool(self.tenants) or (self.trace is not None and self.trace.requests(None).tenant is not None)
+
+    def tenant_names(self, streams: Streams, start: int, count: int) -> list[str] | None:
+        """Who asks drawn requests, or begins drawn sessions, *start*, ...; None where nobody is told apart."""
+        return drawn_names(self.tenants, uniforms(streams, "tenant", start, count)) if self.tenants else None
 
     def mean_rate_rps(self) -> float | None:
         """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).

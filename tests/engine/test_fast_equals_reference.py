@@ -40,6 +40,20 @@ def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Af
     assert engine.waiting() == 0
 
 
+@given(workloads(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
+@settings(max_examples=80, deadline=None)
+def test_fair_queues_agree(workload: tuple[list[dict], dict], tenants: list[int]) -> None:
+    requests, limits = workload
+    for request, tenant in zip(requests, tenants, strict=False):
+        request |= {"tenant": "abcd"[tenant], "weight": (1.0, 3.0, 0.7, 1.0)[tenant]}
+    fast, _, slow, _ = both(requests, limits | {"scheduling": "fair"}, Affine())
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert (ours.first_token_s, ours.finished_s) == pytest.approx(
+            (theirs.first_token_s, theirs.finished_s), rel=0, abs=0, nan_ok=True
+        )
+        assert ours.preemptions == theirs.request.preemptions
+
+
 @given(workloads(), st.floats(0.1, 10))
 @settings(max_examples=100, deadline=None)
 def test_arbitrary_times_agree_to_tolerance(workload: tuple[list[dict], dict], scale: float) -> None:

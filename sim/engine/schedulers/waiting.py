@@ -5,6 +5,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from sim.engine.schedulers.fair import FairQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 
@@ -110,4 +111,4 @@ class PriorityQueue:
         return max(running, key=lambda sequence: self._key(sequence)[:-1])
 
 
-WaitingQueue = FcfsQueue | PriorityQueue
+WaitingQueue = FcfsQueue | PriorityQueue | FairQueue

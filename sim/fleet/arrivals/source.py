@@ -207,8 +207,8 @@ class ClientSource:
         if drawn is None:
             self._exhausted = True
             return None
-        prompt_tokens, output_tokens, hashes = drawn
-        request = Request(len(self.requests), now, prompt_tokens, output_tokens)
+        prompt_tokens, output_tokens, hashes, tenant = drawn
+        request = Request(len(self.requests), now, prompt_tokens, output_tokens, tenant=tenant)
         if hashes:
             request.block_hashes, request.hash_block_tokens = hashes, HASH_BLOCK_TOKENS
         self.requests.append(request)
@@ -234,12 +234,13 @@ def _requests(table: RequestTable) -> Iterator[Request]:
 
 def _drawn(
     workload: Workload, streams: Streams, limit: int | None, chunk: int
-) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """(prompt tokens, output tokens, ids of shared blocks) of requests 0, 1, ..., at most *limit* of them."""
+) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(prompt tokens, output tokens, ids of shared blocks, tenant) of requests 0, 1, ..., at most *limit* of them."""
     start = 0
     while limit is None or start < limit:
         count = chunk if limit is None else min(chunk, limit - start)
         prompt, output = workload.lengths_table(streams, start, count)
         hashes = workload.block_hashes(streams, start, prompt) or repeat((), count)
-        yield from zip(prompt.tolist(), output.tolist(), hashes, strict=True)
+        tenants = workload.tenant_names(streams, start, count) or repeat("", count)
+        yield from zip(prompt.tolist(), output.tolist(), hashes, tenants, strict=True)
         start += count

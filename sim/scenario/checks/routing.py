@@ -1,4 +1,4 @@
-"""Whether a router and the pools behind it know each other."""
+"""Whether a router and the pools behind it know each other, and who shares them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,6 +6,7 @@ from sim.routing import ByLength
 from sim.routing.cache.cache_aware import CacheAware
 from sim.routing.cache.index import Exact
 from sim.routing.cache.prefix_score import PrefixScore
+from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet
@@ -45,3 +46,17 @@ def _reports_nothing(pool: BoundPool) -> str:
     if pool.layout.enable_expert_parallel and pool.layout.data_parallel_size > 1:
         return "has ranks that step together, each with its own cache: choose index: {kind: approximate}"
     return ""
+
+
+def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+    """Fair shares where nobody shares, or where the engine's queue has rules of its own."""
+    for j, pool in enumerate(bound):
+        if getattr(pool.batching, "scheduling", "") != "fair":
+            continue
+        at = (*place, "pools", j, "batching", "scheduling")
+        service = scenario.service_of(pool.spec)
+        workload = scenario.workload if service is None else service.workload
+        if not workload.names_tenants:
+            yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
+        if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) is not None:
+            yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")

@@ -12,7 +12,7 @@ from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
-from sim.scenario.checks.routing import routing_complaints
+from sim.scenario.checks.routing import fair_complaints, routing_complaints
 from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
@@ -213,6 +213,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))
         wrong += ejection_complaints(scenario, fleet, ("fleets", i))
+        wrong += fair_complaints(scenario, pools, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)

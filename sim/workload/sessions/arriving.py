@@ -37,12 +37,13 @@ class ComingSessions(Protocol):
 class OpenSessions:
     """Sessions that begin at given times."""
 
-    def __init__(self, draws: SessionDraws, begins_s: list[float]) -> None:
-        self._draws, self._begins_s = draws, begins_s
+    def __init__(self, draws: SessionDraws, begins_s: list[float], tenants: list[str] | None) -> None:
+        """*tenants* has the tenant of each session, where anybody is told apart."""
+        self._draws, self._begins_s, self._tenants = draws, begins_s, tenants
 
     def starts(self) -> Iterator[Start]:
         """See `ComingSessions.starts`."""
-        return (Start(at_s, self._draws.session(i), i) for i, at_s in enumerate(self._begins_s))
+        return (Start(at_s, _session_of(self._draws, i, self._tenants), i) for i, at_s in enumerate(self._begins_s))
 
     def next_of(self, number: int) -> None:
         """Nobody waits for the end of a session."""
@@ -51,8 +52,9 @@ class OpenSessions:
 class UserSessions:
     """Users with one session at a time: user u has sessions u, u + users, ..., whatever the others do."""
 
-    def __init__(self, draws: SessionDraws, loop: ClosedLoop, streams: Streams) -> None:
-        self._draws, self._loop, self._streams = draws, loop, streams
+    def __init__(self, draws: SessionDraws, loop: ClosedLoop, streams: Streams, tenants: list[str] | None) -> None:
+        """*tenants* has the tenant of each user, where anybody is told apart."""
+        self._draws, self._loop, self._streams, self._tenants = draws, loop, streams, tenants
 
     def starts(self) -> Iterator[Start]:
         """See `ComingSessions.starts`."""
@@ -61,13 +63,21 @@ class UserSessions:
         if loop.random:
             first_s = loop.pauses_s(self._streams, "first pauses", 0, loop.concurrency).tolist()
         for at_s, user in sorted(zip(first_s, count(), strict=False)):
-            yield Start(at_s, self._draws.session(user), user)
+            yield Start(at_s, _session_of(self._draws, user, self._tenants), user)
 
     def next_of(self, number: int) -> tuple[float, Start]:
         """See `ComingSessions.next_of`."""
         following = number + self._loop.concurrency
         pause_s = float(self._loop.pauses_s(self._streams, "pauses", number, 1)[0])
-        return pause_s, Start(0.0, self._draws.session(following), following)
+        return pause_s, Start(0.0, _session_of(self._draws, following, self._tenants), following)
+
+
+def _session_of(draws: SessionDraws, number: int, tenants: list[str] | None) -> Session:
+    """Session *number*; of one user after the other where there are fewer *tenants* than sessions."""
+    session = draws.session(number)
+    if tenants:
+        session.tenant = tenants[number % len(tenants)]
+    return session
 
 
 class RecordedSessions:

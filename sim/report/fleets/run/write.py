@@ -10,7 +10,14 @@ from sim.report.fleets.futures.section import futures_section
 from sim.report.fleets.futures.tables import write_futures
 from sim.report.fleets.run.html import render
 from sim.report.fleets.run.paired import blocks, write_paired
-from sim.report.fleets.run.tables import write_costs, write_requests, write_services, write_summary, write_usage
+from sim.report.fleets.run.tables import (
+    write_costs,
+    write_requests,
+    write_rows,
+    write_services,
+    write_summary,
+    write_usage,
+)
 from sim.report.fleets.run.verdict import verdict
 from sim.report.fleets.run.year import write_year, year_table
 from sim.report.fleets.timeline.panels import timeline_panels
@@ -23,6 +30,8 @@ from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, has_money, service_points
 from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.sweep import sweep_of
+from sim.study.fleets.run.tenants import COLUMNS as TENANT_COLUMNS
+from sim.study.fleets.run.tenants import tenant_rows
 from sim.study.fleets.run.year import FleetYear, hourly_prices, year_rows
 from sim.study.metrics.idle import IdleHour
 from sim.yamlio import dump
@@ -57,6 +66,10 @@ def write_report(
     write_requests(out, cases, axes, requests_format)
     write_usage(out / "usage.csv", cases, axes)
     write_costs(out / "costs.csv", cases, axes)
+    if tenants := tenant_rows(cases, axes):
+        given = {name for row in tenants for name in row}
+        columns = ["fleet", *axes, *(name for name in TENANT_COLUMNS if name in given)]
+        write_rows(out / "tenants.csv", tenants, columns)
     compared = differences(points)
     if compared:
         write_paired(out / "paired.csv", compared, axes)

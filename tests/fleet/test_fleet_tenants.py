@@ -1,0 +1,175 @@
+"""Tenants of one fleet: shares, limits, fair queues, and what each had and cost."""
+
+import csv
+from collections import defaultdict
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import sim
+from sim.catalogue.catalog import load_catalog
+from sim.engine.schedulers.fair import FairQueue
+from sim.engine.sequence import Sequence
+from sim.fleet import RunningFleet
+from sim.fleet.arrivals.tenants import Bucket
+from sim.records import Request
+from sim.rng import stream
+from sim.scenario.resolving.case import resolve
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
+from sim.workload import TraceError, Workload
+from sim.workload.tenants import RateLimit
+
+LENGTHS = {name: {"distribution": "geometric", "mean": 50} for name in ("prompt", "output")}
+TENANTS = ({"name": "quiet", "share": 1}, {"name": "noisy", "share": 9})
+STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 0}
+
+
+def workload(*tenants: dict[str, Any], rate_rps: float = 8, **more: Any) -> dict[str, Any]:
+    arrivals = {"process": "poisson", "rate_rps": rate_rps}
+    return {"arrivals": arrivals, "lengths": LENGTHS, "tenants": list(tenants or TENANTS)} | more
+
+
+def test_tenants_are_drawn_by_their_shares() -> None:
+    spec = Workload.model_validate(workload(*TENANTS, {"name": "never", "share": 0}))
+    names = spec.tenant_names(partial(stream, 1, 0), 0, 4000)
+    assert names is not None
+    assert abs(names.count("quiet") / 4000 - 0.1) < 0.02
+    assert "never" not in names
+    assert spec.tenant_names(partial(stream, 1, 0), 100, 50) == names[100:150]
+
+
+def test_a_session_has_one_tenant() -> None:
+    sessions = {"turns": {"distribution": "fixed", "value": 3}, "think_s": {"distribution": "fixed", "value": 0.1}}
+    tenants: dict[str, set[str]] = defaultdict(set)
+    for request in requests_of(workload(sessions=sessions), "fcfs"):
+        tenants[request.session].add(request.tenant)
+    assert {len(names) for names in tenants.values()} == {1}
+    assert {name for names in tenants.values() for name in names} == {"quiet", "noisy"}
+
+
+def test_what_tenants_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="'a' stands twice"):
+        Workload.model_validate(workload({"name": "a"}, {"name": "a"}))
+    with pytest.raises(ValidationError, match="a share above 0"):
+        Workload.model_validate(workload({"name": "a", "share": 0}))
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens,tenant\n0,1,1,a\n")
+    traced = {"trace": {"path": str(tmp_path / "t.csv"), "format": "csv"}, "tenants": [{"name": "b"}]}
+    with pytest.raises(TraceError, match="no request is of tenant 'b': the column 'tenant' has a"):
+        Workload.model_validate(traced).verify()
+
+
+@given(gaps=st.lists(st.sampled_from([0.0, 0.1, 0.5, 3.0]), max_size=60), burst=st.integers(1, 5))
+@settings(max_examples=60)
+def test_a_bucket_lets_through_what_has_flowed_in(gaps: list[float], burst: int) -> None:
+    bucket = Bucket(RateLimit(requests_per_s=2.0, burst=burst))
+    taken_s: list[float] = []
+    for now in np.cumsum(gaps).tolist():
+        if bucket.takes(now):
+            taken_s.append(now)
+            for first in taken_s:  # of every window that ends now
+                assert sum(first <= at <= now for at in taken_s) <= burst + 2.0 * (now - first) + 1e-6
+
+
+@lru_cache
+def quiet_ttft_s(scheduling: str) -> float:
+    spec = workload({"name": "quiet", "share": 1}, {"name": "noisy", "share": 9}, rate_rps=25)
+    done = [r for r in requests_of(spec, scheduling) if r.tenant == "quiet"]
+    return float(np.mean([r.first_token_s - r.arrived_s for r in done]))
+
+
+def requests_of(spec: dict[str, Any], scheduling: str) -> list[Request]:
+    batching = {"policy": "vllm", "num_gpu_blocks": 2000, "max_num_seqs": 8, "max_model_len": 4000}
+    pool = {"steptime": STEP, "batching": batching | {"scheduling": scheduling}}
+    scenario = Scenario.model_validate(
+        {
+            "name": "t",
+            "workload": spec,
+            "horizon_s": 20,
+            "drain_limit_s": 60,
+            "fleets": [{"name": "a", "pools": [pool]}],
+        }
+    )
+    return RunningFleet(resolve(scenario, cases(scenario)[0], load_catalog())).run().requests
+
+
+def test_fair_shares_keep_a_noisy_neighbour_from_the_others() -> None:
+    assert quiet_ttft_s("fair") < 0.1 * quiet_ttft_s("fcfs")
+
+
+def test_who_is_over_the_limit_is_refused_and_nobody_else() -> None:
+    limited = workload({"name": "quiet"}, {"name": "noisy", "rate_limit": {"requests_per_s": 1, "burst": 3}})
+    requests = requests_of(limited, "fcfs")
+    served = [r for r in requests if r.tenant == "noisy" and not r.rejected]
+    assert any(r.rejected for r in requests)
+    assert len(served) <= 3 + 20
+    assert not any(r.rejected for r in requests if r.tenant == "quiet")
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=60, max_size=60))
+@settings(max_examples=20, deadline=None)
+def test_backlogged_tenants_get_tokens_by_weight(sizes: list[tuple[int, int]]) -> None:
+    queue, weights = FairQueue(), {"a": 1.0, "b": 3.0}
+    for index, (prompt, output) in enumerate(sizes):
+        request = Request(index, 0.0, prompt, output, tenant="ab"[index % 2])
+        request.weight = weights[request.tenant]
+        queue.add(Sequence(request))
+    served = dict.fromkeys("ab", 0.0)
+    while {one.request.tenant for waiting in queue._queues.values() for one in waiting} == {"a", "b"}:
+        request = queue.pop().request
+        served[request.tenant] += (request.prompt_tokens + 2 * request.output_tokens) / request.weight
+        assert abs(served["a"] - served["b"]) <= 120
+
+
+def test_who_was_idle_gains_nothing_by_it() -> None:
+    queue = FairQueue()
+    for index in range(6):
+        queue.add(Sequence(Request(index, float(index), 10, 10, tenant="busy")))
+    for _ in range(3):
+        queue.pop()
+    for index in range(6, 9):
+        queue.add(Sequence(Request(index, float(index), 10, 10, tenant="late")))
+    assert [queue.pop().request.tenant for _ in range(6)] == ["busy", "late"] * 3
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tenants") / "out"
+    pool = {"gpu": "rtx-4090", "replicas": 2}
+    scenario = {
+        "name": "t",
+        "model": "llama3.1-8b",
+        "max_model_len": 2000,
+        "workload": workload(rate_rps=2),
+        "horizon_s": 12,
+        "warmup_s": 3,
+        "requests_cost": True,
+        "fleets": [{"name": "a", "pools": [pool], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}}],
+    }
+    sim.run(scenario, out=out, workers=1, quiet=True)
+    return out
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_tenants_and_nobody_sum_to_the_fleet(outputs: Path) -> None:
+    tenants, (summary,) = rows(outputs / "tenants.csv"), rows(outputs / "summary.csv")
+    assert [row["tenant"] for row in tenants] == ["noisy", "quiet", "(nobody)"]
+    assert sum(float(row["requests"]) for row in tenants) == float(summary["requests"])
+    nano = [round(float(row["cost_usd"]) * 1e9) for row in tenants]
+    assert sum(nano) == sum(round(float(row["amount_usd"]) * 1e9) for row in rows(outputs / "costs.csv"))
+    assert all(amount > 0 for amount in nano)
+    joules = [float(row["server_energy_j"]) for row in rows(outputs / "usage.csv") if 3 < float(row["end_s"]) <= 12]
+    assert sum(float(row["it_energy_kwh"]) for row in tenants) * 3.6e6 == pytest.approx(sum(joules), rel=1e-12)
+    done = [row for row in rows(outputs / "requests.csv") if row["measured"] == "1" and row["status"] == "finished"]
+    for name in ("prompt_tokens", "output_tokens"):
+        assert sum(float(row[name]) for row in tenants) == sum(int(row[name]) for row in done)
