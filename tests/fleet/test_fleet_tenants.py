@@ -1,6 +1,5 @@
 """Tenants of one fleet: shares, limits, fair queues, and what each had and cost."""
 
-import csv
 from collections import defaultdict
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import sim
+from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.engine.schedulers.fair import FairQueue
+from sim.engine.fair_queue import FairQueue
 from sim.engine.sequence import Sequence
 from sim.fleet import RunningFleet
 from sim.fleet.arrivals.tenants import Bucket
@@ -23,6 +22,9 @@ from sim.rng import stream
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
+from sim.study.cases.store import read_case, save_case
+from sim.study.fleets.run.tenants import tenant_rows
+from sim.study.metrics.case_metrics import measure
 from sim.workload import TraceError, Workload
 from sim.workload.tenants import RateLimit
 
@@ -138,38 +140,39 @@ def test_who_was_idle_gains_nothing_by_it() -> None:
     assert [queue.pop().request.tenant for _ in range(6)] == ["busy", "late"] * 3
 
 
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("tenants") / "out"
-    pool = {"gpu": "rtx-4090", "replicas": 2}
-    scenario = {
-        "name": "t",
-        "model": "llama3.1-8b",
-        "max_model_len": 2000,
-        "workload": workload(rate_rps=2),
-        "horizon_s": 12,
-        "warmup_s": 3,
-        "requests_cost": True,
-        "fleets": [{"name": "a", "pools": [pool], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}}],
-    }
-    sim.run(scenario, out=out, workers=1, quiet=True)
-    return out
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_tenants_and_nobody_sum_to_the_fleet(outputs: Path) -> None:
-    tenants, (summary,) = rows(outputs / "tenants.csv"), rows(outputs / "summary.csv")
+def test_tenants_and_nobody_sum_to_the_fleet(tmp_path: Path) -> None:
+    scenario = Scenario.model_validate(
+        {
+            "name": "t",
+            "model": "llama3.1-8b",
+            "max_model_len": 2000,
+            "workload": workload(rate_rps=2),
+            "horizon_s": 12,
+            "warmup_s": 3,
+            "requests_cost": True,
+            "fleets": [
+                {
+                    "name": "a",
+                    "pools": [{"gpu": "rtx-4090", "replicas": 2}],
+                    "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}},
+                }
+            ],
+        }
+    )
+    case = cases(scenario)[0]
+    result = run_case(scenario, case, load_catalog())
+    assert isinstance(result, CaseResult)
+    assert result.ledger is not None
+    metrics = measure(result)
+    save_case(tmp_path / "point", case, result, metrics, True, {})
+    tenants = tenant_rows([read_case(tmp_path / "point")], ())
     assert [row["tenant"] for row in tenants] == ["noisy", "quiet", "(nobody)"]
-    assert sum(float(row["requests"]) for row in tenants) == float(summary["requests"])
-    nano = [round(float(row["cost_usd"]) * 1e9) for row in tenants]
-    assert sum(nano) == sum(round(float(row["amount_usd"]) * 1e9) for row in rows(outputs / "costs.csv"))
+    assert sum(row["requests"] for row in tenants) == metrics["requests"]
+    nano = [round(row["cost_usd"] * 1e9) for row in tenants]
+    assert sum(nano) == sum(row.amount_nano_usd for row in result.ledger.rows)
     assert all(amount > 0 for amount in nano)
-    joules = [float(row["server_energy_j"]) for row in rows(outputs / "usage.csv") if 3 < float(row["end_s"]) <= 12]
-    assert sum(float(row["it_energy_kwh"]) for row in tenants) * 3.6e6 == pytest.approx(sum(joules), rel=1e-12)
-    done = [row for row in rows(outputs / "requests.csv") if row["measured"] == "1" and row["status"] == "finished"]
+    joules = [interval.server_energy_j for interval in result.log.intervals if 3 < interval.end_s <= 12]
+    assert sum(row["it_energy_kwh"] for row in tenants) * 3.6e6 == pytest.approx(sum(joules), rel=1e-12)
+    done = [one for one in result.log.requests if 3 <= one.arrived_s < 12 and one.status == "finished"]
     for name in ("prompt_tokens", "output_tokens"):
-        assert sum(float(row[name]) for row in tenants) == sum(int(row[name]) for row in done)
+        assert sum(row[name] for row in tenants) == sum(getattr(one, name) for one in done)
