@@ -30,7 +30,17 @@ def retold(text: str) -> str:
         return text
     if "\n" in text:
         return "\n".join(map(retold, text.split("\n")))
-    return _whole(text, code) or _behind_a_colon(text, code) or text
+    return _whole(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
+
+
+def _one_by_one(text: str, code: str) -> str | None:
+    """Several sentences, the first of which is recognised."""
+    at = text.find(". ")
+    while at >= 0:
+        if told := _whole(text[: at + 1], code):
+            return told + retold(text[at + 2 :])
+        at = text.find(". ", at + 1)
+    return None
 
 
 def _whole(text: str, code: str) -> str | None:
@@ -59,9 +69,13 @@ def _sentences(code: str) -> tuple[_Sentence, ...]:
     """Messages with places, those with most words of their own first."""
     found = []
     for message in catalogue(code):
-        parts = list(Formatter().parse(message))
+        try:
+            parts = list(Formatter().parse(message))
+        except ValueError:  # braces of its own
+            continue
         pieces = tuple(sorted((part[0] for part in parts if part[0]), key=len, reverse=True))
-        if any(part[1] for part in parts) and len(re.findall("[A-Za-z]", "".join(pieces))) >= LEAST:
+        least = 2 if message.startswith((" ", ", ", "; ")) else LEAST  # what is joined to a sentence
+        if any(part[1] for part in parts) and len(re.findall("[A-Za-z]", "".join(pieces))) >= least:
             found.append(_Sentence(message, pieces))
     return tuple(sorted(found, key=lambda one: -sum(map(len, one.pieces))))
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,8 @@ def place_name(node: ast.AST) -> str:
         case _:
             return "value"
     name = re.sub(r"\W+", "_", found).strip("_").lower()
+    if iskeyword(name):
+        return f"{name}_told"
     return name if name and not name[0].isdigit() else "value"
 
 

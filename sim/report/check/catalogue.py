@@ -8,6 +8,7 @@ from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.market.price import Offer
 from sim.catalogue.entries.slices.mig import MigProfile
 from sim.catalogue.value import Sourced, Value
+from sim.language import N_, _
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.text import plain
 from sim.scenario.resolving.describe import unit_of
@@ -16,56 +17,56 @@ from sim.spec import Spec
 COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
     "gpus": {
         "name": lambda gpu: gpu.name,
-        "memory GiB": lambda gpu: _scaled(gpu.memory_bytes, 2**30),
-        "memory TB/s": lambda gpu: _scaled(gpu.memory_bytes_per_s, 1e12),
-        "fp16 TFLOPS": lambda gpu: _scaled(gpu.fp16_flops, 1e12),
-        "fp8 TFLOPS": lambda gpu: _scaled(gpu.fp8_flops, 1e12),
-        "limit W": lambda gpu: _scaled(gpu.tdp_w),
+        N_("memory GiB"): lambda gpu: _scaled(gpu.memory_bytes, 2**30),
+        N_("memory TB/s"): lambda gpu: _scaled(gpu.memory_bytes_per_s, 1e12),
+        N_("fp16 TFLOPS"): lambda gpu: _scaled(gpu.fp16_flops, 1e12),
+        N_("fp8 TFLOPS"): lambda gpu: _scaled(gpu.fp8_flops, 1e12),
+        N_("limit W"): lambda gpu: _scaled(gpu.tdp_w),
         "link": lambda gpu: gpu.link,
     },
     "models": {
         "name": lambda model: model.name,
         "kind": lambda model: model.kind,
-        "layers": lambda model: _field(model, "layers"),
-        "heads": lambda model: _field(model, "heads"),
-        "KV heads": lambda model: _field(model, "kv_heads"),
+        N_("layers"): lambda model: _field(model, "layers"),
+        N_("heads"): lambda model: _field(model, "heads"),
+        N_("KV heads"): lambda model: _field(model, "kv_heads"),
         "context": lambda model: _field(model, "max_context"),
         "weights": lambda model: _field(model, "native_dtype"),
     },
     "quantizations": {
         "name": lambda quantization: quantization.name,
         "bits": lambda quantization: _scaled(quantization.bits_per_weight),
-        "computes in": lambda quantization: quantization.compute,
+        N_("computes in"): lambda quantization: quantization.compute,
         "kernel": lambda quantization: quantization.kernel,
     },
     "kernels": {
         "name": lambda kernel: kernel.name,
-        "compute time": lambda kernel: _scaled(kernel.compute_time_factor),
-        "weight time": lambda kernel: _scaled(kernel.weight_time_factor),
+        N_("compute time"): lambda kernel: _scaled(kernel.compute_time_factor),
+        N_("weight time"): lambda kernel: _scaled(kernel.weight_time_factor),
     },
     "engines": {
         "name": lambda engine: engine.name,
         "versions": lambda engine: engine.versions,
         "batching": lambda engine: engine.batching,
-        "can be simulated": lambda engine: "yes" if engine.overheads and engine.memory else "no",
+        N_("can be simulated"): lambda engine: _("yes") if engine.overheads and engine.memory else _("no"),
     },
     "servers": {
         "name": lambda server: server.name,
         "GPUs": lambda server: _scaled(server.gpu_slots),
-        "built for": lambda server: server.gpu or "any",
+        N_("built for"): lambda server: server.gpu or _("any"),
         "link": lambda server: server.link,
-        "base W": lambda server: _scaled(server.base_power_w),
-        "nameplate W": lambda server: _scaled(server.max_power_w),
+        N_("base W"): lambda server: _scaled(server.base_power_w),
+        N_("nameplate W"): lambda server: _scaled(server.max_power_w),
     },
     "links": {
         "name": lambda link: link.name,
         "GB/s": lambda link: _scaled(link.theoretical_bytes_per_s, 1e9),
-        "measured GB/s": lambda link: _scaled(link.measured_bytes_per_s, 1e9),
-        "peer to peer": lambda link: "yes" if link.peer_to_peer else "no",
+        N_("measured GB/s"): lambda link: _scaled(link.measured_bytes_per_s, 1e9),
+        N_("peer to peer"): lambda link: _("yes") if link.peer_to_peer else _("no"),
     },
     "prices": {
         "offers": lambda prices: str(len(prices.offers)),
-        "default purchase": lambda prices: prices.default_purchase or "",
+        N_("default purchase"): lambda prices: prices.default_purchase or "",
         "what": lambda prices: ", ".join(sorted({offer.what for offer in prices.offers.values()})),
     },
     "grids": {
@@ -168,19 +169,31 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
 
 
 def _slice(profile: MigProfile) -> str:
-    sms = f", {profile.sms} SMs" if profile.sms is not None else ""
-    parts = (f"{profile.compute_slices} compute", f"{profile.memory_slices} memory slices{sms}")
-    return f"{profile.instances} on a GPU: {' and '.join(parts)}, {profile.copy_engines} copy engines"
+    sms = _(", {sms} SMs", sms=profile.sms) if profile.sms is not None else ""
+    parts = (
+        _("{compute_slices} compute", compute_slices=profile.compute_slices),
+        _("{memory_slices} memory slices{sms}", memory_slices=profile.memory_slices, sms=sms),
+    )
+    return _(
+        "{instances} on a GPU: {parts}, {copy_engines} copy engines",
+        instances=profile.instances,
+        parts=_(" and ").join(parts),
+        copy_engines=profile.copy_engines,
+    )
 
 
 def _with_unit(value: Value, unit: str) -> str:
-    span = f" ({value.range[0]:g} to {value.range[1]:g})" if value.range else ""
+    span = _(" ({low:g} to {high:g})", low=value.range[0], high=value.range[1]) if value.range else ""
     return " ".join(filter(None, [plain(value.value, 6), unit])) + span
 
 
 def _short(value: Any) -> str:
     """A curve by its ends."""
-    return f"{value[0]:g} to {value[-1]:g} ({len(value)})" if isinstance(value, tuple) and value else str(value)
+    return (
+        _("{low:g} to {high:g} ({count})", low=value[0], high=value[-1], count=len(value))
+        if isinstance(value, tuple) and value
+        else str(value)
+    )
 
 
 def _origin(value: Sourced) -> str:

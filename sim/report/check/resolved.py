@@ -8,6 +8,7 @@ from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import WEAK_KINDS
+from sim.language import _, ngettext, retold
 from sim.report.check.catalogue import origin
 from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
@@ -21,7 +22,7 @@ HOST_MEMORY_PARTS = ("weights", "kv")
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
-STARTS = {"start_s": "in all", "wake_s": "from sleep, in all"}
+STARTS = {"start_s": N_("in all"), "wake_s": N_("from sleep, in all")}
 SERVICE_LIMITS = ("max_batch_size", "max_queue_delay_s", "instances")
 
 
@@ -30,41 +31,64 @@ def overview(
 ) -> Iterator[RenderableType]:
     """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
     axes, first = plans[0]
-    several = len({plan["workload"] for _, plan in plans}) > 1
-    yield Text(f"Workload{f' at {_point(axes)}' if several else ''}: {first['workload']}")
-    for note in notes([plan for _, plan in plans]):
-        yield Text(f"Note: {note}")
-    yield Text(f"Cases to run: {cases}{_how_many(plans, precision)}")
+    several = len({plan["workload"] for _axes, plan in plans}) > 1
+    yield Text(
+        _(
+            "Workload{point}: {workload}",
+            point=_(" at {point}", point=_point(axes)) if several else "",
+            workload=retold(first["workload"]),
+        )
+    )
+    for note in notes([plan for _axes, plan in plans]):
+        yield Text(_("Note: {note}", note=note))
+    yield Text(_("Cases to run: {cases}{how_many}", cases=cases, how_many=_how_many(plans, precision)))
     yield pools_table(plans)
-    if any(pool["memory_gb_per_gpu"] for _, plan in plans for pool in plan["pools"]):
+    if any(pool["memory_gb_per_gpu"] for _axes, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
     yield from host_memory_tables(plans)
     yield from start_tables(plans)
-    for _, plan in _distinct(plans, "infeasible"):
+    for _axes, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
-            yield Text(f"{plan['fleet']} cannot run: {plan['infeasible']}")
-    yield from values_and_sources([plan for _, plan in plans])
+            yield Text(
+                _("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=retold(plan["infeasible"]))
+            )
+    yield from values_and_sources([plan for _axes, plan in plans])
 
 
 def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
     """What `check` prints for a scenario without fleets: the candidates that `gpufleet size` chooses from."""
     assert scenario.size is not None
-    yield f"Workload: {scenario.workload.describe()}"
+    yield _("Workload: {describe}", describe=retold(scenario.workload.describe()))
     kinds = list(units(scenario, scenario.size, catalog))
     most = scenario.size.max_replicas
-    yield f"No fleets: gpufleet size chooses among {len(kinds)} kinds of replicas, at most {most} of each:"
+    yield _(
+        "No fleets: gpufleet size chooses among {count} kinds of replicas, at most {most} of each:",
+        count=len(kinds),
+        most=most,
+    )
     for unit in kinds:
         yield f"  {unit.name}{f': {unit.refusal}' if unit.refusal else ''}"
 
 
 def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
     """Where the number of cases comes from, and that it is the least."""
-    fleets = len({plan["fleet"] for _, plan in plans})
-    told = f" ({fleets} fleet{'s' * (fleets > 1)} at {len(plans) // fleets} points)" if len(plans) > fleets else ""
+    fleets = len({plan["fleet"] for _axes, plan in plans})
+    told = ngettext(
+        " ({count} fleet at {points} points)",
+        " ({count} fleets at {points} points)",
+        fleets,
+        points=len(plans) // fleets,
+    )
+    told = told if len(plans) > fleets else ""
     if precision is None or precision.metric is None:
         return told
-    exact = f"{precision.metric} is known within {percent(precision.relative)}"
-    return f"{told}, and more until {exact}, at most {precision.max_replications} replications of each"
+    exact = _("{metric} is known within {percent}", metric=precision.metric, percent=percent(precision.relative))
+    return _(
+        "{told}, and more until {exact}, at most {max_replications} replications of each",
+        told=told,
+        exact=exact,
+        max_replications=precision.max_replications,
+    )
 
 
 def _distinct(
@@ -87,17 +111,21 @@ def _gpus(pool: dict[str, Any]) -> str:
     if not pool["gpu"]:
         return "none"
     gpus = f"{pool.get('gpus', pool['replicas'] * pool['gpus_per_replica'])}x {pool['gpu']}"
-    return f"{pool['replicas']} slices {pool['mig']} of {gpus}" if "mig" in pool else gpus
+    return (
+        _("{replicas} slices {mig} of {gpus}", replicas=pool["replicas"], mig=pool["mig"], gpus=gpus)
+        if "mig" in pool
+        else gpus
+    )
 
 
 def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     """One row per pool: GPUs, layout, server and limits."""
-    several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _, plan in plans})
-    front = ["fleet", *(["from point"] if several else []), "pool"]
+    several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _axes, plan in plans})
+    front = [_("fleet"), *([_("from point")] if several else []), _("pool")]
     pools = [pool for _, plan in _distinct(plans, "pools") for pool in plan["pools"]]
     limits = [name for name in (*LIMITS, *SERVICE_LIMITS) if any(name in pool["batching"] for pool in pools)]
-    cached = ["KV tokens per rank"] if any("max_num_seqs" in pool["batching"] for pool in pools) else []
-    heads = [*front, "GPUs", "layout (tp x pp x dp)", "server", *limits, *cached]
+    cached = [_("KV tokens per rank")] if any("max_num_seqs" in pool["batching"] for pool in pools) else []
+    heads = [*front, "GPUs", _("layout (tp x pp x dp)"), _("server"), *limits, *cached]
     rows = [
         [
             plan["fleet"],
@@ -105,7 +133,7 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
             pool["name"],
             _gpus(pool),
             f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in SIZES)})",
-            pool["server"] or "none",
+            pool["server"] or _("none"),
             *(f"{pool['batching'][limit]:,}" if limit in pool["batching"] else "none" for limit in limits),
             *(f"{pool['kv_tokens']:,}" for _ in cached),
         ]
@@ -113,46 +141,48 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
         for pool in plan["pools"]
     ]
     words = frozenset(range(len(front) + 3))
-    return FittedTable(heads, rows, words, len(front), title="\nPools")
+    return FittedTable(heads, rows, words, len(front), title="\n" + _("Pools"))
 
 
 def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     """One row per pool: what fills the memory of each GPU."""
     rows = [
         [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
-        for _, plan in _distinct(plans, "pools")
+        for _axes, plan in _distinct(plans, "pools")
         for pool in plan["pools"]
         if (memory := pool["memory_gb_per_gpu"])
     ]
-    return FittedTable(["fleet", "pool", *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\nMemory of each GPU [GB]")
+    return FittedTable(
+        [_("fleet"), _("pool"), *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
+    )
 
 
 def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
     """One row per pool that leaves weights in host memory; no table where none does."""
     rows = [
         [plan["fleet"], pool["name"], *(f"{held[part]:.2f}" for part in HOST_MEMORY_PARTS)]
-        for _, plan in _distinct(plans, "pools")
+        for _axes, plan in _distinct(plans, "pools")
         for pool in plan["pools"]
         if (held := pool.get("host_memory_gb_per_replica"))
     ]
     if rows:
-        title = "\nHost memory of each replica [GB]"
-        yield FittedTable(["fleet", "pool", *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
+        title = "\n" + _("Host memory of each replica [GB]")
+        yield FittedTable([_("fleet"), _("pool"), *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
 
 
 def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
     """The parts of a replica's start, one a row, where they are described; no table where no pool is switched."""
     rows = [
-        [plan["fleet"], pool["name"], part, f"{seconds:.1f}"]
-        for _, plan in _distinct(plans, "pools")
+        [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
+        for _axes, plan in _distinct(plans, "pools")
         for pool in plan["pools"]
         for name, whole in STARTS.items()
         if name in pool
-        for part, seconds in [*pool[name].items(), (whole, sum(pool[name].values()))]
+        for part, seconds in [*pool[name].items(), (_(whole), sum(pool[name].values()))]
     ]
     if rows:
-        title = "\nStart of one replica while no other starts [s]"
-        yield FittedTable(["fleet", "pool", "part", "time"], rows, frozenset({0, 1, 2}), 2, title=title)
+        title = "\n" + _("Start of one replica while no other starts [s]")
+        yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)
 
 
 def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
@@ -165,17 +195,17 @@ def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
 
 
 def _values(plan: dict[str, Any]) -> Entries:
-    bought = f"; to buy it: {cash(plan['capex_usd'])}" if plan["capex_usd"] else ""
+    bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
     entries = []
     for value in plan["values"]:
-        span = f" ({value['range'][0]:g} to {value['range'][1]:g})" if value["range"] else ""
+        span = _(" ({low:g} to {high:g})", low=value["range"][0], high=value["range"][1]) if value["range"] else ""
         shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
         kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
         below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
         entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
-    return Entries(f"What {plan['fleet']} rests on{bought}", entries)
+    return Entries(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
 
 
 def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
     found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
-    return Entries("Sources", [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])
+    return Entries(_("Sources"), [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])

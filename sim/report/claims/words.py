@@ -2,6 +2,7 @@
 
 import re
 
+from sim.language import N_, _
 from sim.report.words.text import plain
 from sim.scenario.claims.claim import PLACEHOLDER, Part, Rule
 from sim.study.claims.answer import Answer
@@ -9,11 +10,11 @@ from sim.study.claims.figure import Figure
 from sim.study.claims.rules import Finding, Judged
 
 ARTICLES = {
-    "000": "L40S, A10, A40, A100 and A6000 for inference",
-    "001": "A100, H100 and RTX 4090: value for money",
-    "002": "Choosing a graphics card in the age of AI",
-    "003": "Choosing GPUs for deep learning and language models",
-    "004": "Training against inference: H100, A6000, L40S and A100",
+    "000": N_("L40S, A10, A40, A100 and A6000 for inference"),
+    "001": N_("A100, H100 and RTX 4090: value for money"),
+    "002": N_("Choosing a graphics card in the age of AI"),
+    "003": N_("Choosing GPUs for deep learning and language models"),
+    "004": N_("Training against inference: H100, A6000, L40S and A100"),
 }
 """Id of an article -> its subject, in our words."""
 YES_NO = "yes/no"
@@ -50,7 +51,7 @@ def shown(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     if unit == YES_NO:
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     return plain(value)
 
 
@@ -62,7 +63,7 @@ def claimed(part: Part) -> str:
 def computed(judged: Judged) -> str:
     """The figure, or the lowest and the highest of several conditions."""
     texts = [shown(one.figure.value, judged.part.unit) for one in ordered(judged)]
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+    return texts[0] if texts[0] == texts[-1] else _("{low} to {high}", low=texts[0], high=texts[-1])
 
 
 def ordered(judged: Judged) -> list[Finding]:
@@ -75,16 +76,16 @@ def interval(one: Finding, unit: str) -> str:
     if one.figure.half_width is None or unit == YES_NO:
         return ""
     low, high = one.figure.ends
-    return f"{plain(low)} to {plain(high)}"
+    return _("{low} to {high}", low=plain(low), high=plain(high))
 
 
 def rule(holds: Rule, unit: str) -> str:
     """What the figure has to be."""
     if holds.within is not None:
-        return f"within {100 * holds.within:g} %"
+        return _("within {within:g} %", within=100 * holds.within)
     if holds.between is not None:
-        return f"{plain(holds.between[0], EXACT)} to {plain(holds.between[1], EXACT)}"
+        return _("{low} to {high}", low=plain(holds.between[0], EXACT), high=plain(holds.between[1], EXACT))
     if holds.at_least is not None:
-        return "yes" if unit == YES_NO else f"at least {plain(holds.at_least, EXACT)}"
+        return _("yes") if unit == YES_NO else _("at least {exact}", exact=plain(holds.at_least, EXACT))
     assert holds.at_most is not None  # a rule has one key
-    return "no" if unit == YES_NO else f"at most {plain(holds.at_most, EXACT)}"
+    return _("no") if unit == YES_NO else _("at most {exact}", exact=plain(holds.at_most, EXACT))

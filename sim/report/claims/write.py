@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.language import ENGLISH, N_, _, ngettext, speaking
 from sim.report.claims.words import ARTICLES, claimed, computed, interval, notes, reason, rule, shown
 from sim.report.fleets.run.tables import write_rows
 from sim.report.page.template import render
@@ -17,12 +18,23 @@ PAGE, CHAPTER = "claims/claims.html.j2", "claims/claims.md.j2"
 COLUMNS = ["id", "verdict", "claimed", "computed", "unit", "reason", "scenario"]
 
 
+COUNTED = {
+    "holds": ("{count} holds", N_("{count} hold")),
+    "holds in part": ("{count} holds in part", N_("{count} hold in part")),
+    "fails": ("{count} fails", N_("{count} fail")),
+    "depends": ("{count} depends", N_("{count} depend")),
+    "arithmetic error": ("{count} arithmetic error", N_("{count} arithmetic errors")),
+}
+"""Verdict -> one of them and several."""
+
+
 def write_claims(folder: Path, answers: Sequence[Answer]) -> None:
     """All four files."""
-    write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
-    write_rows(folder / "parts.csv", part_rows(answers))
-    for template, name in ((PAGE, "claims.html"), (CHAPTER, "claims.md")):
-        (folder / name).write_text(rendered(template, answers), encoding="utf-8")
+    with speaking(ENGLISH):
+        write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
+        write_rows(folder / "parts.csv", part_rows(answers))
+        (folder / "claims.md").write_text(rendered(CHAPTER, answers), encoding="utf-8")
+    (folder / "claims.html").write_text(rendered(PAGE, answers), encoding="utf-8")
 
 
 def claim_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
@@ -64,14 +76,7 @@ def part_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
 def tally(answers: Sequence[Answer]) -> str:
     """How many claims hold, and so on: `12 hold, 9 hold in part`."""
     counts = Counter(one.verdict for one in answers)
-    return listing([f"{counts[name]} {_counted(name, counts[name])}" for name in VERDICTS if counts[name]])
-
-
-def _counted(verdict: str, count: int) -> str:
-    if verdict == "arithmetic error":
-        return verdict if count == 1 else "arithmetic errors"
-    word, *rest = verdict.split(" ")
-    return " ".join([word if count == 1 else word.removesuffix("s"), *rest])
+    return listing([ngettext(*COUNTED[name], counts[name]) for name in VERDICTS if counts[name]])
 
 
 def rendered(template: str, answers: Sequence[Answer]) -> str:
@@ -80,7 +85,7 @@ def rendered(template: str, answers: Sequence[Answer]) -> str:
     for article, subject in ARTICLES.items():
         of_it = [one for one in answers if one.claim.article == article]
         if of_it:
-            groups.append({"id": article, "subject": subject, "claims": [_claim(one) for one in of_it]})
+            groups.append({"id": article, "subject": _(subject), "claims": [_claim(one) for one in of_it]})
     index = [{"id": one.id, "verdict": one.verdict} for one in answers]
     return render(template, tally=tally(answers), count=len(answers), index=index, groups=groups)
 
@@ -118,9 +123,9 @@ def _lines(judged: Judged) -> Iterator[dict[str, str]]:
 def terminal_table(answers: Sequence[Answer]) -> list[FittedTable | str]:
     """What the terminal prints: a table, the reasons, the tally."""
     rows = [
-        [one.id, one.verdict, claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
+        [one.id, _(one.verdict), claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
         for one in answers
     ]
     table = FittedTable(("id", "verdict", "claimed", "computed", "unit"), rows, frozenset({0, 1, 4}))
-    reasons = [f"{one.id} {one.verdict}: {reason(one)}" for one in answers]
-    return [table, "", *reasons, "", f"{len(answers)} claims: {tally(answers)}"]
+    reasons = [f"{one.id} {_(one.verdict)}: {reason(one)}" for one in answers]
+    return [table, "", *reasons, "", _("{count} claims: {tally}", count=len(answers), tally=tally(answers))]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from sim.language import _
 from sim.report.export.answer import StoredAnswer
 from sim.report.export.book import Book, cell
 from sim.report.export.charts import Line, stacked
@@ -22,7 +23,11 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
         return
     frame, labels, note = bill
     parts = [name for name in frame.columns if name not in labels and name != TOKENS]
-    money = f"A month has {HOURS_PER_MONTH:g} hours. Amounts in {book.currency}."
+    money = _(
+        "A month has {hours_per_month:g} hours. Amounts in {currency}.",
+        hours_per_month=HOURS_PER_MONTH,
+        currency=book.currency,
+    )
     sheet, top = book.sheet(SHEET, SHEET, [money, note])
     tokens = TOKENS in frame
     rate = f"{book.currency} per million output tokens"
@@ -35,7 +40,7 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
     book.heads(sheet, top, heads)
     formats = [*(book.formats["number"] for _ in labels), *(book.formats["money"] for _ in parts)]
     first, total = len(labels), len(labels) + len(parts)
-    for row, (_, values) in enumerate(frame.iterrows(), start=top + 1):
+    for row, (_index, values) in enumerate(frame.iterrows(), start=top + 1):
         book.cells(sheet, row, [values[name] for name in (*labels, *parts)], formats)
         amount = float(values[parts].fillna(0.0).sum())
         summed = f"=SUM({cell(row, first)}:{cell(row, total - 1)})"
@@ -71,7 +76,7 @@ def run_bill(answer: StoredAnswer) -> Bill:
     frame = monthly.groupby(level=place, sort=False, dropna=False).mean().reset_index()
     tokens = answer.summary[[*place, TOKENS]] if TOKENS in answer.summary else None
     frame = frame if tokens is None else frame.merge(tokens, on=place, how="left")
-    return frame, place, "Purchases are spread over their life. Means over replications."
+    return frame, place, _("Purchases are spread over their life. Means over replications.")
 
 
 def candidates_bill(answer: StoredAnswer) -> Bill:
@@ -82,7 +87,7 @@ def candidates_bill(answer: StoredAnswer) -> Bill:
     amount = answer.amount("usd_per_month")
     frame = bill.pivot_table(index="candidate", columns="component", values=amount, sort=False).reset_index()
     frame.columns.name = None
-    note = "Purchases are spread over their life; with inflation this is the first month."
+    note = _("Purchases are spread over their life; with inflation this is the first month.")
     return frame, ["candidate"], note
 
 
@@ -98,5 +103,5 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     frame["decommissioning"] = months[answer.amount("decommissioning_usd")]
     frame["resale"] = -months[answer.amount("resale_usd")]
     names = {name: name.removesuffix(f"_{answer.currency}").removesuffix("_usd") for name in parts}
-    note = "What is paid in each month; received is below zero. The last row of a fleet is the sale at the end."
+    note = _("What is paid in each month; received is below zero. The last row of a fleet is the sale at the end.")
     return frame.rename(columns=names), ["fleet", "date"], note

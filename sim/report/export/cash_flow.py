@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sim.language import _
 from sim.report.export.answer import StoredAnswer
 from sim.report.export.book import Book, cell
 from sim.report.export.charts import Line, scatter
@@ -56,10 +57,15 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     totals = totals[totals["discount_rate"].notna() & totals[answer.amount("total_usd")].notna()]
     months = months.assign(start=months.groupby("fleet", sort=False).cumcount())
     notes = [
-        "Change the yellow cell: present values follow. Purchases, removals and sales fall at the start of their month,"
-        " all else at its end.",
-        f"Amounts in {book.currency}; received is above zero in net cash and present value. What is bought and sold"
-        " when stays as the plan has it.",
+        _(
+            "Change the yellow cell: present values follow. Purchases, removals and sales fall at "
+            "the start of their month, all else at its end."
+        ),
+        _(
+            "Amounts in {currency}; received is above zero in net cash and present value. What is "
+            "bought and sold when stays as the plan has it.",
+            currency=book.currency,
+        ),
     ]
     amount = answer.amount
     columns = [
@@ -102,10 +108,16 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
         return
     amount = answer.amount
     notes = [
-        "Change the yellow cells: net present costs follow. The purchase is paid at delivery, all else at the end of"
-        " its month; a renewal follows the sale of the old hardware.",
-        f"Amounts in {book.currency}. The net present cost of a month takes off what the hardware would bring then."
-        " ranking.csv has it at the end of the horizon, of equal payments over the hardware's life.",
+        _(
+            "Change the yellow cells: net present costs follow. The purchase is paid at delivery, "
+            "all else at the end of its month; a renewal follows the sale of the old hardware."
+        ),
+        _(
+            "Amounts in {currency}. The net present cost of a month takes off what the hardware "
+            "would bring then. ranking.csv has it at the end of the horizon, of equal payments over "
+            "the hardware's life.",
+            currency=book.currency,
+        ),
     ]
     value = amount("net_present_cost_usd")
     columns = [
@@ -189,7 +201,7 @@ def _write(
     names = months[key].tolist()
     starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
     places = Places(at, starts)
-    for line, (_, values) in enumerate(months.iterrows(), start=first):
+    for line, (_index, values) in enumerate(months.iterrows(), start=first):
         for index, column in enumerate(columns):
             if column.formula is None:
                 shown = book.format_of("" if index < 3 and column.head != "purchase" else book.currency)

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from sim.cost.bill.charge import Paid
+from sim.language import _
 from sim.report.export.answer import StoredAnswer
 
 COLUMNS = (
@@ -78,7 +79,9 @@ def _start(answer: StoredAnswer) -> tuple[datetime, list[str]]:
     if given is None:
         made = datetime.fromisoformat(answer.manifest["started_at"]).date()
         began = datetime.combine(made, time(), UTC)
-        return began, [f"The scenario has no starts_at: charges are dated from {began.date()}, the day of the run."]
+        return began, [
+            _("The scenario has no starts_at: charges are dated from {date}, the day of the run.", date=began.date())
+        ]
     at = datetime.fromisoformat(str(given))
     zone = (answer.scenario.get("site") or {}).get("timezone")
     return (at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone) if zone else UTC)).astimezone(UTC), []

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.language import _
 from sim.report.export.answer import MAIN, StoredAnswer
 from sim.report.export.bill import write_bill
 from sim.report.export.book import Book
@@ -52,7 +53,9 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
     title = str(manifest.get("scenario", answer.folder.name))
     asked = str(answer.scenario.get("question") or "")
     when = f"{made}, {manifest.get('started_at', '')}, gpufleet {manifest.get('version', '')}"
-    sheet, top = book.sheet("Summary", title, [*([asked] if asked else []), when, f"Amounts in {book.currency}."])
+    sheet, top = book.sheet(
+        "Summary", title, [*([asked] if asked else []), when, _("Amounts in {currency}.", currency=book.currency)]
+    )
     frame = answer.table(MAIN[answer.command])
     meanings = {answer.amount(one.name): f"{one.meaning} [{one.unit}]" for one in COLUMNS}
     after = book.table(sheet, top, frame)
@@ -77,17 +80,23 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
     frame = answer.requests()
     if frame is None:
         return []
-    sheet, top = book.sheet("Requests", "Requests", ["One row per request; docs/outputs.md has the columns."])
+    sheet, top = book.sheet("Requests", "Requests", [_("One row per request; docs/outputs.md has the columns.")])
     room = MOST_ROWS - top - 1
     book.table(sheet, top, frame.head(room))
     if len(frame) <= room:
         return []
-    return [f"Requests: the sheet holds the first {room:,} of {len(frame):,} requests, the most that it can."]
+    return [
+        _(
+            "Requests: the sheet holds the first {room:,} of {len:,} requests, the most that it can.",
+            room=room,
+            len=len(frame),
+        )
+    ]
 
 
 def _assumptions(book: Book, answer: StoredAnswer) -> None:
     """What each fleet rests on: notes, every value with its origin, and the sources."""
-    sheet, row = book.sheet("Assumptions", "Assumptions", ["Every value that was used, and where it comes from."])
+    sheet, row = book.sheet("Assumptions", "Assumptions", [_("Every value that was used, and where it comes from.")])
     wide = {0: 26, 1: 46, 2: 14, 3: 12, 4: 12, 5: 18, 6: 20, 7: 12, 8: 50, 9: 60}
     for column, width in wide.items():
         sheet.set_column(column, column, width)

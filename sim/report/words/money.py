@@ -105,7 +105,7 @@ def amount(value: float, unit: str) -> str:
         return cash(value) + unit.removeprefix("USD").replace("/", _(" per "), 1)
     if unit in ("per year", "of the price", "of today's"):
         return f"{percent(value)} {_(unit)}"
-    return f"{plain(value)} {unit}".strip()
+    return f"{plain(value)} {_(unit)}".strip()
 
 
 def bare(usd: float) -> str:

@@ -19,6 +19,12 @@ KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fi
 """Of sourced values."""
 PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
 POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))
+INPUTS = (
+    *(N_("electricity"), N_("hosting"), N_("rack"), N_("discount rate"), N_("life"), N_("residual value"), N_("load")),
+    *(N_("memory bandwidth"), N_("compute"), N_("memory size"), N_("link"), N_("power"), N_("utilisation")),
+    *(N_("years"), N_("per year"), N_("of the price"), N_("of today's")),
+)
+"""What sensitivity and breakeven move, and its units."""
 UNITS = (N_("image"), N_("sample"), N_("sequence"), N_("utterance"), N_("volume"), N_("query"), N_("unit"))
 """Of services that answer in one pass."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
 from sim.cost import Ledger
+from sim.language import N_, _
 from sim.records import Interval
 from sim.report.charts.panels import Panel
 from sim.report.fleets.run.basis import notes
@@ -60,13 +61,13 @@ def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved:
 
 
 def _usage(work: WorkTables) -> Iterator[dict[str, Any]]:
-    for cells, axes, intervals, _ in work.rows:
+    for cells, axes, intervals, _ledger in work.rows:
         for interval in intervals:
             yield _front(cells, axes) | {name: getattr(interval, name) for name in USAGE}
 
 
 def _costs(work: WorkTables) -> Iterator[dict[str, Any]]:
-    for cells, axes, _, ledger in work.rows:
+    for cells, axes, _intervals, ledger in work.rows:
         for line in ledger.rows if ledger else ():
             found = {name: getattr(line, name) for name in COST_COLUMNS if name != "amount_usd"}
             found |= {"amount_usd": line.amount_nano_usd / NANO_PER_USD}
@@ -77,6 +78,10 @@ def _front(cells: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
     return {"fleet": cells["fleet"], **axes, "replication": 0}
 
 
+SOURCES = {"assumed": N_("Assumed, not sourced: {paths}."), "recalled": N_("Recalled, not sourced: {paths}.")}
+"""Kind of a value -> what is said of all of them."""
+
+
 def _weak(resolved: Plans) -> list[str]:
     """The assumed and recalled values that the answer rests on, in one sentence a kind."""
     found: dict[str, dict[str, None]] = {}
@@ -84,4 +89,4 @@ def _weak(resolved: Plans) -> list[str]:
         for value in plan["values"]:
             if value["kind"] in WEAK_KINDS:
                 found.setdefault(value["kind"], {})[str(value["path"]).removeprefix(f"fleets.{plan['fleet']}.")] = None
-    return [f"{kind.capitalize()}, not sourced: {', '.join(paths)}." for kind, paths in found.items()]
+    return [_(SOURCES[kind], paths=_(", ").join(paths)) for kind, paths in found.items()]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from sim.language import N_, _
 from sim.report.terminal.fitted import FittedTable
 from sim.steptime import Calibration, Factor
 from sim.study.fidelity.calibrate.factors import FittedFactors, told
@@ -31,7 +32,7 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
     """
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if not text.startswith(HEADER.partition("{")[0]):
-        return "exists and is no calibration; name another file"
+        return _("exists and is no calibration; name another file")
     try:
         data = read_text(text, str(path)).data
         known = (data.get("gpu"), Path(data.get("table") or "").name)
@@ -39,7 +40,11 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
         known = (None, "")
     if force or known == (gpu, Path(table).name):
         return ""
-    return f"holds factors of {known[0]}, fitted to {known[1]}; --force replaces them, another file keeps both"
+    return _(
+        "holds factors of {known}, fitted to {table}; --force replaces them, another file keeps both",
+        known=known[0],
+        table=known[1],
+    )
 
 
 def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
@@ -47,16 +52,18 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):
-        note = "" if factor.determined else "not determined by these runs"
-        rows.append([name, f"{factor.factor:.2f}", f"{factor.low:.2f} and {factor.high:.2f}", note])
+        note = "" if factor.determined else _("not determined by these runs")
+        rows.append(
+            [name, f"{factor.factor:.2f}", _("{low:.2f} and {high:.2f}", low=factor.low, high=factor.high), note]
+        )
     errors = [
         [metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}"]
         for metric, error in calibration.errors.items()
     ]
     return [
-        FittedTable(("factor on", "now", "95 % between", ""), rows, frozenset({0, 3})),
+        FittedTable((_("factor on"), _("now"), _("95 % between"), ""), rows, frozenset({0, 3})),
         "",
-        FittedTable(("median error of", "runs", "before", "after"), errors),
+        FittedTable((_("median error of"), _("runs"), _("before"), _("after")), errors),
         *_remarks(fitted),
     ]
 
@@ -74,17 +81,22 @@ def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
 def _remarks(fitted: FittedFactors) -> Iterator[str]:
     calibration = fitted.calibration
     if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
-        yield f"These runs cannot determine {', '.join(unknown)}: the figures in data/ stay."
+        yield _("These runs cannot determine {unknown}: the figures in data/ stay.", unknown=", ".join(unknown))
     if fitted.noise > WIDE_SCATTER:
-        scatter = f"they scatter {fitted.noise:.1f} times as much as expected"
-        yield f"The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so."
+        scatter = _("they scatter {noise:.1f} times as much as expected", noise=fitted.noise)
+        yield _(
+            "The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so.",
+            scatter=scatter,
+        )
     for row, column, error in fitted.contradicting[:MOST_NAMED]:
-        side = "above" if error > 0 else "below"
-        yield f"{_place(calibration, row.line)}: simulated {column} stays {abs(error):.0%} {side} the measured one"
+        side = N_("{place}: simulated {column} stays {share:.0%} above the measured one")
+        if error <= 0:
+            side = N_("{place}: simulated {column} stays {share:.0%} below the measured one")
+        yield _(side, place=_place(calibration, row.line), column=column, share=abs(error))
     if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
-        yield f"and {more} more that stay off"
+        yield _("and {more} more that stay off", more=more)
     if fitted.skipped:
-        yield "Not used:"
+        yield _("Not used:")
         yield from told(fitted.skipped, calibration.table)
 
 

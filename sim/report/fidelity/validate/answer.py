@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.row import METRICS
+from sim.language import _
 from sim.report.fidelity.validate.frame import write_lines
 from sim.report.fidelity.validate.picture import write_picture
 from sim.report.terminal.fitted import FittedTable
@@ -82,7 +83,9 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
     if missing:
         told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
         more = len(missing) - MOST_REASONS
-        parts.append(f"no prediction: {told}{f'; {more} more reasons' if more > 0 else ''}")
+        parts.append(
+            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+        )
     found = sorted(scores(outcomes, category), key=lambda score: score.group[0] != SCORED)
     parts.append(_score_table(found, "class"))
     if len({score.group for score in by_engine}) > 1:
@@ -95,17 +98,26 @@ def _without_class(score: Score) -> Score:
 
 
 def _coverage_table(found: Sequence[Coverage]) -> FittedTable:
-    heads = ("class", "rows", "covered", "infeasible", "pairs covered")
+    heads = (_("class"), _("rows"), _("covered"), _("infeasible"), _("pairs covered"))
     rows = [
         [one.category, str(one.rows), f"{one.covered} ({one.share:.0%})", str(one.infeasible), pairs]
         for one in found
-        for pairs in [f"{one.pairs_covered} of {one.pairs}"]
+        for pairs in [_("{pairs_covered} of {pairs}", pairs_covered=one.pairs_covered, pairs=one.pairs)]
     ]
     return FittedTable(heads, rows)
 
 
 def _score_table(found: Sequence[Score], group: str) -> FittedTable:
-    heads = (group, "quantity", "rows", "pairs", "median |error|", "90 % of pairs", "covered alone", "bias")
+    heads = (
+        group,
+        _("quantity"),
+        _("rows"),
+        _("pairs"),
+        _("median |error|"),
+        _("90 % of pairs"),
+        _("covered alone"),
+        _("bias"),
+    )
     rows, before = [], ""
     for score in found:
         name = score.group[0]

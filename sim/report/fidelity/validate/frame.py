@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.language import _
 from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
 from sim.report.fleets.run.tables import cell
 
@@ -58,7 +59,7 @@ def draw_panel(axes: Any, points: Points, marks: Marks) -> None:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(SOFT)
     if not every:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
+        axes.text(0.5, 0.5, _("not measured"), transform=axes.transAxes, ha="center", size=HEAD, color=SOFT)
 
 
 def draw_key(figure: Any, marks: Marks, columns: int) -> None:

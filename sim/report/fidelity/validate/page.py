@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from sim.language import N_, _
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
 from sim.report.fidelity.validate.pairs import PairError
 from sim.report.page.page import Mark, Table, render_page
@@ -15,7 +16,7 @@ FAR = 1.0
 TOLERATED = 0.2
 MOST_MARKED = 10
 """Pairs that each have a mark on their axis; of more the axis has round numbers."""
-QUESTION = "How far are the predictions from what was measured?"
+QUESTION = N_("How far are the predictions from what was measured?")
 
 
 def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], errors: Sequence[PairError]) -> None:
@@ -31,7 +32,9 @@ def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], erro
     drawn = [_panel(name, [one for one in errors if one.quantity == name], looks) for name in _quantities(errors)]
     marks = [Mark(name, color, marker) for name, (color, marker) in looks.items()]
     details = {one.key: {"title": one.name, "rows": list(one.rows())} for one in errors}
-    page = render_page(f"validate {table}", QUESTION, lines, drawn, tables, [], key=marks, details=details)
+    page = render_page(
+        _("validate {table}", table=table), _(QUESTION), lines, drawn, tables, [], key=marks, details=details
+    )
     (folder / "validation.html").write_text(page, encoding="utf-8")
 
 
@@ -44,13 +47,20 @@ def _verdict(errors: Sequence[PairError]) -> list[str]:
     parts = []
     for name in _quantities(errors):
         mine = [one.median_error for one in errors if one.quantity == name]
-        parts.append(f"{_called(name)} {percent(median(mine))} ({len(mine)} pairs)")
-    return [f"Median error over pairs of GPU and model: {', '.join(parts)}."] if parts else []
+        parts.append(
+            _(
+                "{called} {percent} ({count} pairs)",
+                called=_called(name),
+                percent=percent(median(mine)),
+                count=len(mine),
+            )
+        )
+    return [_("Median error over pairs of GPU and model: {parts}.", parts=_(", ").join(parts))] if parts else []
 
 
 def _called(quantity: str) -> str:
     """As a heading writes it."""
-    known = {"samples_s": "samples/s", "mean_latency_ms": "mean latency"}
+    known = {"samples_s": "samples/s", "mean_latency_ms": _("mean latency")}
     return known.get(quantity, quantity.replace("tpot", "TPOT").replace("ttft", "TTFT").replace("_", " "))
 
 
@@ -76,8 +86,8 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
     few = tuple(map(float, range(1, len(ranked) + 1))) if len(ranked) <= MOST_MARKED else ()
     return Panel(
         _called(quantity)[:1].upper() + _called(quantity)[1:],
-        "median error of each pair of GPU and model; filled: within 20 %",
-        "pairs, by their error",
+        _("median error of each pair of GPU and model; filled: within 20 %"),
+        _("pairs, by their error"),
         tuple(curves),
         y_format=percent,
         y_limit=Limit(TOLERATED, percent(TOLERATED)),

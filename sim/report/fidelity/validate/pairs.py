@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sim.language import _
 from sim.report.fidelity.validate.answer import GROUPS
 from sim.report.fidelity.validate.training import GROUPS as TRAINING_GROUPS
 from sim.report.words.text import percent
@@ -34,11 +35,11 @@ class PairError:
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """What is shown where somebody points at it."""
-        yield "group", self.group
-        yield f"median error, {self.quantity}", percent(self.median_error)
+        yield _("group"), self.group
+        yield _("median error, {quantity}", quantity=self.quantity), percent(self.median_error)
         if self.bias is not None:
-            yield "median signed error", f"{100 * self.bias:+.0f} %"
-        yield "rows", str(self.count)
+            yield _("median signed error"), f"{100 * self.bias:+.0f} %"
+        yield _("rows"), str(self.count)
 
 
 def serving_pairs(outcomes: Sequence[PredictedRow]) -> list[PairError]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.mlperf import SERVICE_METRICS
+from sim.language import N_, _
 from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
@@ -21,7 +22,7 @@ GROUPS: dict[str, Callable[[ServiceOutcome], str]] = {
     "accelerator": lambda one: one.gpu,
 }
 SCORE_COLUMNS = ("metric", "rows", "pairs", "median_error", "p90_error", "bias")
-TITLES = {"samples_s": "Samples per second of the system", "mean_latency_ms": "Mean latency of a query [ms]"}
+TITLES = {"samples_s": N_("Samples per second of the system"), "mean_latency_ms": N_("Mean latency of a query [ms]")}
 MOST_REASONS = 12
 
 
@@ -53,17 +54,19 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
 def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str]:
     """What the terminal prints: coverage, why rows have no prediction, errors by scenario and by benchmark."""
     covered = sum(one.status == "covered" for one in outcomes)
-    parts: list[FittedTable | str] = [f"{covered:,} of {len(outcomes):,} rows predicted"]
+    parts: list[FittedTable | str] = [_("{covered:,} of {len:,} rows predicted", covered=covered, len=len(outcomes))]
     reasons = Counter(one.reason for one in outcomes if one.reason).most_common()
     if reasons:
         told = "; ".join(f"{reason} ({count})" for reason, count in reasons[:MOST_REASONS])
         more = len(reasons) - MOST_REASONS
-        parts.append(f"no prediction: {told}{f'; {more} more reasons' if more > 0 else ''}")
+        parts.append(
+            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+        )
     return [*parts, *(_table(name, service_scores(outcomes, GROUPS[name])) for name in ("scenario", "benchmark"))]
 
 
 def _table(name: str, scores: Sequence[ServiceScore]) -> FittedTable:
-    heads = (name, "metric", "rows", "pairs", "median |error|", "90 % of pairs", "bias")
+    heads = (name, _("metric"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows = [
         [one.group, one.metric, str(one.rows), str(one.pairs), f"{100 * one.median_error:.1f} %",
          f"{100 * one.p90_error:.1f} %", f"{100 * one.bias:+.0f} %"]
@@ -94,11 +97,15 @@ def _picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
         scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
         for place, (metric, title) in enumerate(TITLES.items()):
             axes = figure.add_axes((0.08 + 0.49 * place, 0.22, 0.40, 0.66))
-            told = f", median error {100 * scores[metric].median_error:.0f} %" if metric in scores else ""
+            told = (
+                _(", median error {median_error:.0f} %", median_error=100 * scores[metric].median_error)
+                if metric in scores
+                else ""
+            )
             axes.set_title(title + told, loc="left", size=HEAD, color=INK, pad=6)
             _panel(axes, metric, outcomes, marks)
-            axes.set_xlabel("measured", size=SMALL, color=SOFT)
-            axes.set_ylabel("predicted", size=SMALL, color=SOFT)
+            axes.set_xlabel(_("measured"), size=SMALL, color=SOFT)
+            axes.set_ylabel(_("predicted"), size=SMALL, color=SOFT)
         draw_key(figure, marks, 6)
         figure.savefig(path)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.training import METRICS
+from sim.language import N_, _
 from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
@@ -22,7 +23,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str
 """Name of the summary -> its leading columns, and how a row finds its group."""
 SCORE_COLUMNS = ("quantity", "rows", "covered", "pairs", "median_error", "p90_error", "bias")
 LEADING = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
-PANELS = {"throughput": "Throughput [tokens/s or samples/s]", "peak memory": "Peak memory of a GPU [GB]"}
+PANELS = {"throughput": N_("Throughput [tokens/s or samples/s]"), "peak memory": N_("Peak memory of a GPU [GB]")}
 SIDE_IN, GAP_IN = 4.2, 1.05
 MOST_REASONS = 12
 
@@ -43,8 +44,8 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
     reasons = Counter(one.prediction.reason for one in runs if one.prediction.status != "covered")
     if reasons:
         told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS))
-        parts.append(f"no prediction: {told}")
-    heads = ("class", "quantity", "rows", "pairs", "median |error|", "90 % of pairs", "bias")
+        parts.append(_("no prediction: {told}", told=told))
+    heads = (_("class"), _("quantity"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows, before = [], ""
     for score in scores(runs, GROUPS["class"][1]):
         shown = score.group[0] if score.group[0] != before else ""
@@ -66,7 +67,7 @@ def write_training_picture(path: Path, runs: Sequence[PredictedTraining]) -> Non
     width, height = len(PANELS) * (SIDE_IN + GAP_IN) + 0.2, SIDE_IN + 1.5
     with settings():
         figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
-        told = f"{len(trusted):,} training runs. Shaded: within 10 and 20 % of the measurement."
+        told = _("{len:,} training runs. Shaded: within 10 and 20 % of the measurement.", len=len(trusted))
         figure.text(0.25 / width, 1 - 0.3 / height, told, size=HEAD, color=INK, va="center")
         for index, (quantity, label) in enumerate(PANELS.items()):
             left = GAP_IN + index * (SIDE_IN + GAP_IN)
@@ -74,7 +75,7 @@ def write_training_picture(path: Path, runs: Sequence[PredictedTraining]) -> Non
             _panel(axes, trusted, quantity, marks)
             axes.set_title(label, loc="left", size=HEAD, color=INK, pad=6)
             axes.set_xlabel("measured", size=SMALL, color=SOFT)
-            axes.set_ylabel("predicted", size=SMALL, color=SOFT)
+            axes.set_ylabel(_("predicted"), size=SMALL, color=SOFT)
         draw_key(figure, marks, 5)
         figure.savefig(path)
 

@@ -5,6 +5,7 @@ from math import isinf
 from pathlib import Path
 from typing import Any
 
+from sim.language import _
 from sim.report.fleets.capacity.page import findings, headline, render_capacity
 from sim.report.fleets.capacity.picture import page_figures, write_picture
 from sim.report.fleets.run.tables import write_rows
@@ -106,26 +107,26 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
     """The rows for a terminal."""
     latencies = {name: head for name, head in latency_columns(slo).items() if not (noun() and name.startswith("tpot"))}
     heads = [
-        "fleet",
-        f"capacity, {axis_label(axis.label)}",
+        _("fleet"),
+        _("capacity, {axis_label}", axis_label=axis_label(axis.label)),
         "± 95 %",
-        "limited by",
+        _("limited by"),
         *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),
         "output [tokens/s]",
         in_code("cost [USD/h]"),
-        in_code("cost [USD per million goodput tokens]"),
+        in_code(_("cost [USD per million goodput tokens]")),
     ]
     lines = []
     for row in rows:
         if row["reason"]:
-            lines.append([row["fleet"], "none", "", row["reason"], *[""] * (len(heads) - 4)])
+            lines.append([row["fleet"], _("none"), "", row["reason"], *[""] * (len(heads) - 4)])
             continue
         per_million = row["usd_per_million_good_tokens"]
         around = _around(_in_currency(row["usd_per_million_good_tokens_ci95"]))
         lines.append(
             [
                 row["fleet"],
-                "beyond the search" if isinf(row[axis.label]) else plain(row[axis.label]),
+                _("beyond the search") if isinf(row[axis.label]) else plain(row[axis.label]),
                 _around(row[f"{axis.label}_ci95"]).strip(),
                 brief_limit(row["limited_by"]),
                 *(_short(_in_unit(row[name], name)) for name in latencies),

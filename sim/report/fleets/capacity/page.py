@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isinf
 from typing import Any
 
+from sim.language import _, retold
 from sim.report.charts.panels import style
 from sim.report.fleets.run.sections import swatches
 from sim.report.page.template import render as filled
@@ -11,7 +12,7 @@ from sim.report.vega.figures import Drawn, PageFigure
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.words.money import cash
-from sim.report.words.text import LIMITS, axis_label, percent, place, plain, seconds, spread
+from sim.report.words.text import LIMITS, axis_label, joined, percent, place, plain, seconds, spread
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.at_capacity import capacity_differences
@@ -23,33 +24,44 @@ Row = Mapping[str, Any]
 
 def headline(rows: Sequence[Row], axis: LoadAxis) -> str:
     """The capacity of every fleet in one sentence each."""
-    return " ".join(f"{row['fleet']} {_takes(row, axis)}." for row in rows)
+    return joined(_("{fleet} {takes}.", fleet=row["fleet"], takes=_takes(row, axis)) for row in rows)
 
 
 def _takes(row: Row, axis: LoadAxis) -> str:
     load, half = row[axis.label], row[f"{axis.label}_ci95"]
     if row["reason"]:
-        return f"cannot run: {row['reason']}"
+        return _("cannot run: {reason}", reason=retold(row["reason"]))
     if load == 0:
-        return "meets the SLO at no load that was tried"
+        return _("meets the SLO at no load that was tried")
     if isinf(load):
-        return "meets the SLO at every load that was tried"
+        return _("meets the SLO at every load that was tried")
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
-    price = f", at {cash(cost)} per million goodput tokens" if cost is not None else ""
-    return f"meets the SLO up to {place(axis.label, plain(load) + around)}{price}"
+    price = _(", at {cash} per million goodput tokens", cash=cash(cost)) if cost is not None else ""
+    return _("meets the SLO up to {place}{price}", place=place(axis.label, plain(load) + around), price=price)
 
 
 def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
     told = capacity_notes(found, precision_of(scenario))
-    told += [f"{row['fleet']} is limited by {LIMITS.get(row['limited_by'], row['limited_by'])} there."
-            for row in rows if row["limited_by"]]  # fmt: skip
+    told += [
+        _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
+        for row in rows
+        if (limit := row["limited_by"])
+    ]
     for one in capacity_differences(found):
-        certain = "differs" if one.certain else "cannot tell: zero is within it"
+        certain = _("differs") if one.certain else _("cannot tell: zero is within it")
         text = ("+" if one.load > 0 else "") + plain(one.load)
         text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
-        told.append(f"{one.first} less {one.second}, paired by seed: {place(axis.label, text)} ({certain}).")
+        told.append(
+            _(
+                "{first} less {second}, paired by seed: {place} ({certain}).",
+                first=one.first,
+                second=one.second,
+                place=place(axis.label, text),
+                certain=certain,
+            )
+        )
     return told
 
 
@@ -91,17 +103,17 @@ def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
     columns: list[Column] = [
         (axis.label, axis_label(axis.label), "", plain),
         *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
-        ("output_tokens_per_s", "output tokens", "1/s", plain),
-        ("gpu_busy_fraction", "GPU busy", "", percent),
-        ("cost_usd_per_h", "cost per hour", "", cash),
-        ("usd_per_million_good_tokens", "per million goodput tokens", "", cash),
+        ("output_tokens_per_s", _("output tokens"), "1/s", plain),
+        ("gpu_busy_fraction", _("GPU busy"), "", percent),
+        ("cost_usd_per_h", _("cost per hour"), "", cash),
+        ("usd_per_million_good_tokens", _("per million goodput tokens"), "", cash),
     ]
     return [column for column in columns if any(row[column[0]] is not None for row in rows)]
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
     cells = []
-    for name, _, _, show in columns:
+    for name, _head, _unit, show in columns:
         value, half = row[name], row.get(f"{name}_ci95")
         around = spread(half, value) if half and value else ""
         cells.append(("" if value is None else show(value), f"± {around}" if around else ""))
@@ -111,19 +123,25 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 
 def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
     start, precision = place(axis.label, plain(axis.start)), precision_of(scenario)
-    return (
-        f"The SLO: {asked_for(scenario.slo)}, and a queue that does not grow without end. Each replication is searched "
-        f"by itself, the first from {start}: the load is doubled or halved until the SLO is met on one side, then "
-        f"bisected until the ends are within {100 * relative:g} % of each other. Its requests are the same at every "
-        "load and in every fleet. Its capacity lies between the highest load that met the SLO and the first that did "
-        "not; shown is the mean over replications. They are added, from five on, until half of the 95 % interval is at "
-        f"most {100 * precision.relative:g} % of the mean in every fleet, or to {precision.max_replications}."
+    return _(
+        "The SLO: {asked_for}, and a queue that does not grow without end. Each replication is "
+        "searched by itself, the first from {start}: the load is doubled or halved until the SLO "
+        "is met on one side, then bisected until the ends are within {relative:g} % of each "
+        "other. Its requests are the same at every load and in every fleet. Its capacity lies "
+        "between the highest load that met the SLO and the first that did not; shown is the mean "
+        "over replications. They are added, from five on, until half of the 95 % interval is at "
+        "most {relative_2:g} % of the mean in every fleet, or to {max_replications}.",
+        asked_for=asked_for(scenario.slo),
+        start=start,
+        relative=100 * relative,
+        relative_2=100 * precision.relative,
+        max_replications=precision.max_replications,
     )
 
 
 def _goal_heads(slo: Slo) -> list[str]:
     """What is read at every load: the share within the limits of each request, and the percentiles with a limit."""
-    return [*(["requests within SLO"] if slo.per_request else []), *map(name_of, slo.percentiles)]
+    return [*([_("requests within SLO")] if slo.per_request else []), *map(name_of, slo.percentiles)]
 
 
 def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
@@ -142,6 +160,6 @@ def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
                     "load": plain(tried.load, 4),
                     "attained": [*shares, *values],
                     "meets": tried.meets,
-                    "standing": ("yes" if tried.meets else "no") + over,
+                    "standing": (_("yes") if tried.meets else _("no")) + over,
                 }
                 first = False

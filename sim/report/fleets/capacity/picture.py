@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.charts.curves import GLYPH, figure_of, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT, draw
 from sim.report.charts.fonts import glyphs, lines_of, settings
@@ -25,7 +26,7 @@ LEFT_IN, RIGHT_IN, GAP_IN = 0.75, 0.3, 0.9
 ABOVE_IN, BELOW_IN = 0.55, 0.55
 """Around a plot area, for its title and its axis."""
 GOOD_COST = "usd_per_million_good_tokens"
-AT_CAPACITY = "At capacity: USD per million goodput tokens"
+AT_CAPACITY = N_("At capacity: USD per million goodput tokens")
 FAR = 2.5
 """What lies beyond this multiple of a limit is drawn at the upper edge."""
 
@@ -90,11 +91,11 @@ def _figure(
         draw(place(LEFT_IN, bottom, whole_in, SEARCH_IN), panel)
     money = any(row[GOOD_COST] is not None for _, row in shown)
     bar_in = (WIDTH_IN - names_in - RIGHT_IN - (GAP_IN if money else 0)) / (2 if money else 1)
-    _bars(place(names_in, BELOW_IN, bar_in, bars_in), shown, looks, axis.label, f"Capacity: {axis_label(axis.label)}",
-          plain, names=True)  # fmt: skip
+    title = _("Capacity: {axis_label}", axis_label=axis_label(axis.label))
+    _bars(place(names_in, BELOW_IN, bar_in, bars_in), shown, looks, axis.label, title, plain, names=True)
     if money:
         left = names_in + bar_in + GAP_IN
-        title = in_code(AT_CAPACITY)
+        title = in_code(_(AT_CAPACITY))
         _bars(place(left, BELOW_IN, bar_in, bars_in), shown, looks, GOOD_COST, title, money_mark, names=False)
     return figure
 
@@ -105,12 +106,12 @@ def searches(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[Panel]
     looks = style([one.fleet for one in found])
     panels = []
     if slo.per_request:
-        limit = Limit(slo.attainment, f"target {exactly(slo.attainment)}")
-        title = "Requests within the SLO at every simulated load"
+        limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
+        title = _("Requests within the SLO at every simulated load")
         panels.append(_search(able, axis, title, lambda tried: tried.slo_attainment, limit, looks, share=True))
     for one in slo.percentiles:
-        limit = Limit(one.limit_s, f"SLO {plain(one.limit_s)} s")
-        title = f"{name_of(one)} [s] at every simulated load"
+        limit = Limit(one.limit_s, _("SLO {limit_s} s", limit_s=plain(one.limit_s)))
+        title = _("{name_of} [s] at every simulated load", name_of=name_of(one))
         panels.append(_search(able, axis, title, partial(_percentile, one.column), limit, looks))
     return panels
 
@@ -143,10 +144,10 @@ def _search(
         )
         if isfinite(one.mean) and one.mean > 0:
             spans.append(Span(one.mean, one.half_width or 0.0, f"{one.fleet}: {plain(one.mean)}", color, one.fleet))
-    beyond = "" if share else "; what is larger lies at the upper edge"
+    beyond = "" if share else _("; what is larger lies at the upper edge")
     return Panel(
         title,
-        f"filled: meets the SLO; line and band: capacity and its 95 % interval{beyond}",
+        _("filled: meets the SLO; line and band: capacity and its 95 % interval{beyond}", beyond=beyond),
         axis_label(axis.label),
         tuple(curves),
         y_format=percent if share else plain,
@@ -166,7 +167,10 @@ def page_figures(
     looks = style([one.fleet for one in found])
     wide = [replace(panel_figure(panel), wide=True) for panel in searches(found, axis, slo)]
     bars = []
-    for column, title in ((axis.label, f"Capacity: {axis_label(axis.label)}"), (GOOD_COST, in_code(AT_CAPACITY))):
+    for column, title in (
+        (axis.label, _("Capacity: {axis_label}", axis_label=axis_label(axis.label))),
+        (GOOD_COST, in_code(_(AT_CAPACITY))),
+    ):
         held = [_side_bar(row, one, column, place, looks) for place, (one, row) in enumerate(shown)]
         drawn = [bar for bar in held if bar is not None]
         subtitle = _bars_subtitle(column == GOOD_COST)
@@ -192,7 +196,7 @@ def _value_text(row: Mapping[str, Any], column: str, value: float, half: float |
 
 
 def _bars_subtitle(dollars: bool) -> str:
-    return "with half of the 95 % interval" + ("" if dollars else ", and what limits it")
+    return _("with half of the 95 % interval") + ("" if dollars else _(", and what limits it"))
 
 
 def _bars(
@@ -210,7 +214,7 @@ def _bars(
         value, half = _amount(row, column), _amount(row, f"{column}_ci95")
         color, marker = looks[one.fleet]
         if value is None or not isfinite(value):
-            text = "beyond the search" if value else ""
+            text = _("beyond the search") if value else ""
             axes.annotate(text, (0, place), (4, 0), textcoords="offset points", va="center", fontsize=SMALL, color=SOFT)
             continue
         axes.hlines(place, 0, value, color=color, linewidth=1.0, alpha=0.35)
@@ -232,9 +236,9 @@ def _bars(
     axes.set_xlim(0.0, 1.7 * max(ends, default=1.0))
     axes.set_ylim(len(fleets) - 0.4, -0.6)
     axes.set_yticks(range(len(fleets)), [one.fleet if names else "" for one, _ in fleets])
-    for label, (one, _) in zip(axes.get_yticklabels(), fleets, strict=True):
+    for label, (one, _row) in zip(axes.get_yticklabels(), fleets, strict=True):
         label.set(color=looks[one.fleet][0], fontweight="bold", fontsize=NORMAL)
-    axes.xaxis.set_major_formatter(lambda value, _: tick(value))
+    axes.xaxis.set_major_formatter(lambda value, _place: tick(value))
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     _frame(axes, title, _bars_subtitle(dollars), names)
 

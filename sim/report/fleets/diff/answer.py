@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from sim.language import N_, _
 from sim.report.fleets.run.verdict import verdict
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, shown
@@ -18,14 +19,14 @@ from sim.study.fleets.run.paired import Difference
 from sim.study.fleets.run.point import Point
 
 WORDS = {
-    "slo_attainment": "within SLO [%]",
-    "ttft_s_p95": "TTFT p95 [s]",
-    "tpot_s_p95": "TPOT p95 [s]",
+    "slo_attainment": N_("within SLO [%]"),
+    "ttft_s_p95": N_("TTFT p95 [s]"),
+    "tpot_s_p95": N_("TPOT p95 [s]"),
     "output_tokens_per_s": "output [tokens/s]",
-    "facility_power_w_mean": "power at the meter [W]",
-    "usd_per_million_output_tokens": "USD/M output tokens",
+    "facility_power_w_mean": N_("power at the meter [W]"),
+    "usd_per_million_output_tokens": N_("USD/M output tokens"),
 }
-NOTE = "second less first, with half of the 95 % interval over replications paired by seed"
+NOTE = N_("second less first, with half of the 95 % interval over replications paired by seed")
 
 
 def diff_document(first: StoredRun, second: StoredRun, found: Compared) -> dict[str, Any]:
@@ -64,14 +65,16 @@ def diff_tables(first: StoredRun, second: StoredRun, found: Compared) -> list[Re
     lines: list[RenderableType | str] = [f"{one['folder']}: {one['verdict']}" for one in verdicts]
     if found.changes:
         rows = [[one.path, _said(one.before), _said(one.after)] for one in found.changes]
-        lines.append(FittedTable(["changed input", "first", "second"], rows, frozenset({0, 1, 2}), 0))
+        lines.append(FittedTable([_("changed input"), _("first"), _("second")], rows, frozenset({0, 1, 2}), 0))
     else:
-        lines.append("The two runs were asked the same.")
+        lines.append(_("The two runs were asked the same."))
     lines += [_table(fleet, found.differences) for fleet in dict.fromkeys(one.first.fleet for one in found.differences)]
-    lines += [Text(NOTE)] if found.differences else []
-    for name, alone in zip(("first", "second"), found.alone, strict=True):
+    lines += [Text(_(NOTE))] if found.differences else []
+    for name, alone in zip(
+        (N_("Only the first run has {points}."), N_("Only the second run has {points}.")), found.alone, strict=True
+    ):
         if alone:
-            lines.append(f"Only the {name} run has {listing([_where(point) for point in alone])}.")
+            lines.append(_(name, points=listing([_where(point) for point in alone])))
     return lines
 
 
@@ -84,9 +87,9 @@ def _table(fleet: str, differences: Sequence[Difference]) -> RenderableType:
     for one in mine:
         front = [short(one.first.axes.get(axis)) for axis in named]
         shown_front = front if front != before else [""] * len(front)
-        rows.append([*shown_front, in_code(WORDS[one.metric]), *_figures(one)])
+        rows.append([*shown_front, in_code(_(WORDS[one.metric])), *_figures(one)])
         before = front
-    heads = [*map(axis_label, named), "", "first", "second", "difference", ""]
+    heads = [*map(axis_label, named), "", _("first"), _("second"), _("difference"), ""]
     words = frozenset({len(named), len(heads) - 1})
     return FittedTable(heads, rows, words, len(named) + 1, title=fleet)
 
@@ -106,10 +109,10 @@ def _amount(metric: str, value: float) -> float:
 
 def _where(point: Point) -> str:
     at = ", ".join(place(axis, value) for axis, value in point.axes.items())
-    return f"{point.fleet} at {at}" if at else point.fleet
+    return _("{fleet} at {at}", fleet=point.fleet, at=at) if at else point.fleet
 
 
 def _said(value: Any) -> str:
     if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
         return str(value)
-    return "(not said)" if value is None else number(value)
+    return _("(not said)") if value is None else number(value)

@@ -5,40 +5,70 @@ from math import isnan
 
 from rich.console import RenderableType
 
+from sim.language import N_, _
 from sim.records import Span
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.text import number
 from sim.study.fleets.explain.journal import Journal
 
-HEADS = ("What", "from [s]", "to [s]", "steps", "sequences in the step", "new tokens in the step")
+HEADS = (
+    N_("What"),
+    N_("from [s]"),
+    N_("to [s]"),
+    N_("steps"),
+    N_("sequences in the step"),
+    N_("new tokens in the step"),
+)
 REASONS = {
-    "": "waits for the step under way",
-    "seats": "waits for a free sequence (max_num_seqs)",
-    "kv": "waits for KV blocks",
-    "budget": "waits for token budget (max_num_batched_tokens)",
+    "": N_("waits for the step under way"),
+    "seats": N_("waits for a free sequence (max_num_seqs)"),
+    "kv": N_("waits for KV blocks"),
+    "budget": N_("waits for token budget (max_num_batched_tokens)"),
 }
-AFTER = "is left out: no budget"
+AFTER = N_("is left out: no budget")
 
 
 def story(journal: Journal) -> Iterator[RenderableType]:
     """Sentences and the steps of the request, equal ones in one row."""
     request, pool = journal.request, journal.plan.pools
     yield (
-        f"Request {request.index} of {journal.requests}: {request.prompt_tokens} prompt tokens, "
-        f"{request.output_tokens} output tokens, priority {request.priority}; arrived at {_s(request.arrived_s)} s."
+        _(
+            "Request {index} of {requests}: {prompt_tokens} prompt tokens, {output_tokens} output "
+            "tokens, priority {priority}; arrived at {s} s.",
+            index=request.index,
+            requests=journal.requests,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=request.output_tokens,
+            priority=request.priority,
+            s=_s(request.arrived_s),
+        )
     )
     if request.rejected:
-        yield "It was rejected: its tokens do not fit max_model_len or the KV cache."
+        yield _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
         return
-    names = ", ".join(f"{pool[0].name if len(pool) == 1 else 'replica'} {hop.replica}" for hop in request.hops)
-    found = f" {request.cached_tokens} prompt tokens were found in the prefix cache." if request.cached_tokens else ""
-    yield f"Served by {names}; {request.preemptions} preemptions.{found}"
+    names = ", ".join(f"{pool[0].name if len(pool) == 1 else _('replica')} {hop.replica}" for hop in request.hops)
+    found = (
+        _(" {cached_tokens} prompt tokens were found in the prefix cache.", cached_tokens=request.cached_tokens)
+        if request.cached_tokens
+        else ""
+    )
+    yield _(
+        "Served by {names}; {preemptions} preemptions.{found}",
+        names=names,
+        preemptions=request.preemptions,
+        found=found,
+    )
     yield FittedTable(HEADS, list(rows(journal)))
-    for what, at_s in (("first token", request.first_token_s), ("last token", request.finished_s)):
+    for what, at_s in ((_("first token"), request.first_token_s), (_("last token"), request.finished_s)):
         if not isnan(at_s):
-            yield f"The client has the {what} at {_s(at_s)} s, {_s(at_s - request.arrived_s)} s after it asked."
+            yield _(
+                "The client has the {what} at {at} s, {after} s after it asked.",
+                what=what,
+                at=_s(at_s),
+                after=_s(at_s - request.arrived_s),
+            )
     if isnan(request.finished_s):
-        yield "It had not finished when the run ended."
+        yield _("It had not finished when the run ended.")
 
 
 def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
@@ -47,15 +77,20 @@ def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
     started, done = False, request.cached_tokens
     alike: list[Span] = []
     last = ""
-    for _, span in journal.spans:
+    for _step, span in journal.spans:
         prompt = span.prompts.get(request.index)
         if prompt is not None:
             started, done = True, done + prompt
-            what = f"prompt: {prompt} tokens, {min(done, request.prompt_tokens)} of {request.prompt_tokens} computed"
+            what = _(
+                "prompt: {prompt} tokens, {done} of {prompt_tokens} computed",
+                prompt=prompt,
+                done=min(done, request.prompt_tokens),
+                prompt_tokens=request.prompt_tokens,
+            )
         elif request.index in span.decoding:
-            what = "decodes"
+            what = _("decodes")
         else:
-            what = REASONS[span.blocked_by] if not started or span.blocked_by == "kv" else AFTER
+            what = _(REASONS[span.blocked_by] if not started or span.blocked_by == "kv" else AFTER)
         if alike and (what != last or prompt is not None):
             yield _row(last, alike, request.arrived_s)
             alike = []
@@ -76,7 +111,7 @@ def _row(what: str, spans: list[Span], arrived_s: float) -> tuple[str, ...]:
 
 def _range(counts: list[int]) -> str:
     low, high = number(min(counts)), number(max(counts))
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else _("{low} to {high}", low=low, high=high)
 
 
 def _s(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.language import N_, _
 from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, wrapped
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import glyphs, settings
@@ -20,7 +21,7 @@ from sim.report.words.text import percent
 from sim.study.fleets.futures.draws import MILLION, FutureStudy
 from sim.study.fleets.futures.settings import Setting
 
-UNIT = "USD per million output tokens"
+UNIT = N_("USD per million output tokens")
 SHARES = np.linspace(0.0, 1.0, 201)
 MOST_BARS = 9
 """In one chart; tornado.csv has all."""
@@ -37,8 +38,8 @@ def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
             color = style(fleets)[one.fleet][0]
             curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
     return Panel(
-        f"Cost per token{where(setting.axes)}",
-        "share of draws that cost less than this",
+        _("Cost per token{where}", where=where(setting.axes)),
+        _("share of draws that cost less than this"),
         in_code(UNIT),
         tuple(curves),
         x_format=money_mark,
@@ -56,7 +57,7 @@ class Tornado:
         self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
         self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
         if len(found) > MOST_BARS:
-            self.subtitle += f"; the {MOST_BARS} widest of {len(found)}"
+            self.subtitle += _("; the {most_bars} widest of {len}", most_bars=MOST_BARS, len=len(found))
         self.height_in = TOP + tornado_height_in(self.bars)
 
     def plot(self, figure: Any, x: float, y: float) -> None:
@@ -84,15 +85,17 @@ class Tornado:
 
 def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
     """Of the difference between the two cheapest fleets, then of each fleet; none without a cost to move."""
-    between = "each input alone, 10 % (blue) to 90 % quantile (orange)"
+    between = _("each input alone, 10 % (blue) to 90 % quantile (orange)")
     found = []
     if setting.first_two is not None:
         first, second = setting.first_two
         base = shown(second.central[MILLION] - first.central[MILLION])
-        title = f"What {second.fleet} costs more than {first.fleet}"
+        title = _("What {fleet} costs more than {fleet_2}", fleet=second.fleet, fleet_2=first.fleet)
         found.append(Tornado(title, between, base, bars(study, second, first), zero=True))
     found += [
-        Tornado(f"Cost of {one.fleet}", between, shown(one.central[MILLION]), bars(study, one), zero=False)
+        Tornado(
+            _("Cost of {fleet}", fleet=one.fleet), between, shown(one.central[MILLION]), bars(study, one), zero=False
+        )
         for one in setting.outcomes
     ]
     return [one for one in found if np.isfinite(one.base)]

@@ -4,19 +4,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_
 from sim.report.fleets.futures.picture import charts, write_picture
 from sim.report.fleets.futures.sentences import sentences, shown_settings
 from sim.report.fleets.futures.tables import futures_table, inputs_table
 from sim.study.fleets.futures.draws import FutureStudy
 from sim.study.fleets.run.point import Point, fleets_of
 
-NOTE = (
-    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input once for all fleets, "
-    "independently of the others; quotes for one item, and the hours of one tariff, move together. The interval of a "
-    "share is that of the draws alone (Wilson): traffic is not drawn again. Tables and charts elsewhere use the "
-    "central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the scenario says."
+NOTE = N_(
+    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input "
+    "once for all fleets, independently of the others; quotes for one item, and the hours of "
+    "one tariff, move together. The interval of a share is that of the draws alone (Wilson): "
+    "traffic is not drawn again. Tables and charts elsewhere use the central values. Normal "
+    "and lognormal distributions are cut at 4 standard deviations, or where the scenario "
+    "says."
 )
-OF_LOADS = " A drawn load lies between simulated ones: amounts per hour are taken as the straight line between them."
+OF_LOADS = N_(
+    " A drawn load lies between simulated ones: amounts per hour are taken as the straight line between them."
+)
 
 
 def futures_section(out: Path, study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:

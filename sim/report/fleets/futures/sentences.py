@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from sim.language import _
 from sim.report.charts.tornado import TornadoBar
 from sim.report.words.money import cash, shown
-from sim.report.words.text import AXIS_UNITS, listing, percent, place, plain
+from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, plain
 from sim.scenario.sections.load_profile import RATE
 from sim.study.fleets.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest
 from sim.study.fleets.futures.inputs import HIGH, LOW, UncertainInput
@@ -24,7 +25,7 @@ LEAST_SWING = 1e-9
 
 def where(axes: Mapping[str, Any]) -> str:
     """` at 1 req/s`, empty where nothing is swept."""
-    return f" at {listing([place(axis, value) for axis, value in axes.items()])}" if axes else ""
+    return _(" at {listing}", listing=listing([place(axis, value) for axis, value in axes.items()])) if axes else ""
 
 
 def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[Setting]:
@@ -40,10 +41,10 @@ def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) 
     found = []
     for one in shown_settings(study, points, axes):
         if len(one.outcomes) > 1:
-            parts = [_who(one, study), _range(one, "them")]
+            parts = [_who(one, study), _range(one, _("them"))]
         else:
-            parts = [_range(one, f"{study.draws:,} draws{where(one.axes)}")]
-        found.append(" ".join([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
+            parts = [_range(one, _("{draws:,} draws{where}", draws=study.draws, where=where(one.axes)))]
+        found.append(joined([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
     return found
 
 
@@ -53,19 +54,32 @@ def _who(setting: Setting, study: FutureStudy) -> str:
     ranked = sorted(wins, key=lambda fleet: -wins[fleet])
     best = ranked[0]
     low, high = wilson(wins[best], n)
-    interval = f"(95 % interval of the draws: {exact(low)} to {exact(high)})"
+    interval = _("(95 % interval of the draws: {low} to {high})", low=exact(low), high=exact(high))
     ties = n - sum(wins.values())
-    same = f"; in {percent(ties / n)} they cost the same" if ties else ""
+    same = _("; in {percent} they cost the same", percent=percent(ties / n)) if ties else ""
     if len(wins) == 2:
         other = ranked[1]
-        return (
-            f"{best} is cheaper per million output tokens than {other} in {exact(wins[best] / n)} of {n:,} draws"
-            f"{where(setting.axes)} {interval}{same}."
+        return _(
+            "{best} is cheaper per million output tokens than {other} in {exact} of {n:,} "
+            "draws{where} {interval}{same}.",
+            best=best,
+            other=other,
+            exact=exact(wins[best] / n),
+            n=n,
+            where=where(setting.axes),
+            interval=interval,
+            same=same,
         )
-    rest = listing([f"{fleet} in {exact(wins[fleet] / n)}" for fleet in ranked[1:]])
-    return (
-        f"{best} is the cheapest per million output tokens in {exact(wins[best] / n)} of {n:,} draws"
-        f"{where(setting.axes)} {interval}, {rest}{same}."
+    rest = listing([_("{fleet} in {exact}", fleet=fleet, exact=exact(wins[fleet] / n)) for fleet in ranked[1:]])
+    return _(
+        "{best} is the cheapest per million output tokens in {exact} of {n:,} draws{where} {interval}, {rest}{same}.",
+        best=best,
+        exact=exact(wins[best] / n),
+        n=n,
+        where=where(setting.axes),
+        interval=interval,
+        rest=rest,
+        same=same,
     )
 
 
@@ -78,18 +92,18 @@ def _range(setting: Setting, futures: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
-        parts.append(f"{cash(float(low))} to {cash(float(high))} ({one.fleet})")
-    return f"In 80 % of {futures} a million output tokens costs {listing(parts)}."
+        parts.append(_("{low} to {high} ({fleet})", low=cash(float(low)), high=cash(float(high)), fleet=one.fleet))
+    return _("In 80 % of {futures} a million output tokens costs {listing}.", futures=futures, listing=listing(parts))
 
 
 def _against_api(setting: Setting) -> Iterator[str]:
     parts = [
-        f"{one.fleet} in {exact(float(np.mean(one.draws[MILLION] < one.draws[API])))}"
+        _("{fleet} in {exact}", fleet=one.fleet, exact=exact(float(np.mean(one.draws[MILLION] < one.draws[API]))))
         for one in setting.outcomes
         if API in one.draws
     ]
     if parts:
-        yield f"Cheaper than the API: {listing(parts)}."
+        yield _("Cheaper than the API: {listing}.", listing=listing(parts))
 
 
 def _missed(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> Iterator[str]:
@@ -101,9 +115,13 @@ def _missed(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> It
             continue
         loads = [plain(float(point.axes[axis])) for point in missed for axis in point.axes if axis not in setting.axes]
         if study.load_drawn and loads:
-            yield f"{one.fleet} does not meet the SLO, or keep up, at {AXIS_UNITS['rate_rps'].format(listing(loads))}."
+            yield _(
+                "{fleet} does not meet the SLO, or keep up, at {rate_rps}.",
+                fleet=one.fleet,
+                rate_rps=_(AXIS_UNITS["rate_rps"]).format(listing(loads)),
+            )
         else:
-            yield f"{one.fleet} does not meet the SLO, or keep up, there."
+            yield _("{fleet} does not meet the SLO, or keep up, there.", fleet=one.fleet)
 
 
 def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
@@ -116,9 +134,12 @@ def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
     )
     turning = [label(one) for one, low, high in ends if min(low, high) < 0]
     if turning:
-        yield f"Between its 10 % and its 90 % quantile {' or '.join(turning)} alone changes which fleet is cheaper."
+        yield _(
+            "Between its 10 % and its 90 % quantile {turning} alone changes which fleet is cheaper.",
+            turning=_(" or ").join(turning),
+        )
     else:
-        yield "No input alone, between its 10 % and its 90 % quantile, changes which fleet is cheaper."
+        yield _("No input alone, between its 10 % and its 90 % quantile, changes which fleet is cheaper.")
 
 
 def label(one: UncertainInput) -> str:
@@ -128,11 +149,11 @@ def label(one: UncertainInput) -> str:
     name = one.name
     usual = name.removesuffix(".price")  # of a price in a currency of its own, which is not known here
     if usual in INPUTS:
-        words, unit, *_ = INPUTS[usual]
+        words, unit = _(INPUTS[usual][0]), INPUTS[usual][1]
         return f"{words} [{unit}]" if unit and usual == name else words
     for prefix in PREFIXES:
         name = name.replace(f": {prefix}", ": ").removeprefix(prefix)
-    return name if name.startswith(("price of ", "rent of ")) else name.replace("_", " ").replace(".", " ")
+    return name if name.startswith(("price of ", _("rent of "))) else name.replace("_", " ").replace(".", " ")
 
 
 def bars(study: FutureStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:

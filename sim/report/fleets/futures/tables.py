@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.language import _
 from sim.report.fleets.futures.sentences import exact, label, shown_settings, where
 from sim.report.fleets.run.tables import cell
 from sim.report.words.money import cash, in_code, twinned
@@ -98,12 +99,12 @@ def _ends(each: UncertainInput) -> Row:
 def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
     """Costs at the settings that the report speaks of: heads and rows of (fleet, where, cells)."""
     heads = [
-        "cheapest in",
-        in_code("USD a month, 10 %"),
-        "median",
+        _("cheapest in"),
+        in_code(_("USD a month, 10 %")),
+        _("median"),
         "90 %",
-        "per million output tokens, 10 %",
-        "median",
+        _("per million output tokens, 10 %"),
+        _("median"),
         "90 %",
     ]
     rows = []
@@ -120,9 +121,20 @@ def inputs_told(scenario: Scenario) -> Iterator[str]:
     """What a run would draw, a line each; nothing where nothing is uncertain."""
     rows = inputs_table(inputs_of(scenario))
     if scenario.futures is not None and rows:
-        yield f"{scenario.futures.draws:,} Monte Carlo draws of these inputs; all else uses the central values:"
+        yield _(
+            "{draws:,} Monte Carlo draws of these inputs; all else uses the central values:",
+            draws=scenario.futures.draws,
+        )
     for path, (family, low, central, high), why in rows:
-        yield f"  {path}: {central}, {family}, 10 % below {low}, 10 % above {high}{f'; {why}' if why else ''}"
+        yield _(
+            "  {path}: {central}, {family}, 10 % below {low}, 10 % above {high}{why}",
+            path=path,
+            central=central,
+            family=family,
+            low=low,
+            high=high,
+            why=f"; {why}" if why else "",
+        )
 
 
 def inputs_table(inputs: Sequence[UncertainInput]) -> list[tuple[str, list[str], str]]:
@@ -132,7 +144,7 @@ def inputs_table(inputs: Sequence[UncertainInput]) -> list[tuple[str, list[str],
         for path, one in zip(each.paths, each.members, strict=True):
             low, high = one.quantiles(LOW, HIGH)
             central = f"{plain(one.distribution.central)} ({CENTRAL[one.family]})"
-            name = path if len(each.paths) == 1 else f"{path} (with {label(each)})"
+            name = path if len(each.paths) == 1 else _("{path} (with {label})", path=path, label=label(each))
             why = "; ".join(part for part in (one.note, one.stated) if part)
             rows.append((name, [one.family, plain(low), central, plain(high)], why))
     return rows

@@ -5,6 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_, _, retold
 from sim.report.charts.tornado import TornadoBar
 from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.sensitivity.picture import Chart, gap_chart, tornado_chart, write_charts
@@ -29,9 +30,9 @@ from sim.study.fleets.sensitivity.gap import Gap
 from sim.study.fleets.sensitivity.one_at_a_time import USD, Swing
 
 LABELS = {
-    USD: "USD per million output tokens",
-    "ttft_s_p95": "p95 time to first token [s]",
-    "tpot_s_p95": "p95 time per output token [s]",
+    USD: N_("USD per million output tokens"),
+    "ttft_s_p95": N_("p95 time to first token [s]"),
+    "tpot_s_p95": N_("p95 time per output token [s]"),
 }
 
 
@@ -146,7 +147,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 scale = shown(1.0) if answer.found.metric == USD else 1.0
                 mine.append(TornadoBar(one.input.name, scale * low.value, scale * high.value, *ends))
-    label = in_code(LABELS[answer.found.metric])
+    label = in_code(_(LABELS[answer.found.metric]))
     for name, held in bars.items():
         if held and isfinite(bases[name]):
             scale = shown(1.0) if answer.found.metric == USD else 1.0
@@ -156,27 +157,32 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
 def tables(answer: SensitivityAnswer) -> list[Table]:
     """The swings, and the gap by group."""
     names = list(answer.found.base)
-    heads = ["input", "from", "to", *names]
+    heads = [_("input"), _("from"), _("to"), *names]
     if answer.between is not None:
         heads.append(less(answer.between))
     rows = [
         [
-            one.input.name,
+            retold(one.input.name),
             *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
-            *(f"{said(answer, low)} to {said(answer, high)}" for _, _, low, high in results(answer, one)),
+            *(
+                _("{said} to {said_2}", said=said(answer, low), said_2=said(answer, high))
+                for _name, _now, low, high in results(answer, one)
+            ),
         ]
         for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
     ]
-    rows.insert(0, ["as it is", "", "", *_now(answer)])
-    found = [Table(in_code(LABELS[answer.found.metric]), "One input at a time, the others as they are.", heads, rows)]
+    rows.insert(0, [_("as it is"), "", "", *_now(answer)])
+    found = [
+        Table(in_code(_(LABELS[answer.found.metric])), _("One input at a time, the others as they are."), heads, rows)
+    ]
     if gaps := answer.explained.gaps:
-        note = (
+        note = _(
             "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
         )
-        groups = [[group, *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
-        groups.append(["the gap", *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
-        title = f"What makes the gap, {less((gaps[0].first, gaps[0].second))}"
-        found.append(Table(title, note, [in_code("USD per million output tokens"), *map(load_of, gaps)], groups))
+        groups = [[retold(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
+        groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        title = _("What makes the gap, {less}", less=less((gaps[0].first, gaps[0].second)))
+        found.append(Table(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
     return found
 
 
@@ -211,21 +217,29 @@ def _notes(answer: SensitivityAnswer) -> list[str]:
     if answer.explained.reason:
         notes.append(answer.explained.reason)
     if answer.found.metric != USD:
-        notes.append("▲ overloaded: the queue grows through the whole run, and the result with it.")
-        notes.append("Prices and terms change no latency and are left out.")
+        notes.append(_("▲ overloaded: the queue grows through the whole run, and the result with it."))
+        notes.append(_("Prices and terms change no latency and are left out."))
     if answer.explained.gaps:
         notes += GAP_NOTES
-    notes.append("Money is billed anew on the same simulations; all else is simulated with the same random numbers.")
+    notes.append(_("Money is billed anew on the same simulations; all else is simulated with the same random numbers."))
     return notes
 
 
 GAP_NOTES = [
-    "The gap is shared by Shapley values (1953) over hybrids that take each group from one fleet or the other; every "
-    "hybrid is simulated, and the parts sum to the gap.",
-    "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its nameplate power), and tariffs. "
-    "GPUs and layout: number of GPUs and replicas, how the model is split over them, engine and scheduler. "
-    "Memory size: tokens that all KV caches hold together. Power: what the meters count, not the nameplate. "
-    "Bandwidth, compute and power are those of one GPU.",
-    "At a load that both fleets carry they make the same tokens, so that speed shows in nothing but energy. At full "
-    "load as many clients as the larger `max_num_seqs` ask without think time, whatever the SLO.",
+    N_(
+        "The gap is shared by Shapley values (1953) over hybrids that take each group from one "
+        "fleet or the other; every hybrid is simulated, and the parts sum to the gap."
+    ),
+    N_(
+        "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its "
+        "nameplate power), and tariffs. GPUs and layout: number of GPUs and replicas, how the "
+        "model is split over them, engine and scheduler. Memory size: tokens that all KV caches "
+        "hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and "
+        "power are those of one GPU."
+    ),
+    N_(
+        "At a load that both fleets carry they make the same tokens, so that speed shows in "
+        "nothing but energy. At full load as many clients as the larger `max_num_seqs` ask "
+        "without think time, whatever the SLO."
+    ),
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.charts.curves import MARGIN, figure_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
 from sim.report.charts.fonts import settings
@@ -42,7 +43,7 @@ class Chart:
     """The same on a page."""
 
 
-BOTH_ENDS = "blue: the input at its low value; orange: at its high value"
+BOTH_ENDS = N_("blue: the input at its low value; orange: at its high value")
 
 
 def tornado_chart(title: str, base: float, bars: Sequence[TornadoBar], unit_label: str) -> Chart:
@@ -60,8 +61,8 @@ def gap_chart(title: str, gap: Gap) -> Chart:
     """From the second fleet's cost to the first's, a step for each group."""
     bars = gap_bars(gap)
     height = ROW_IN * len(bars) + BOTTOM_IN
-    subtitle = f"from {gap.second} to {gap.first}, one step for each group"
-    figure = bar_figure(title, subtitle, bars, in_code("USD per million output tokens"), 0.0)
+    subtitle = _("from {second} to {first}, one step for each group", second=gap.second, first=gap.first)
+    figure = bar_figure(title, subtitle, bars, in_code(_("USD per million output tokens")), 0.0)
     return Chart(title, subtitle, height, lambda ax: draw_waterfall(ax, bars), figure)
 
 
@@ -104,7 +105,7 @@ def draw_waterfall(ax: Any, bars: Sequence[SideBar]) -> None:
     ax.set_ylim(0.6 - len(bars), 0.6)
     ax.set_yticks([-bar.row for bar in bars], [bar.label for bar in bars])
     _dress(ax)
-    ax.set_xlabel(in_code("USD per million output tokens"), fontsize=SMALL, color=SOFT, loc="left")
+    ax.set_xlabel(in_code(_("USD per million output tokens")), fontsize=SMALL, color=SOFT, loc="left")
 
 
 def _dress(ax: Any) -> None:

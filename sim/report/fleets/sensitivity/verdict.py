@@ -4,16 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
+from sim.language import N_, _, ngettext, retold
 from sim.report.words.money import amount, cash
 from sim.report.words.text import listing, percent, seconds
 from sim.study.fleets.sensitivity.gap import FULL, Explained, Gap
 from sim.study.fleets.sensitivity.hybrid import LAYOUT, PRICE
 from sim.study.fleets.sensitivity.one_at_a_time import USD, Sample, Swing, Swings, difference
 
-SAID = {USD: " per million output tokens", "ttft_s_p95": " (p95 to the first token)", "tpot_s_p95": " (p95 per token)"}
+SAID = {
+    USD: N_(" per million output tokens"),
+    "ttft_s_p95": N_(" (p95 to the first token)"),
+    "tpot_s_p95": N_(" (p95 per token)"),
+}
 MENTIONED = 0.005
 """Shares of a gap below it are left out of the sentence."""
-OVER, CANNOT = "overloaded", "cannot run"
+OVER, CANNOT = N_("overloaded"), N_("cannot run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +66,21 @@ def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> Reading:
 
 def less(between: tuple[str, str]) -> str:
     """The name of a difference."""
-    return f"{between[0]} less {between[1]}"
+    return _("{between} less {between_2}", between=between[0], between_2=between[1])
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
     """The difference and what changes it."""
     found, told = answer.found, list[str]()
     if not found.base:
-        return ["No fleet can run."]
+        return [_("No fleet can run.")]
     if answer.between is not None:
         told += _flips(answer, answer.between)
     for name in found.base:
         told += _strongest(answer, name)
     if answer.replications == 1:
-        told.append("One replication each: nothing here has an interval, and small differences may be chance.")
-    told += [f"{line}." for line in astray(answer)]
+        told.append(_("One replication each: nothing here has an interval, and small differences may be chance."))
+    told += [_("{line}.", line=line) for line in astray(answer)]
     return told
 
 
@@ -106,8 +111,20 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
     moved, now, low, high = max(read, key=lambda item: swing(item[1:]))
     if high.value != low.value:
         at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
-        ends = f"{said(answer, low)} at {at_low}, {said(answer, high)} at {at_high}"
-        yield f"{_begun(moved.name)} changes {name} most: {ends}, {said(answer, now)} now."
+        ends = _(
+            "{low} at {at_low}, {high} at {at_high}",
+            low=said(answer, low),
+            at_low=at_low,
+            high=said(answer, high),
+            at_high=at_high,
+        )
+        yield _(
+            "{begun} changes {name} most: {ends}, {said} now.",
+            begun=_begun(retold(moved.name)),
+            name=name,
+            ends=ends,
+            said=said(answer, now),
+        )
 
 
 def swing(readings: Sequence[Reading]) -> float:
@@ -120,31 +137,43 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     """Who is better, and which inputs change that within their ranges, or may."""
     now = _less(answer.found.base, between)
     if isnan(now.value):
-        yield f"The difference between {between[0]} and {between[1]} is not known: one of them has no finite result."
+        yield _(
+            "The difference between {between} and {between_2} is not known: one of them has no finite result.",
+            between=between[0],
+            between_2=between[1],
+        )
         return
     if now.value == 0:
         return
     better, other = (between[1], between[0]) if now.value > 0 else between
     spread = f" (± {_plainly(answer, now.half_width)})" if now.half_width else ""
-    told = f"{better} is {_plainly(answer, abs(now.value))}{SAID[answer.found.metric]} below {other}{spread}"
+    told = _(
+        "{better} is {plainly}{said} below {other}{spread}",
+        better=better,
+        plainly=_plainly(answer, abs(now.value)),
+        said=_(SAID[answer.found.metric]),
+        other=other,
+        spread=spread,
+    )
     if _within(now):
-        yield f"{told}, which may be chance."
+        yield _("{told}, which may be chance.", told=told)
         return
     turning, close, unknown = list[str](), list[str](), list[str]()
     for one in answer.found.swings:
-        *_, (_, _, low, high) = results(answer, one)
+        low, high = list(results(answer, one))[-1][2:]
         ends = [end.value * now.value for end in (low, high)]
         if any(end < 0 and not _within(reading) for end, reading in zip(ends, (low, high), strict=True)):
-            turning.append(one.input.name)
+            turning.append(retold(one.input.name))
         elif _within(low) or _within(high) or any(end <= 0 for end in ends):
-            close.append(one.input.name)
+            close.append(retold(one.input.name))
         elif any(map(isnan, ends)):
-            unknown.append(one.input.name)
-    limits = [f"not with {listing(turning)} at an end of the range"] if turning else []
-    limits += [f"it is too close to tell with {listing(close)} at an end"] if close else []
-    limits += [f"nothing can be said with {listing(unknown)} at an end"] if unknown else []
-    stays = ", and stays below it at either end of every range" if answer.found.swings else ""
-    yield f"{told}{', but ' + '; '.join(limits) if limits else stays}."
+            unknown.append(retold(one.input.name))
+    limits = [_("not with {listing} at an end of the range", listing=listing(turning))] if turning else []
+    limits += [_("it is too close to tell with {listing} at an end", listing=listing(close))] if close else []
+    limits += [_("nothing can be said with {listing} at an end", listing=listing(unknown))] if unknown else []
+    stays = _(", and stays below it at either end of every range") if answer.found.swings else ""
+    but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
+    yield _("{told}{but}.", told=told, but=but)
 
 
 def _within(reading: Reading) -> bool:
@@ -157,51 +186,78 @@ def astray(answer: SensitivityAnswer) -> list[str]:
     told = []
     for one in answer.found.swings:
         for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
-            at = f"with {one.input.name} at {amount(end, one.input.unit)}"
+            at = _("with {name} at {amount}", name=retold(one.input.name), amount=amount(end, one.input.unit))
             for name, sample in values.items():
                 reading = _reading(sample)
                 if reading.state == CANNOT:
-                    told.append(f"{name} cannot run {at}")
+                    told.append(_("{name} cannot run {at}", name=name, at=at))
                 elif not isfinite(reading.value):
-                    told.append(f"{name} has no finite result {at}")
+                    told.append(_("{name} has no finite result {at}", name=name, at=at))
                 elif reading.state == OVER and answer.found.metric != USD:
-                    told.append(f"{name} is overloaded {at}: the result depends on the simulated time")
+                    told.append(
+                        _("{name} is overloaded {at}: the result depends on the simulated time", name=name, at=at)
+                    )
     return told
 
 
 def _gap_told(gap: Gap) -> str:
     if gap.usd == 0:
-        return f"{load_of(gap)}, {gap.first} and {gap.second} cost the same."
+        return _(
+            "{load_of}, {first} and {second} cost the same.", load_of=load_of(gap), first=gap.first, second=gap.second
+        )
     sign = 1 if gap.usd > 0 else -1
     dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
     shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
     ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
-    adds = [f"{group} {percent(share)}" for group, share in ordered if share >= MENTIONED]
-    saves = [f"{group} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
+    adds = [f"{retold(group)} {percent(share)}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{retold(group)} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
     spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
-    told = (
-        f"{load_of(gap)}, {dear} costs {cash(usd_of[dear])} per million output tokens, {cheap} {cash(usd_of[cheap])}. "
+    told = _(
+        "{load_of}, {dear} costs {most} per million output tokens, {cheap} {least}. ",
+        load_of=load_of(gap),
+        dear=dear,
+        most=cash(usd_of[dear]),
+        cheap=cheap,
+        least=cash(usd_of[cheap]),
     )
-    told += f"Of the gap of {cash(abs(gap.usd))}{spread}, {listing(adds)} {'counts' if len(adds) == 1 else 'count'}"
-    told += f" against {dear}"
-    told += f"; {listing(saves)} {'counts' if len(saves) == 1 else 'count'} for it." if saves else "."
+    told += ngettext(
+        "Of the gap of {gap}{spread}, {adds} counts against {dear}",
+        "Of the gap of {gap}{spread}, {adds} count against {dear}",
+        len(adds),
+        gap=cash(abs(gap.usd)),
+        spread=spread,
+        adds=listing(adds),
+        dear=dear,
+    )
+    counts = ngettext("; {saves} counts for it", "; {saves} count for it", len(saves), saves=listing(saves))
+    told += (counts if saves else "") + _(".")
     if shares[PRICE] * shares[LAYOUT] < 0:
         both = percent(shares[PRICE] + shares[LAYOUT])
-        told += f" Price and number of GPUs act in opposite directions: together they are {both} of the gap."
-    chance = [group for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)]
+        told += _(
+            " Price and number of GPUs act in opposite directions: together they are {both} of the gap.", both=both
+        )
+    chance = [
+        retold(group) for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)
+    ]
     if chance:
-        told += f" {listing(chance)[:1].upper()}{listing(chance)[1:]} may be chance."
+        which = listing(chance)
+        told += _(" {which} may be chance.", which=which[:1].upper() + which[1:])
     return told
 
 
 def _utilisation_told(own: Gap, full: Gap) -> str:
     more = utilisation_usd(own, full)
     if not more:
-        return "Utilisation makes no difference: the gap is the same at either load."
-    way = "larger" if more > 0 else "smaller"
-    gap = f"the cost gap between {own.first} and {own.second}"
-    return f"Utilisation: {gap} is {cash(abs(more))} {way} at the scenario's load than at full load."
+        return _("Utilisation makes no difference: the gap is the same at either load.")
+    way = _("larger") if more > 0 else _("smaller")
+    gap = _("the cost gap between {first} and {second}", first=own.first, second=own.second)
+    return _(
+        "Utilisation: {gap} is {cash} {way} at the scenario's load than at full load.",
+        gap=gap,
+        cash=cash(abs(more)),
+        way=way,
+    )
 
 
 def utilisation_usd(own: Gap, full: Gap) -> float:
@@ -211,15 +267,17 @@ def utilisation_usd(own: Gap, full: Gap) -> float:
 
 def load_of(gap: Gap) -> str:
     """The load that the gap is at."""
-    return f"At full load ({gap.clients} clients)" if gap.load == FULL else "At the scenario's load"
+    return (
+        _("At full load ({clients} clients)", clients=gap.clients) if gap.load == FULL else _("At the scenario's load")
+    )
 
 
 def said(answer: SensitivityAnswer, reading: Reading) -> str:
     """A result as people read it, marked where it is overloaded."""
     if reading.state == CANNOT:
-        return CANNOT
+        return _(CANNOT)
     if not isfinite(reading.value):
-        return "none"
+        return _("none")
     return _plainly(answer, reading.value) + (" ▲" if reading.state == OVER and answer.found.metric != USD else "")
 
 

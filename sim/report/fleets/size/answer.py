@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.language import N_, _, ngettext
 from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.size.budget import asked, money, nearest_told, within
 from sim.report.fleets.size.picture import key, panels
@@ -32,7 +33,7 @@ ROUNDING = 1e-6
 """Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
 MOST_ROWS = 20
 """Of the ranking in the terminal; size.csv has them all."""
-LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 
 def write_size(
@@ -88,32 +89,54 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     refused = sum(one.status == "impossible" for one in found.tried)
     simulated = sum(one.metrics is not None for one in found.tried)
     over = sum(one.status == "over budget" for one in found.tried)
-    how = f"Of {len(found.tried)} fleets {simulated} {'was' if simulated == 1 else 'were'} simulated, of which"
-    how += f" {counts['meets']} met the service level; {left} cost more at the least"
-    how += f", {over} exceed the budget" if over else ""
-    how += f", {refused} cannot serve or have no price." if refused else "."
+    how = ngettext(
+        "Of {tried} fleets {count} was simulated, of which {met} met the service level; {left} cost more at the least",
+        "Of {tried} fleets {count} were simulated, of which {met} met the service level; {left} cost more at the least",
+        simulated,
+        tried=len(found.tried),
+        met=counts["meets"],
+        left=left,
+    )
+    how += _(", {over} exceed the budget", over=over) if over else ""
+    how += _(", {refused} cannot serve or have no price", refused=refused) if refused else ""
+    how += _(".")
     mixed = list(_mixed_told(found))
     if found.winner is None:
-        return [f"No fleet meets the service level{at}{within(scenario)}.", *nearest_told(found, scenario), how, *mixed]
+        return [
+            _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
+            *nearest_told(found, scenario),
+            how,
+            *mixed,
+        ]
     best = found.winner
     cost = best.usd_per_h or 0.0
-    first = f"{best.name} is the cheapest fleet that meets the service level{at}{within(scenario)}"
-    first += f": {cash(cost * HOURS_PER_MONTH)} a month"
+    first = _(
+        "{name} is the cheapest fleet that meets the service level{at}{within}",
+        name=best.name,
+        at=at,
+        within=within(scenario),
+    )
+    first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
     rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
     nearest = min(rivals, key=least, default=None)
     if nearest is not None:
-        first += f"; the next with other GPUs, {nearest.name}, {compared(nearest, cost)}"
-    taken = [f"It takes {asked(best)}."] if within(scenario) else []
+        first += _(
+            "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
+        )
+    taken = [_("It takes {asked}.", asked=asked(best))] if within(scenario) else []
     return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
 
 
 def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
     if scenario.replications == 1 and not scenario.workload.deterministic:
-        yield "One replication each, so no interval: set replications to 5 or more."
+        yield _("One replication each, so no interval: set replications to 5 or more.")
     elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
-        more = f"set replications to {4 * scenario.replications} to halve the interval, or a longer horizon_s"
-        yield f"It is near the limit: {'; '.join(doubts)}; {more}."
+        more = _(
+            "set replications to {replications} to halve the interval, or a longer horizon_s",
+            replications=4 * scenario.replications,
+        )
+        yield _("It is near the limit: {doubts}; {more}.", doubts="; ".join(doubts), more=more)
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:
@@ -122,17 +145,23 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
     if mixed is None:
         return
     if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
-        yield f"Its router works {routing_told(best.fleet.routing.model_dump(exclude_none=True))}."
-    tried = f"{len(mixed.trials)} simulations"
+        yield _(
+            "Its router works {routing_told}.",
+            routing_told=routing_told(best.fleet.routing.model_dump(exclude_none=True)),
+        )
+    tried = _("{len} simulations", len=len(mixed.trials))
     if not mixed.proved:
-        yield f"The search of mixed fleets was cut off after {tried}: a cheaper one may be left."
+        yield _("The search of mixed fleets was cut off after {tried}: a cheaper one may be left.", tried=tried)
     elif mixed.trials:
         yield (
-            f"After {tried} of mixed fleets the search proposes none that could be cheaper; "
-            "with other lengths for each pool one may be."
+            _(
+                "After {tried} of mixed fleets the search proposes none that could be cheaper; with "
+                "other lengths for each pool one may be.",
+                tried=tried,
+            )
         )
     else:
-        yield "No mixed fleet could be cheaper by its bounds, so none was simulated."
+        yield _("No mixed fleet could be cheaper by its bounds, so none was simulated.")
 
 
 def _load(scenario: Scenario) -> str:
@@ -140,7 +169,7 @@ def _load(scenario: Scenario) -> str:
         axis = LoadAxis.of(scenario)
     except ValueError:  # a burst has none
         return ""
-    return f" at {place(axis.label, float(f'{axis.start:.3g}'))}"
+    return _(" at {place}", place=place(axis.label, float(f"{axis.start:.3g}")))
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
@@ -194,17 +223,31 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
 def _notes(scenario: Scenario) -> list[str]:
     spare = scenario.size.spare_replicas if scenario.size is not None else 0
     notes = [
-        "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. Fleets whose least cost "
-        "is far above the winner's cost (front_up_to) are not simulated.",
-        "More replicas of the same kind are taken to serve no worse. A fleet whose first replication is "
-        f"{percent(SCREEN_MARGIN)} of the requests or more below the attainment asked for is simulated no further.",
+        _(
+            "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. "
+            "Fleets whose least cost is far above the winner's cost (front_up_to) are not simulated."
+        ),
+        _(
+            "More replicas of the same kind are taken to serve no worse. A fleet whose first "
+            "replication is {percent} of the requests or more below the attainment asked for is "
+            "simulated no further.",
+            percent=percent(SCREEN_MARGIN),
+        ),
     ]
     if spare:
-        notes.append(f"{spare} spare replicas in each pool are paid for beyond those that the service level needs.")
+        notes.append(
+            _(
+                "{spare} spare replicas in each pool are paid for beyond those that the service level needs.",
+                spare=spare,
+            )
+        )
     if scenario.size is not None and scenario.size.mixed is not None:
         notes.append(
-            "Mixed fleets divide prompts by their length. An integer program proposes who gets which and how many, "
-            "after Melange (arXiv:2404.14527); what a pool is taken to reach falls whenever a simulation misses, so "
-            "another division of lengths may still do better. Mixed fleets that cost more are not searched."
+            _(
+                "Mixed fleets divide prompts by their length. An integer program proposes who gets which "
+                "and how many, after Melange (arXiv:2404.14527); what a pool is taken to reach falls "
+                "whenever a simulation misses, so another division of lengths may still do better. Mixed "
+                "fleets that cost more are not searched."
+            )
         )
     return notes

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sim.language import N_, _
 from sim.report.charts.draw import SOFT
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
 from sim.report.page.page import Mark
@@ -15,7 +16,7 @@ from sim.units import HOURS_PER_MONTH
 NO_LINE = "None"
 FAR = 2.5
 """What lies beyond this multiple of a limit is left out of the chart."""
-LATENCIES = {"ttft_s": ("time to first token", 1.0, "s"), "tpot_s": ("time per output token", 1e3, "ms")}
+LATENCIES = {"ttft_s": (N_("time to first token"), 1.0, "s"), "tpot_s": (N_("time per output token"), 1e3, "ms")}
 
 
 def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
@@ -63,7 +64,7 @@ def _curves(
 
 
 def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
-    words, scale, unit = LATENCIES[name]
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     column = f"{name}_{part}"
 
     def latency(one: TriedFleet) -> float:
@@ -79,10 +80,10 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
         return names.get(id(one), "")
 
     x, y, called = tuple(map(latency, members)), tuple(map(_per_month, members)), tuple(one.name for one in members)
-    line = ChartCurve("", SOFT, x, y, fleet="the front", keys=called, names=called)
+    line = ChartCurve("", SOFT, x, y, fleet=_("the front"), keys=called, names=called)
     return Panel(
-        f"Cost against {words}",
-        in_code("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front"),
+        _("Cost against {words}", words=words),
+        in_code(_("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front")),
         f"{part} {words} [{unit}]",
         (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, on_front)),
         y_format=money_mark,
@@ -99,13 +100,13 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
 
     allowed = round(1.0 - scenario.slo.attainment, 9)
     return Panel(
-        "Cost against requests that come too late",
-        in_code("USD a month; filled: meets the service level, hollow: misses it (least cost)"),
-        "share of the requests out of the service level",
+        _("Cost against requests that come too late"),
+        in_code(_("USD a month; filled: meets the service level, hollow: misses it (least cost)")),
+        _("share of the requests out of the service level"),
         _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
         x_format=percent,
         y_format=money_mark,
-        x_limit=Limit(allowed, f"{exactly(allowed)} allowed"),
+        x_limit=Limit(allowed, _("{exactly} allowed", exactly=exactly(allowed))),
         x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
         kind="cost_vs_attainment",
     )
@@ -115,9 +116,9 @@ def _by_cost(found: Sizing) -> Panel:
     ranked = sorted(_priced(found), key=_per_month)
     places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
     return Panel(
-        "Every candidate by its cost",
-        in_code("USD a month; hollow: at least, as it misses or was not simulated"),
-        "rank by cost",
+        _("Every candidate by its cost"),
+        in_code(_("USD a month; hollow: at least, as it misses or was not simulated")),
+        _("rank by cost"),
         _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
         y_format=money_mark,
         kind="cost",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sim.language import _, retold
 from sim.report.fleets.size.budget import cells, heads
 from sim.report.fleets.size.why import compared, least, missed, why
 from sim.report.page.page import Table
@@ -16,20 +17,20 @@ from sim.units import HOURS_PER_MONTH
 
 def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
     """All candidates that could serve, those that met first; *most*: at most this number of them."""
-    note = "Those that meet the service level, those that miss it, those that cost more at the least; each by cost."
+    note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
     if scenario.replications > 1:
-        note += " Figures are means over all replications, or over as many as the verdict says."
+        note += _(" Figures are means over all replications, or over as many as the verdict says.")
     chosen = [one for one in found.tried if one.status != "impossible"]
-    return _table("Candidates", note, chosen[:most], found, scenario)
+    return _table(_("Candidates"), note, chosen[:most], found, scenario)
 
 
 def winners(found: Sizing, scenario: Scenario) -> Table:
     """Candidates that meet the service level, and what came nearest within a budget."""
     chosen = [one for one in found.tried if one.status == "meets" or one is found.nearest]
-    note = "By cost."
+    note = _("By cost.")
     if scenario.replications > 1:
-        note += " Figures are means over all replications, or over as many as the verdict says."
-    return _table("Fleets that meet the service level", note, chosen, found, scenario)
+        note += _(" Figures are means over all replications, or over as many as the verdict says.")
+    return _table(_("Fleets that meet the service level"), note, chosen, found, scenario)
 
 
 def losers(found: Sizing, scenario: Scenario) -> Iterator[Table]:
@@ -37,19 +38,21 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[Table]:
     groups: dict[str, list[TriedFleet]] = {}
     for one in found.tried:
         if one.status == "misses" and one is not found.nearest:
-            groups.setdefault(f"Misses the service level: {missed(one, scenario)}", []).append(one)
+            groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
         elif one.status == "not simulated":
-            groups.setdefault("Costs more at the least, so it was not simulated", []).append(one)
+            groups.setdefault(_("Costs more at the least, so it was not simulated"), []).append(one)
         elif one.status == "over budget" and one is not found.nearest:
-            groups.setdefault("Exceeds the budget", []).append(one)
+            groups.setdefault(_("Exceeds the budget"), []).append(one)
     for title, chosen in groups.items():
         yield _table(title, "", chosen, found, scenario, folded=True)
     reasons: dict[str, list[str]] = {}
     for one in found.tried:
         if one.status == "impossible":
-            reasons.setdefault(one.reason, []).append(one.name)
+            reasons.setdefault(retold(one.reason), []).append(one.name)
     rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
-    yield Table("Ruled out without a simulation", "", ["why", "fleets", "names"], rows, worded=(0, 2), folded=True)
+    yield Table(
+        _("Ruled out without a simulation"), "", [_("why"), _("fleets"), _("names")], rows, worded=(0, 2), folded=True
+    )
 
 
 def _table(
@@ -67,7 +70,14 @@ def _table(
         ]
         for one in chosen
     ]
-    titles = ["fleet", "GPUs", in_code("cost [USD/month]"), *map(in_code, heads(scenario)), *names.values(), "verdict"]
+    titles = [
+        _("fleet"),
+        "GPUs",
+        in_code("cost [USD/month]"),
+        *map(in_code, heads(scenario)),
+        *names.values(),
+        _("verdict"),
+    ]
     return Table(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
 
 
@@ -98,16 +108,18 @@ def front_table(found: Sizing, scenario: Scenario) -> Table:
             one.name,
             f"{cash(least(one) * HOURS_PER_MONTH)}",
             *(shown(one, name) for name in names),
-            compared(one, best) if best and one is not found.winner else "the cheapest",
+            compared(one, best) if best and one is not found.winner else _("the cheapest"),
         ]
         for one in members
     ]
-    note = "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
-    heads = ["fleet", in_code("cost [USD/month]"), *names.values(), "cost"]
-    return Table("What less latency costs", note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
+    note = _(
+        "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
+    )
+    heads = [_("fleet"), in_code("cost [USD/month]"), *names.values(), _("cost")]
+    return Table(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 
 def impossible(found: Sizing) -> Table:
     """Candidates that cannot serve or have no price, with the reason."""
-    rows = [[one.name, one.reason] for one in found.tried if one.status == "impossible"]
-    return Table("Ruled out without a simulation", "", ["fleet", "why"], rows, worded=(1,))
+    rows = [[one.name, retold(one.reason)] for one in found.tried if one.status == "impossible"]
+    return Table(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

@@ -2,6 +2,7 @@
 
 from math import inf, isfinite
 
+from sim.language import N_, _, retold
 from sim.report.words.goals import percentiles_shown, seconds_beside, share_beside
 from sim.report.words.text import difference, plain
 from sim.scenario.schema import Scenario
@@ -11,7 +12,7 @@ from sim.study.fleets.size.tried import Sizing, TriedFleet
 
 ROUNDING = 1e-6
 """Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
-LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "time in all"}
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 
 def least(one: TriedFleet) -> float:
@@ -24,11 +25,11 @@ def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
     """Why *one* lost, in a few words."""
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
-        return "the cheapest"
+        return _("the cheapest")
     if one.status in ("impossible", "over budget"):
-        return one.reason
+        return retold(one.reason)
     if one is found.nearest:
-        return f"the most within the budget: {miss(one, scenario)}"
+        return _("the most within the budget: {miss}", miss=miss(one, scenario))
     if one.status == "misses":
         return miss(one, scenario) + screened(one, scenario)
     if not best:
@@ -39,47 +40,55 @@ def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
 def compared(one: TriedFleet, best_usd_per_h: float) -> str:
     """Its cost, or the least that it costs, over the best."""
     ratio = least(one) / best_usd_per_h
-    told = f"{difference(ratio - 1)} more" if 1 < ratio < 1.1 else f"{plain(ratio)}x"
-    told = "as much" if abs(ratio - 1) < ROUNDING else told
-    return f"costs {told}" if one.usd_per_h is not None else f"costs at least {told}"
+    told = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    told = _("as much") if abs(ratio - 1) < ROUNDING else told
+    return _("costs {told}", told=told) if one.usd_per_h is not None else _("costs at least {told}", told=told)
 
 
 def screened(one: TriedFleet, scenario: Scenario) -> str:
     """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
     wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
     done = wanted if one.replications is None else one.replications
-    return "" if done >= wanted else f" ({done} of {wanted} replications)"
+    return "" if done >= wanted else _(" ({done} of {wanted} replications)", done=done, wanted=wanted)
 
 
 def miss(one: TriedFleet, scenario: Scenario) -> str:
     """What a fleet misses, with figures."""
     metrics, told = one.metrics or {}, []
     if metrics.get("requests") == 0:
-        return "no request arrives in the window"
-    for name, words in LIMITS.items():
+        return _("no request arrives in the window")
+    for name, words in ((name, _(text)) for name, text in LIMITS.items()):
         for part, limit in percentiles_shown(scenario.slo, name).items():
             value = metrics.get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
-                told.append(f"{part} {words} {seconds_beside(value, limit) if isfinite(value) else 'without end'}")
+                told.append(
+                    _(
+                        "{part} {words} {seconds_beside}",
+                        part=part,
+                        words=words,
+                        seconds_beside=seconds_beside(value, limit) if isfinite(value) else _("without end"),
+                    )
+                )
     attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
     shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
-    within = f"{shown} of the requests within the service level" if shown else ""
+    within = _("{shown} of the requests within the service level", shown=shown) if shown else ""
     over, wanted = metrics.get(OVER_FAILURES), scenario.slo.availability
     if over is not None and wanted is not None:
-        within = f"{share_beside(over, wanted)} of the requests within the service level over failures"
-    parts = [*(["overloaded"] if one.overloaded else []), *told, within]
-    return ", ".join(part for part in parts if part)
+        shown = share_beside(over, wanted)
+        within = _("{shown} of the requests within the service level over failures", shown=shown)
+    parts = [*([_("overloaded")] if one.overloaded else []), *told, within]
+    return _(", ").join(part for part in parts if part)
 
 
 def missed(one: TriedFleet, scenario: Scenario) -> str:
     """The first limit that a fleet misses, without figures: what losers are grouped by."""
     if one.overloaded:
-        return "overloaded"
-    for name, words in LIMITS.items():
+        return _("overloaded")
+    for name, words in ((name, _(text)) for name, text in LIMITS.items()):
         for part, limit in percentiles_shown(scenario.slo, name).items():
             value = (one.metrics or {}).get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
-                return f"{part} {words} beyond its limit"
+                return _("{part} {words} beyond its limit", part=part, words=words)
     if OVER_FAILURES in (one.metrics or {}):
-        return "too few requests within the service level over failures"
-    return "too few requests within the service level"
+        return _("too few requests within the service level over failures")
+    return _("too few requests within the service level")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.language import _, retold
 from sim.report.fleets.run.tables import write_rows
 from sim.report.money.breakeven.picture import key, panels
 from sim.report.money.breakeven.verdict import amount, sentences, unmoved
@@ -183,17 +184,17 @@ def ranking(answer: BreakevenAnswer) -> Table:
         for row in ranking_rows(answer)
     ]
     heads = [
-        "candidate",
-        "units",
+        _("candidate"),
+        _("units"),
         in_code("cost [USD/month]"),
-        in_code("capital cost [USD]"),
-        in_code("operating cost [USD/month]"),
-        in_code("cost [USD per million output tokens]"),
-        in_code(f"net present cost [USD], {answer.horizon.months:g} months"),
+        in_code(_("capital cost [USD]")),
+        in_code(_("operating cost [USD/month]")),
+        in_code(_("cost [USD per million output tokens]")),
+        in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
     ]
     return Table(
-        f"At {place_text(answer.axis, answer.load)}",
-        "Purchases are spread over their life; whole units share the load.",
+        _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
+        _("Purchases are spread over their life; whole units share the load."),
         heads,
         rows,
     )
@@ -210,7 +211,7 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
         return []
     found = [ranking(answer)]
     heads = [
-        in_code("USD per million output tokens at utilisation"),
+        in_code(_("USD per million output tokens at utilisation")),
         *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),
     ]
     rows = [
@@ -218,44 +219,54 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
     ]
     found.append(
         Table(
-            "By utilisation",
-            "Utilisation is the offered load over the fleet's capacity under its service level.",
+            _("By utilisation"),
+            _("Utilisation is the offered load over the fleet's capacity under its service level."),
             heads,
             rows,
         )
     )
-    note = f"One input at a time, each within a factor of 20; {answer.winner} is the cheapest now."
-    found.append(_tipping_table("Tipping points", note, answer.tipping))
+    note = _("One input at a time, each within a factor of 20; {winner} is the cheapest now.", winner=answer.winner)
+    found.append(_tipping_table(_("Tipping points"), note, answer.tipping))
     if answer.tipping_of_machines:
-        note = f"Without the API, {answer.best_machine} is the cheapest candidate."
-        found.append(_tipping_table("Tipping points among the machines", note, answer.tipping_of_machines))
+        note = _("Without the API, {best_machine} is the cheapest candidate.", best_machine=answer.best_machine)
+        found.append(_tipping_table(_("Tipping points among the machines"), note, answer.tipping_of_machines))
     return found
 
 
 def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
     rows = [
         [
-            one.name,
+            retold(one.name),
             amount(one, one.now),
             f"{amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
             f"{amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
         ]
         for one in tipping
     ]
-    return Table(title, note, ["input", "now", "another is the cheapest below", "above"], rows)
+    return Table(title, note, [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows)
 
 
 def left_out(answer: BreakevenAnswer) -> list[str]:
     """Fleets that are not compared, and why."""
-    told = [f"{one.fleet} is left out: {one.reason}." for one in answer.capacities if one.reason]
+    told = [
+        _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        for one in answer.capacities
+        if one.reason
+    ]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
-    return told + [f"{name} is left out: it does not meet the service level at any load tried." for name in missed]
+    return told + [
+        _("{name} is left out: it does not meet the service level at any load tried.", name=name) for name in missed
+    ]
 
 
 def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     """Capacities, who is left out and why, and conventions."""
     told = [
-        f"Capacity of {one.fleet}: {place_text(answer.axis, float(f'{one.mean:.3g}'))}"
+        _(
+            "Capacity of {fleet}: {place_text}",
+            fleet=one.fleet,
+            place_text=place_text(answer.axis, float(f"{one.mean:.3g}")),
+        )
         + (f" (± {plain(one.half_width, 2)})" if one.half_width else "")
         for one in answer.capacities
         if not one.reason and 0 < one.mean < float("inf")
@@ -263,17 +274,27 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
     told += [
-        f"Capacity of {one.fleet}: at least {place_text(answer.axis, float(f'{one.at_least:.3g}'))}, the highest tried."
+        _(
+            "Capacity of {fleet}: at least {place_text}, the highest tried.",
+            fleet=one.fleet,
+            place_text=place_text(answer.axis, float(f"{one.at_least:.3g}")),
+        )
         for one in answer.capacities
         if one.mean == float("inf")
     ]
     if any(cost.finance is not None and cost.finance.inflation for cost in answer.at_load.values()):
         told.append(
-            f"With inflation the cost a month is the equal payment over {plain(answer.horizon.months)} months; "
-            "what is paid by the month is that of the first."
+            _(
+                "With inflation the cost a month is the equal payment over {months} months; what is paid "
+                "by the month is that of the first.",
+                months=plain(answer.horizon.months),
+            )
         )
     told.append(
-        "Purchases are paid at delivery, all else at the end of each month. The curves of net present cost take off "
-        "what the hardware would bring at that age: its resale less its removal."
+        _(
+            "Purchases are paid at delivery, all else at the end of each month. The curves of net "
+            "present cost take off what the hardware would bring at that age: its resale less its "
+            "removal."
+        )
     )
     return told

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from sim.language import _
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.page.page import Mark
 from sim.report.words.money import in_code, money_mark, money_thousands, shown
@@ -50,9 +51,9 @@ def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str,
     if answer.api_usd_per_million is not None:
         limit = Limit(shown(answer.api_usd_per_million), API)
     return Panel(
-        "Cost of tokens over utilisation",
-        in_code("USD per million output tokens, one unit"),
-        "offered load over capacity under the service level",
+        _("Cost of tokens over utilisation"),
+        in_code(_("USD per million output tokens, one unit")),
+        _("offered load over capacity under the service level"),
         tuple(curves),
         x_format=percent,
         y_format=money_mark,
@@ -65,25 +66,25 @@ def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str,
 def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     curves = []
     for name, path in answer.by_load.items():
-        color, _, dash = looks[name]
-        x, y = tuple(load for load, _ in path), tuple(shown(usd_per_h * HOURS_PER_MONTH) for _, usd_per_h in path)
+        color, _marker, dash = looks[name]
+        x, y = tuple(load for load, _usd in path), tuple(shown(usd * HOURS_PER_MONTH) for _load, usd in path)
         curves.append(ChartCurve(name, color, x, y, "", dash, good=(True,) * len(x)))
     return Panel(
-        "Cost of a load",
-        in_code("USD a month, as many whole units as it takes"),
+        _("Cost of a load"),
+        in_code(_("USD a month, as many whole units as it takes")),
         axis_label(answer.axis),
         tuple(curves),
         y_format=money_mark,
-        x_limit=Limit(answer.load, "the load of the verdict", forbids=False),
+        x_limit=Limit(answer.load, _("the load of the verdict"), forbids=False),
         kind="cost_vs_load",
     )
 
 
 def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
-        "Money paid so far",
-        in_code("USD, nothing discounted, nothing sold"),
-        "months",
+        _("Money paid so far"),
+        in_code(_("USD, nothing discounted, nothing sold")),
+        _("months"),
         tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),
         y_format=money_thousands,
         kind="cash",
@@ -92,9 +93,9 @@ def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]])
 
 def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
-        "Net present cost of stopping then",
-        in_code("USD of today, resale taken off"),
-        "months",
+        _("Net present cost of stopping then"),
+        in_code(_("USD of today, resale taken off")),
+        _("months"),
         tuple(
             _path(name, [shown(at.net_present_usd) for at in path], path, looks) for name, path in answer.months.items()
         ),
@@ -106,7 +107,7 @@ def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
 def _path(
     name: str, values: Sequence[float], path: Sequence[Month], looks: Mapping[str, tuple[str, str, object]]
 ) -> ChartCurve:
-    color, _, dash = looks[name]
+    color, _marker, dash = looks[name]
     return ChartCurve(
         name, color, tuple(float(at.months) for at in path), tuple(values), "", dash, good=(True,) * len(path)
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import isclose, isfinite
 
+from sim.language import _, retold
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
 from sim.report.words.text import difference, listing, percent, plain
@@ -20,21 +21,27 @@ ROUNDING = 1e-9
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     """The verdict first, then what it depends on."""
     if not answer.usd_per_h:
-        return ["No fleet meets the service level at any load."]
+        return [_("No fleet meets the service level at any load.")]
     ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
     (winner, least), rest = ranked[0], ranked[1:]
     at = place_text(answer.axis, answer.load)
-    first = f"At {at}, {winner} is the cheapest: {cash(least * HOURS_PER_MONTH)} a month"
+    first = _(
+        "At {at}, {winner} is the cheapest: {cash} a month", at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH)
+    )
     if rest:
         second, usd_per_h = rest[0]
         same = isclose(least, usd_per_h, rel_tol=ROUNDING)
-        first += f", as much as {second}" if same else f", {difference(1 - least / usd_per_h)} below {second}"
-    told = [f"{first}."]
+        first += (
+            _(", as much as {second}", second=second)
+            if same
+            else _(", {difference} below {second}", difference=difference(1 - least / usd_per_h), second=second)
+        )
+    told = [_("{texts}.", texts=first)]
     told += _crossings(answer)
     told += _paybacks(answer)
     if with_tips:
         told += _tips(answer.winner, answer.tipping)
-        told += _tips(answer.best_machine, answer.tipping_of_machines, " of the machines")
+        told += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
     return [line[:1].upper() + line[1:] for line in told]
 
 
@@ -58,8 +65,9 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
             if not all(map(isfinite, [*mine, *theirs])):
                 continue
             several = answer.at_load[one.name].units > 1
-            alone = "One unit: " if several else ""  # the verdict is about more of them
-            told.append(f"{alone}{one.name} {_where_cheaper(answer, one, xs, below(xs, mine, theirs), name)}.")
+            alone = _("One unit: ") if several else ""  # the verdict is about more of them
+            where = _where_cheaper(answer, one, xs, below(xs, mine, theirs), name)
+            told.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
     return told
 
 
@@ -68,22 +76,28 @@ def _where_cheaper(
 ) -> str:
     """Between which utilisations *one* is cheaper than the *other*."""
     if not ranges:
-        return f"never gets cheaper than {other}"
+        return _("never gets cheaper than {other}", other=other)
     if ranges == [(xs[0], xs[-1])]:
-        return f"is cheaper than {other} from {percent(xs[0])} utilisation on, or before"
+        return _(
+            "is cheaper than {other} from {percent} utilisation on, or before", other=other, percent=percent(xs[0])
+        )
 
     def at(u: float) -> str:
-        return f"{percent(u)} utilisation ({place_text(answer.axis, float(f'{u * one.capacity:.3g}'))})"
+        return _(
+            "{percent} utilisation ({place_text})",
+            percent=percent(u),
+            place_text=place_text(answer.axis, float(f"{u * one.capacity:.3g}")),
+        )
 
     parts = [
-        f"below {at(high)}"
+        _("below {at}", at=at(high))
         if low == xs[0]
-        else f"above {at(low)}"
+        else _("above {at}", at=at(low))
         if high == xs[-1]
-        else f"between {percent(low)} and {at(high)}"
+        else _("between {percent} and {at}", percent=percent(low), at=at(high))
         for low, high in ranges
     ]
-    return f"is cheaper than {other} {listing(parts)}"
+    return _("is cheaper than {other} {listing}", other=other, listing=listing(parts))
 
 
 def _paybacks(answer: BreakevenAnswer) -> list[str]:
@@ -98,11 +112,23 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
         name = min(against, key=lambda other: against[other])
         other = answer.api if name == API and answer.api is not None else answer.at_load[name]
         time = payback_months(cost, other)
-        saying = f"pays for itself in {plain(time)} months"
+        saying = _("pays for itself in {time} months", time=plain(time))
         if not isfinite(time):
-            life = f"its life of {plain(cost.finance.life_months)} months" if cost.finance is not None else "its life"
-            saying = f"does not pay for itself within {life} from what it saves, without its resale,"
-        told.append(f"{one.name} costs {cash(cost.flows.capex_usd)} and {saying} against {name}.")
+            life = (
+                _("its life of {life_months} months", life_months=plain(cost.finance.life_months))
+                if cost.finance is not None
+                else _("its life")
+            )
+            saying = _("does not pay for itself within {life} from what it saves, without its resale,", life=life)
+        told.append(
+            _(
+                "{name} costs {cash} and {saying} against {other}.",
+                name=one.name,
+                cash=cash(cost.flows.capex_usd),
+                saying=saying,
+                other=name,
+            )
+        )
     return told
 
 
@@ -115,12 +141,22 @@ def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]
     for one in tipping:
         limits = []
         if one.below is not None:
-            limits.append(f"above {amount(one, one.below)} (below it {one.then_below})")
+            limits.append(
+                _("above {amount} (below it {then_below})", amount=amount(one, one.below), then_below=one.then_below)
+            )
         if one.above is not None:
-            limits.append(f"below {amount(one, one.above)} (above it {one.then_above})")
+            limits.append(
+                _("below {amount} (above it {then_above})", amount=amount(one, one.above), then_above=one.then_above)
+            )
         if limits:
-            stays = f"{winner} stays the cheapest{among} while {one.name} is {' and '.join(limits)}"
-            told.append(f"{stays}; it is {amount(one, one.now)}.")
+            stays = _(
+                "{winner} stays the cheapest{among} while {name} is {limits}",
+                winner=winner,
+                among=among,
+                name=retold(one.name),
+                limits=_(" and ").join(limits),
+            )
+            told.append(_("{stays}; it is {amount}.", stays=stays, amount=amount(one, one.now)))
     return told
 
 
@@ -133,5 +169,9 @@ def unmoved(answer: BreakevenAnswer) -> str:
     """Inputs that never change who is the cheapest."""
     every = [*answer.tipping, *answer.tipping_of_machines]
     moving = {one.name for one in every if one.below is not None or one.above is not None}
-    still = list(dict.fromkeys(one.name for one in every if one.name not in moving))
-    return f"No value within a factor of 20 changes who is the cheapest: {', '.join(still)}." if still else ""
+    still = list(dict.fromkeys(retold(one.name) for one in every if one.name not in moving))
+    return (
+        _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
+        if still
+        else ""
+    )

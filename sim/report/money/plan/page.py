@@ -5,6 +5,7 @@ from typing import Any
 
 from sim.cost import MultiYear
 from sim.cost.finance.multi_year import ExistingUnits
+from sim.language import N_, _, ngettext
 from sim.report.fleets.run.basis import assumptions, one_per_fleet, sources, weak_values
 from sim.report.fleets.run.sections import swatches
 from sim.report.money.plan.picture import page_figures
@@ -13,34 +14,56 @@ from sim.report.money.plan.verdict import PlanVerdict, span
 from sim.report.page.template import render as filled
 from sim.report.vega.figures import Drawn
 from sim.report.words.money import cash, code, in_code, shown
+from sim.report.words.names import name_told
 from sim.report.words.text import axis_label, first_sentence, listing, percent, plain, short
 from sim.study.money.plan.cash import Row
 from sim.study.money.plan.plans import Outlook
 
 TEMPLATE = "money/plan/plan.html.j2"
 HEADS = (
-    *("month", "demand", "peak", "units needed", "ordered", "on order", "bought, in service", "rented", "retired"),
-    *("capacity", "mean load over capacity", "short by", "capex", "resale", "running", "rent", "net cash"),
-    *("cash so far", "present value"),
+    *(
+        N_("month"),
+        N_("demand"),
+        N_("peak"),
+        N_("units needed"),
+        N_("ordered"),
+        N_("on order"),
+        N_("bought, in service"),
+        N_("rented"),
+        N_("retired"),
+    ),
+    *(
+        N_("capacity"),
+        N_("mean load over capacity"),
+        N_("short by"),
+        N_("capex"),
+        N_("resale"),
+        N_("running"),
+        N_("rent"),
+        N_("net cash"),
+    ),
+    *(N_("cash so far"), N_("present value")),
 )
-HELD = ("of those existing, in service", "existing sold", "of resale, existing", "over book value")
+HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
 
-LIFE = (
-    "units stay until the end of their life, also where demand falls, are sold at their value by age, and replaced "
-    "where they are needed; what is in service at the end of the plan is sold then"
+LIFE = N_(
+    "units stay until the end of their life, also where demand falls, are sold at their "
+    "value by age, and replaced where they are needed; what is in service at the end of the "
+    "plan is sold then"
 )
-EXISTING = (
-    "units in service at the start share the load with new ones in proportion to their capacity, and are sold in the "
-    "month that costs this plan least, the end of their life at the latest; a book value is sunk and decides nothing; "
-    "the reserve is that of the largest units in service"
+EXISTING = N_(
+    "units in service at the start share the load with new ones in proportion to their "
+    "capacity, and are sold in the month that costs this plan least, the end of their life "
+    "at the latest; a book value is sunk and decides nothing; the reserve is that of the "
+    "largest units in service"
 )
-ELSEWHERE = (
-    "tokens at the tariff, paid monthly in arrears; existing units take the part of the traffic that they can carry in "
-    "the busiest hours; its service level is not simulated"
+ELSEWHERE = N_(
+    "tokens at the tariff, paid monthly in arrears; existing units take the part of the "
+    "traffic that they can carry in the busiest hours; its service level is not simulated"
 )
-SCALING = (
-    "n units serve n times what one does, and cost n times what one does: whole racks and contracted power are those "
-    "of single units"
+SCALING = N_(
+    "n units serve n times what one does, and cost n times what one does: whole racks and "
+    "contracted power are those of single units"
 )
 
 
@@ -72,10 +95,13 @@ def render_plan(
         marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
-        total=("in all", [cash(one.total_usd) for one in drawn]),
+        total=(_("in all"), [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
-        months=[(one.fleet, [*HEADS, *(HELD if one.held else ())], _months(one, plan)) for one in drawn],
+        months=[
+            (one.fleet, [_(head) for head in (*HEADS, *(HELD if one.held else ()))], _months(one, plan))
+            for one in drawn
+        ],
         assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
         weak=weak_values(resolved),
         sources=sources(resolved),
@@ -94,22 +120,22 @@ def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
 def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:
     rows = [summary_row(one) for one in drawn]
     counts = {
-        "units in the first month": "units_first",
-        "units in the last month": "units_last",
-        "units bought": "bought",
-        "unit-months rented": "rented_unit_months",
-        "months short of capacity": "months_short",
+        _("units in the first month"): "units_first",
+        _("units in the last month"): "units_last",
+        _("units bought"): "bought",
+        _("unit-months rented"): "rented_unit_months",
+        _("months short of capacity"): "months_short",
     }
-    result = [(f"capacity of one unit, {axis_label(axis)}", [_capacity(row) for row in rows])]
-    result.append(("GPUs of one unit", [str(row["unit_gpus"] or "") for row in rows]))
+    result = [(_("capacity of one unit, {axis_label}", axis_label=axis_label(axis)), [_capacity(row) for row in rows])]
+    result.append((_("GPUs of one unit"), [str(row["unit_gpus"] or "") for row in rows]))
     result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
-    result.append(("total, not discounted", [cash(row["total_usd"]) for row in rows]))
-    result.append(("net present value", [cash(row["npv_usd"]) for row in rows]))
-    result.append(("discount rate per year", [percent(row["discount_rate"]) for row in rows]))
+    result.append((_("total, not discounted"), [cash(row["total_usd"]) for row in rows]))
+    result.append((_("net present value"), [cash(row["npv_usd"]) for row in rows]))
+    result.append((_("discount rate per year"), [percent(row["discount_rate"]) for row in rows]))
     each = "usd_per_million_output_tokens"
-    result.append(("output tokens served, millions", [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
-    result.append((in_code("USD per million output tokens: total over served"), [_usd(row[each]) for row in rows]))
-    return [*result, ("the same, levelised", [_usd(row[f"levelised_{each}"]) for row in rows])]
+    result.append((_("output tokens served, millions"), [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
+    result.append((in_code(_("USD per million output tokens: total over served")), [_usd(row[each]) for row in rows]))
+    return [*result, (_("the same, levelised"), [_usd(row[f"levelised_{each}"]) for row in rows])]
 
 
 def _capacity(row: Mapping[str, Any]) -> str:
@@ -129,12 +155,12 @@ def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
     for kind in ("capex_usd", "opex_usd"):
         for name in components(drawn, kind):
             amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
-            result.append((name.replace("_", " ").replace("gpu", "GPU"), [_paid(amount) for amount in amounts]))
-    sums = {"rent": "rental_usd", "decommissioning": "decommissioning_usd", "resale": "resale_usd"}
+            result.append((name_told(name), [_paid(amount) for amount in amounts]))
+    sums = {N_("rent"): "rental_usd", N_("decommissioning"): "decommissioning_usd", N_("resale"): "resale_usd"}
     for text, key in sums.items():
         amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
         if any(amounts):
-            result.append((text, [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
+            result.append((_(text), [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
     return result
 
 
@@ -155,7 +181,7 @@ def _months(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
 def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
     load = [plain(row.demand), plain(row.peak), str(row.needed)]
     capacity = [plain(row.capacity), "" if row.utilisation is None else percent(row.utilisation)]
-    front = [f"{when}, end" if closing else when, *(["", "", ""] if closing else load)]
+    front = [_("{when}, end", when=when) if closing else when, *(["", "", ""] if closing else load)]
     units = [str(count) if count else "" for count in (row.ordered, row.on_order, row.owned, row.rented, row.retired)]
     money = (row.capital_usd, row.resale_usd, row.running_usd + row.decommissioning_usd, row.rental_usd)
     middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
@@ -175,9 +201,9 @@ def _whole(usd: float) -> str:
 def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
     """What the plan takes as given, and how it counts."""
     demand = plan.demand
-    first = f"{plain(drawn[0].months[0].demand)} in the mean of the first month, " if drawn else ""
-    growth = f"{first}grows by {percent(demand.growth_per_year)} a year, month by month"
-    listed = next((kind for kind in ("monthly", "quarterly") if getattr(demand, kind) is not None), "")
+    first = _("{demand} in the mean of the first month, ", demand=plain(drawn[0].months[0].demand)) if drawn else ""
+    growth = _("{first}grows by {percent} a year, month by month", first=first, percent=percent(demand.growth_per_year))
+    listed = next((kind for kind in (N_("monthly"), N_("quarterly")) if getattr(demand, kind) is not None), "")
     peak, count, lead, term = (
         short(plan.peak_to_mean),
         plan.reserve_units,
@@ -186,36 +212,67 @@ def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
     )
     hardware, rents = _fall(plan.price_decline_per_year), _fall(plan.rental_decline_per_year)
     rows = [
-        ("Plan", f"{span(plan)} from {plan.starts}; a month has 730 hours"),
-        ("Demand", f"as listed, {listed}" if listed else growth),
-        ("Peak", f"{peak} times the mean of its month; units cover the peak, energy is that of the mean"),
-        ("Reserve", f"{_count(count, 'unit')} beyond the peak's need, in service and sharing the load"),
-        ("Orders", f"{_count(lead, 'month')} before service, as late as possible; priced and paid when ordered"),
-        ("Prices", f"new hardware {hardware}, rents {rents}"),
-        ("Life", LIFE),
-        ("Rent", f"for at least {_count(term, 'month')}, or a commitment's own; months beyond the plan do not count"),
-        ("Scaling", SCALING),
-        ("Discounting", "purchases and sales at the start of their month, all else at its end"),
+        (_("Plan"), _("{span} from {starts}; a month has 730 hours", span=span(plan), starts=plan.starts)),
+        (_("Demand"), _("as listed, {listed}", listed=_(listed)) if listed else growth),
+        (
+            _("Peak"),
+            _("{peak} times the mean of its month; units cover the peak, energy is that of the mean", peak=peak),
+        ),
+        (
+            _("Reserve"),
+            _("{count} beyond the peak's need, in service and sharing the load", count=_units(count)),
+        ),
+        (
+            _("Orders"),
+            _("{count} before service, as late as possible; priced and paid when ordered", count=_months_told(lead)),
+        ),
+        (_("Prices"), _("new hardware {hardware}, rents {rents}", hardware=hardware, rents=rents)),
+        (_("Life"), _(LIFE)),
+        (
+            _("Rent"),
+            _(
+                "for at least {count}, or a commitment's own; months beyond the plan do not count",
+                count=_months_told(term),
+            ),
+        ),
+        (_("Scaling"), _(SCALING)),
+        (_("Discounting"), _("purchases and sales at the start of their month, all else at its end")),
     ]
     if plan.existing:
-        rows.append(("Existing", f"{listing([_entry(one) for one in plan.existing])}; {EXISTING}"))
+        rows.append((_("Existing"), f"{listing([_entry(one) for one in plan.existing])}; {_(EXISTING)}"))
     if any(one.api for one in drawn):
-        rows.append(("API", ELSEWHERE))
+        rows.append((_("API"), _(ELSEWHERE)))
     for fleet, rent in plan.bridge.items():
-        rows.append(("Bridge", f"{fleet}: what is missing is rented ({rent.price or 'quoted'})"))
+        rows.append(
+            (
+                _("Bridge"),
+                _("{fleet}: what is missing is rented ({price})", fleet=fleet, price=rent.price or _("quoted")),
+            )
+        )
     return rows
 
 
 def _entry(one: ExistingUnits) -> str:
-    books = "" if one.book_value_usd is None else f", book value {cash(one.book_value_usd)}"
-    return f"{_count(one.units, 'unit')} of {one.fleet} since {one.bought}{books}"
+    books = "" if one.book_value_usd is None else _(", book value {cash}", cash=cash(one.book_value_usd))
+    return _(
+        "{count} of {fleet} since {bought}{books}",
+        count=_units(one.units),
+        fleet=one.fleet,
+        bought=one.bought,
+        books=books,
+    )
 
 
 def _fall(decline: float) -> str:
     if decline == 0:
-        return "keep their price"
-    return f"{'fall' if decline > 0 else 'rise'} by {percent(abs(decline))} a year"
+        return _("keep their price")
+    told = N_("fall by {percent} a year") if decline > 0 else N_("rise by {percent} a year")
+    return _(told, percent=percent(abs(decline)))
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _units(count: int) -> str:
+    return ngettext("{count} unit", "{count} units", count)
+
+
+def _months_told(count: int) -> str:
+    return ngettext("{count} month", "{count} months", count)

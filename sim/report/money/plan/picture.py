@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.cost import MultiYear
+from sim.language import _
 from sim.report.charts.curves import MARGIN, figure_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT, draw
 from sim.report.charts.fonts import settings
@@ -75,8 +76,9 @@ def step_charts(found: Sequence[Outlook], plan: MultiYear, axis: str) -> list[St
     ticks = {month: date(plan, month) for month in _months(plan)}
     charts = []
     for one in drawn:
-        said = f"units: {one.months[0].in_service} at first, {one.months[-1].in_service} at last"
-        each = "" if one.api else f"; one takes {plain(one.capacity.mean)}"
+        first, last = one.months[0].in_service, one.months[-1].in_service
+        said = _("units: {first} at first, {last} at last", first=first, last=last)
+        each = "" if one.api else _("; one takes {mean}", mean=plain(one.capacity.mean))
         charts.append(
             StepChart(
                 one.fleet,
@@ -96,13 +98,13 @@ def step_charts(found: Sequence[Outlook], plan: MultiYear, axis: str) -> list[St
 
 def _step(one: Outlook, row: Row, plan: MultiYear) -> Step:
     new = 0.0 if one.api else (row.owned - row.existing) * one.capacity.mean
-    said = {"month": date(plan, row.month), "demand in the busiest hours": plain(row.peak)}
-    said |= {"demand in the mean": plain(row.demand), "capacity": plain(row.capacity)}
-    said |= {"units owned": str(row.owned)} if row.owned else {}
-    said |= {"units rented": str(row.rented)} if row.rented else {}
-    said |= {"short by": plain(row.shortfall)} if row.shortfall else {}
-    said |= {"ordered": str(row.ordered)} if row.ordered else {}
-    said["cash of the month"] = cash(row.net_usd)
+    said = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
+    said |= {_("demand in the mean"): plain(row.demand), _("capacity"): plain(row.capacity)}
+    said |= {_("units owned"): str(row.owned)} if row.owned else {}
+    said |= {_("units rented"): str(row.rented)} if row.rented else {}
+    said |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}
+    said |= {_("ordered"): str(row.ordered)} if row.ordered else {}
+    said[_("cash of the month")] = cash(row.net_usd)
     return Step(row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, said)
 
 
@@ -122,9 +124,9 @@ def cash_panel(found: Sequence[Outlook], plan: MultiYear) -> Panel:
         )
     ticks = _months(plan)
     return Panel(
-        "Cash paid so far",
-        "less what was received, not discounted; dotted: hardware sold at the end",
-        "month",
+        _("Cash paid so far"),
+        _("less what was received, not discounted; dotted: hardware sold at the end"),
+        _("month"),
         tuple(curves),
         x_format=lambda month: date(plan, int(month)),
         y_format=money_mark,
@@ -181,13 +183,13 @@ def _key(figure: Any, x: float, y: float, drawn: Sequence[Outlook]) -> None:
 
     short, held, api = (any(ones) for ones in zip(*((one.short, one.held, one.api) for one in drawn), strict=True))
     marks = [
-        *([Patch(facecolor=SOFT, alpha=0.8, linewidth=0, label="existing capacity")] if held else []),
-        Patch(facecolor=SOFT, alpha=0.35, linewidth=0, label="capacity bought"),
-        Patch(facecolor="none", edgecolor=SOFT, hatch="////", linewidth=0, label="rented"),
-        *([Patch(facecolor="none", edgecolor=SOFT, hatch=DOTS, linewidth=0, label="from the API")] if api else []),
-        *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label="short in the busiest hours")] if short else []),
-        Line2D([], [], color=INK, linewidth=1.4, label="demand in the busiest hours"),
-        Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="in the mean"),
+        *([Patch(facecolor=SOFT, alpha=0.8, linewidth=0, label=_("existing capacity"))] if held else []),
+        Patch(facecolor=SOFT, alpha=0.35, linewidth=0, label=_("capacity bought")),
+        Patch(facecolor="none", edgecolor=SOFT, hatch="////", linewidth=0, label=_("rented")),
+        *([Patch(facecolor="none", edgecolor=SOFT, hatch=DOTS, linewidth=0, label=_("from the API"))] if api else []),
+        *([Patch(facecolor=SHORT, alpha=0.55, linewidth=0, label=_("short in the busiest hours"))] if short else []),
+        Line2D([], [], color=INK, linewidth=1.4, label=_("demand in the busiest hours")),
+        Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label=_("in the mean")),
     ]
     look: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": SOFT, "borderpad": 0, "borderaxespad": 0}
     figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(x, y), ncols=len(marks), **look)

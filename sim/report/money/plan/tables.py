@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost import MultiYear
+from sim.language import _
 from sim.report.fleets.run.tables import write_rows
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import bare, code, shown
@@ -146,9 +147,23 @@ def write_summary(path: Path, found: Sequence[Outlook]) -> None:
 
 def plan_table(found: Sequence[Outlook]) -> FittedTable:
     """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
-    money = ("capital cost", "resale", "operating cost", "rent", "total", "present value", "per million output tokens")
-    counts = ("capacity of a unit", "units, first month", "units, last month", "units bought", "months short")
-    heads = ["fleet", *counts, *(f"{head} [{code()}]" for head in money)]
+    money = (
+        _("capital cost"),
+        _("resale"),
+        _("operating cost"),
+        _("rent"),
+        _("total"),
+        _("present value"),
+        _("per million output tokens"),
+    )
+    counts = (
+        _("capacity of a unit"),
+        _("units, first month"),
+        _("units, last month"),
+        _("units bought"),
+        _("months short"),
+    )
+    heads = [_("fleet"), *counts, *(f"{head} [{code()}]" for head in money)]
     rows = []
     for one in sorted((one for one in found if one.rows), key=lambda one: one.present_usd):
         row = summary_row(one)
@@ -163,7 +178,7 @@ def plan_table(found: Sequence[Outlook]) -> FittedTable:
                 "" if levelised is None else bare(levelised),
             ]
         )
-    rows += [[one.fleet, "none", *[""] * (len(heads) - 2)] for one in found if one.reason]
+    rows += [[one.fleet, _("none"), *[""] * (len(heads) - 2)] for one in found if one.reason]
     return FittedTable(heads, rows)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from sim.cost import MultiYear
+from sim.language import N_, _, ngettext, retold
 from sim.report.money.plan.tables import date
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import cash
@@ -30,85 +31,159 @@ def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | No
     findings += [_sale(one, held, plan) for one in order for held in one.held]
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for one in order[1:] if (text := _overtakes(order[0], one, plan))]
-    findings += [f"{one.fleet} cannot be planned: {one.reason}." for one in found if one.reason]
+    findings += [
+        _("{fleet} cannot be planned: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        for one in found
+        if one.reason
+    ]
     return PlanVerdict(_headline(order, plan), tuple(findings))
 
 
 def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     if not order:
-        return "No fleet can be planned: see the reasons."
+        return _("No fleet can be planned: see the reasons.")
     best = order[0]
-    first = f"Over {span(plan)} {best.fleet} costs least: {_costs(best)}"
+    first = _("Over {span} {fleet} costs least: {costs}", span=span(plan), fleet=best.fleet, costs=_costs(best))
     if len(order) > 1:
         others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
         first += f"; {listing(others)}" if others else ""
     kept = next((one for one in order if not one.short and not one.api), None)
     if best.api:
-        fleet = "" if kept is None else f"; the cheapest that meets it in every month is {kept.fleet}, {_costs(kept)}"
-        return f"{first}. Whether {best.fleet} meets the SLO is not simulated{fleet}."
+        fleet = (
+            ""
+            if kept is None
+            else _(
+                "; the cheapest that meets it in every month is {fleet}, {costs}", fleet=kept.fleet, costs=_costs(kept)
+            )
+        )
+        return _(
+            "{first}. Whether {fleet} meets the SLO is not simulated{rival}.",
+            first=first,
+            fleet=best.fleet,
+            rival=fleet,
+        )
     if not best.short:
-        return f"{first}. {best.fleet} meets the SLO in every month."
-    short = f"{first}. {best.fleet} is short of capacity in {_months(len(best.short))}"
+        return _("{first}. {fleet} meets the SLO in every month.", first=first, fleet=best.fleet)
+    short = _(
+        "{first}. {fleet} is short of capacity in {months}",
+        first=first,
+        fleet=best.fleet,
+        months=_months(len(best.short)),
+    )
     if kept is None:
-        return f"{short}; no plan meets the SLO in every month."
-    return f"{short}; the cheapest plan that meets the SLO in every month is {kept.fleet}, {_costs(kept)}."
+        return _("{short}; no plan meets the SLO in every month.", short=short)
+    return _(
+        "{short}; the cheapest plan that meets the SLO in every month is {fleet}, {costs}.",
+        short=short,
+        fleet=kept.fleet,
+        costs=_costs(kept),
+    )
 
 
 def _more(one: Outlook, best: Outlook) -> str:
     more = one.present_usd / best.present_usd - 1
-    return f"{one.fleet} costs {difference(more)} more" if more > 0 else f"{one.fleet} costs as much"
+    return (
+        _("{fleet} costs {difference} more", fleet=one.fleet, difference=difference(more))
+        if more > 0
+        else _("{fleet} costs as much", fleet=one.fleet)
+    )
 
 
 def _costs(one: Outlook) -> str:
     levelised = one.levelised_usd_per_million_output_tokens
-    each = "" if levelised is None else f", levelised {cash(levelised)} per million output tokens"
-    return f"{cash(one.present_usd)} in present value{each}"
+    each = "" if levelised is None else _(", levelised {cash} per million output tokens", cash=cash(levelised))
+    return _("{cash} in present value{each}", cash=cash(one.present_usd), each=each)
 
 
 def _standing(one: Outlook, plan: MultiYear) -> str:
     months = one.months
     first, last = months[0].in_service, months[-1].in_service
-    existing = f" ({months[0].existing} of them existing)" if months[0].existing else ""
-    units = f"{one.fleet}: {first} {'unit' if first == 1 else 'units'} at first{existing}, {last} in the last month"
-    parts = [f"{units}, at most {max(row.in_service for row in months)} ({one.gpus} GPU{'s' * (one.gpus != 1)} each)"]
+    existing = _(" ({existing} of them existing)", existing=months[0].existing) if months[0].existing else ""
+    units = ngettext(
+        "{fleet}: {count} unit at first{existing}, {last} in the last month",
+        "{fleet}: {count} units at first{existing}, {last} in the last month",
+        first,
+        fleet=one.fleet,
+        existing=existing,
+        last=last,
+    )
+    most = max(row.in_service for row in months)
+    parts = [
+        ngettext(
+            "{units}, at most {most} ({count} GPU each)",
+            "{units}, at most {most} ({count} GPUs each)",
+            one.gpus,
+            units=units,
+            most=most,
+        )
+    ]
     if one.bought:
         again = sum(batch.units for batch in one.stock.batches if batch.retires < plan.months) if one.stock else 0
-        replaced = f", {again} of them out of service before the end" if again else ""
-        parts.append(f"{one.bought} bought{replaced}")
+        replaced = _(", {again} of them out of service before the end", again=again) if again else ""
+        parts.append(_("{bought} bought{replaced}", bought=one.bought, replaced=replaced))
     if rented := sum(row.rented for row in months):
-        parts.append(f"{rented} unit-months rented")
+        parts.append(_("{rented} unit-months rented", rented=rented))
     if one.stock is not None and one.stock.owed_unit_months:
-        parts.append(f"contracts reach {one.stock.owed_unit_months} unit-months beyond the plan, which are not counted")
+        parts.append(
+            _(
+                "contracts reach {owed_unit_months} unit-months beyond the plan, which are not counted",
+                owed_unit_months=one.stock.owed_unit_months,
+            )
+        )
     if one.short:
         worst = max(one.short, key=lambda row: row.shortfall)
-        where = f"{date(plan, one.short[0].month)} to {date(plan, one.short[-1].month)}"
-        parts.append(f"short in {_months(len(one.short))} ({where}), by {plain(worst.shortfall)} at worst")
-    return "; ".join(parts) + "."
+        where = _("{low} to {high}", low=date(plan, one.short[0].month), high=date(plan, one.short[-1].month))
+        parts.append(
+            _(
+                "short in {months} ({where}), by {shortfall} at worst",
+                months=_months(len(one.short)),
+                where=where,
+                shortfall=plain(worst.shortfall),
+            )
+        )
+    return _("{texts}.", texts=_("; ").join(parts))
 
 
 def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
     usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
     share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
-    alone = ", without the cost of the existing units" if one.held else ""
-    served = f"its bill is {cash(usd)} over {span(plan)} for {percent(share)} of the load{alone}"
-    return f"{one.fleet}: {served}; its service level is not simulated."
+    alone = _(", without the cost of the existing units") if one.held else ""
+    served = _(
+        "its bill is {cash} over {span} for {percent} of the load{alone}",
+        cash=cash(usd),
+        span=span(plan),
+        percent=percent(share),
+        alone=alone,
+    )
+    return _("{fleet}: {served}; its service level is not simulated.", fleet=one.fleet, served=served)
 
 
 def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
     """When a plan sells existing units, and what that brings."""
-    when = f"in {date(plan, held.sold)}"
+    when = _("in {date}", date=date(plan, held.sold))
     if not held.kind.capacity:
-        when = "at once, as one of them does not meet the SLO at any load,"
+        when = _("at once, as one of them does not meet the SLO at any load,")
     elif held.sold == 0:
-        when = "at once"
+        when = _("at once")
     elif held.sold == held.ends:
-        when = f"at the end of their life, {date(plan, held.sold)},"
+        when = _("at the end of their life, {date},", date=date(plan, held.sold))
     elif held.sold == plan.months:
-        when = "at the end of the plan"
+        when = _("at the end of the plan")
     gain = held.gain_usd(held.sold)
-    books = "" if held.book_value_usd is None else f", {cash(abs(gain))} {'below' if gain < 0 else 'above'} book value"
-    units = f"the {held.units} existing {held.kind.fleet}"
-    return f"{one.fleet} sells {units} {when} for {cash(held.worth_usd(held.sold))}{books}."
+    books = (
+        ""
+        if held.book_value_usd is None
+        else _(N_(", {cash} below book value") if gain < 0 else N_(", {cash} above book value"), cash=cash(abs(gain)))
+    )
+    units = _("the {units} existing {fleet}", units=held.units, fleet=held.kind.fleet)
+    return _(
+        "{fleet} sells {units} {when} for {cash}{books}.",
+        fleet=one.fleet,
+        units=units,
+        when=when,
+        cash=cash(held.worth_usd(held.sold)),
+        books=books,
+    )
 
 
 def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
@@ -118,16 +193,29 @@ def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
         return ""
     following = max(month for month, usd in enumerate(ahead_usd) if usd <= 0) + 1
     if following > plan.months:
-        return f"{best.fleet} pays more in sum than {other.fleet}, but later: in present value it costs less."
+        return _(
+            "{fleet} pays more in sum than {other}, but later: in present value it costs less.",
+            fleet=best.fleet,
+            other=other.fleet,
+        )
     if following == plan.months:
-        return f"{best.fleet} has paid more than {other.fleet} until its hardware is sold at the end."
-    return f"From the end of {date(plan, following)} on {best.fleet} has paid less in sum than {other.fleet}."
+        return _(
+            "{fleet} has paid more than {other} until its hardware is sold at the end.",
+            fleet=best.fleet,
+            other=other.fleet,
+        )
+    return _(
+        "From the end of {date} on {fleet} has paid less in sum than {other}.",
+        date=date(plan, following),
+        fleet=best.fleet,
+        other=other.fleet,
+    )
 
 
 def span(plan: MultiYear) -> str:
     """Length of the plan in words."""
-    return "one year" if plan.years == 1 else f"{plain(plan.years)} years"
+    return _("one year") if plan.years == 1 else _("{years} years", years=plain(plan.years))
 
 
 def _months(count: int) -> str:
-    return "one month" if count == 1 else f"{count} months"
+    return _("one month") if count == 1 else _("{count} months", count=count)

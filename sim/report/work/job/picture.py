@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sim.language import _
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.page.page import Mark
 from sim.report.words.money import in_code, money_mark, shown
@@ -27,15 +28,18 @@ def panels(rows: Sequence[JobRow]) -> list[Panel]:
         return []
     across, days = _across(able), max(row.cells["makespan_h"] for row in able) >= 3 * HOURS_PER_DAY
     hours = HOURS_PER_DAY if days else 1.0
-    unit = "days" if days else "hours"
+    unit = _("days") if days else _("hours")
     found = [
-        _panel("Time", f"{unit} from the first step to the last, failures included", able, across, "time",
+        _panel(_("Time"), _("{unit} from the first step to the last, failures included", unit=unit),
+               able, across, "time",
                lambda row: row.cells["makespan_h"] / hours, plain)
     ]  # fmt: skip
     priced = [row for row in able if row.cells.get("cost_usd") is not None]
     if priced:
-        cost = in_code("USD for the whole job")
-        found.append(_panel("Cost", cost, priced, across, "cost", lambda row: shown(row.cells["cost_usd"]), money_mark))
+        cost = in_code(_("USD for the whole job"))
+        found.append(
+            _panel(_("Cost"), cost, priced, across, "cost", lambda row: shown(row.cells["cost_usd"]), money_mark)
+        )
     return found
 
 

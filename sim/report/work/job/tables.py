@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.page.page import Table
 from sim.report.words.money import cash, in_code
 from sim.report.words.text import axis_label, percent, plain, short
@@ -15,12 +16,12 @@ Show = Callable[[Any], str]
 RESULTS: tuple[tuple[str, str, Show], ...] = (
     ("gpus", "GPUs", str),
     ("step_s", "step [s]", plain),
-    ("mfu", "of the peak (MFU)", percent),
+    ("mfu", N_("of the peak (MFU)"), percent),
     ("tokens_per_s", "tokens/s", plain),
     ("samples_per_s", "samples/s", plain),
-    ("makespan_h", "time [h]", plain),
+    ("makespan_h", N_("time [h]"), plain),
     ("energy_kwh", "energy [kWh]", plain),
-    ("cost_usd", "cost", cash),
+    ("cost_usd", N_("cost"), cash),
     ("peak_memory_gb", "memory [GB]", plain),
 )
 """Column of summary.csv, heading, how a value is shown."""
@@ -33,15 +34,15 @@ def results(rows: Sequence[JobRow]) -> Table:
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
     shown = [one for one in shown if one[0] != ("samples_per_s" if tokens else "tokens_per_s")]
     return Table(
-        "Results",
-        "Times are expected values; the time of a step holds while nothing fails.",
-        ["fleet", *map(axis_label, axes), *(in_code(head) for _, head, _ in shown), "limited by"],
+        _("Results"),
+        _("Times are expected values; the time of a step holds while nothing fails."),
+        [_("fleet"), *map(axis_label, axes), *(in_code(_(head)) for _name, head, _show in shown), _("limited by")],
         [
             [
                 row.fleet,
                 *(short(row.outcome.plan.axes[axis]) for axis in axes),
                 *("" if (value := row.cells.get(key)) is None else show(value) for key, _, show in shown),
-                row.cells["limited_by"] if row.ok else "cannot run",
+                row.cells["limited_by"] if row.ok else _("cannot run"),
             ]
             for row in rows
         ],
@@ -55,21 +56,21 @@ def step_table(rows: Sequence[JobRow]) -> Table:
     found = [parts(row.outcome.plan.run.step) for row in able]
     causes = [cause for cause in found[0] if any(one[cause] > 5e-4 * sum(one.values()) for one in found)]
     return Table(
-        "Where the time of a step goes",
+        _("Where the time of a step goes"),
         "",
-        ["cause", *(_head(row) for row in able)],
+        [_("cause"), *(_head(row) for row in able)],
         [[cause, *(percent(one[cause] / sum(one.values())) for one in found)] for cause in causes],
     )
 
 
 MEMORY = {
-    "weights_bytes": "weights",
-    "gradients_bytes": "gradients",
-    "states_bytes": "optimizer states",
-    "activations_bytes": "activations",
-    "logits_bytes": "logits",
-    "reserve_bytes": "reserve",
-    "total_bytes": "together",
+    "weights_bytes": N_("weights"),
+    "gradients_bytes": N_("gradients"),
+    "states_bytes": N_("optimizer states"),
+    "activations_bytes": N_("activations"),
+    "logits_bytes": N_("logits"),
+    "reserve_bytes": N_("reserve"),
+    "total_bytes": N_("together"),
 }
 
 
@@ -79,8 +80,8 @@ def memory_table(rows: Sequence[JobRow]) -> Table:
         [words, *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
         for field, words in MEMORY.items()
     ]
-    body.append(["the GPU has", *(plain(row.cells["memory_gb"]) for row in rows)])
-    return Table("Memory of the fullest GPU [GB]", "", ["part", *map(_head, rows)], body)
+    body.append([_("the GPU has"), *(plain(row.cells["memory_gb"]) for row in rows)])
+    return Table(_("Memory of the fullest GPU [GB]"), "", [_("part"), *map(_head, rows)], body)
 
 
 def layout_table(rows: Sequence[JobRow]) -> Table:
@@ -88,7 +89,7 @@ def layout_table(rows: Sequence[JobRow]) -> Table:
     keys = ("gpus", "servers", "dp", "tp", "pp", "zero", "recompute", "micro_batch", "precision", "framework")
     return Table(
         "Layout",
-        "dp, tp, pp: data-, tensor- and pipeline-parallel ranks; zero: ZeRO stage; micro_batch: samples at once",
+        _("dp, tp, pp: data-, tensor- and pipeline-parallel ranks; zero: ZeRO stage; micro_batch: samples at once"),
         ["fleet", *(key.replace("_", " ") for key in keys)],
         [[_head(row), *(str(row.cells[key]) for key in keys)] for row in rows],
     )
@@ -100,8 +101,8 @@ def cost_table(rows: Sequence[JobRow]) -> Table | None:
     if not priced:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
-    body.append(["together", *(cash(row.cells["cost_usd"]) for row in priced)])
-    return Table("What the job costs", "", ["component", *map(_head, priced)], body)
+    body.append([_("together"), *(cash(row.cells["cost_usd"]) for row in priced)])
+    return Table(_("What the job costs"), "", [_("component"), *map(_head, priced)], body)
 
 
 def tables(rows: Sequence[JobRow], most: int = 12) -> list[Table]:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.language import _, retold
 from sim.report.words.money import cash
-from sim.report.words.text import listing, percent, places, plain
+from sim.report.words.text import listing, percent, places, plain, ranged
 from sim.study.work.job.columns import JobRow
 from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
@@ -23,19 +24,34 @@ def verdict(rows: Sequence[JobRow]) -> JobVerdict:
     """
     able = [row for row in rows if row.ok]
     if not able:
-        return JobVerdict("The job cannot be done on any fleet.", tuple(_unable(rows)))
+        return JobVerdict(_("The job cannot be done on any fleet."), tuple(_unable(rows)))
     fastest = min(able, key=lambda row: float(row.cells["makespan_h"]))
-    headline = f"{name(fastest)} is done first, after {duration(fastest.cells['makespan_h'])}{_for(fastest)}."
+    headline = _(
+        "{name} is done first, after {duration}{price}.",
+        name=name(fastest),
+        duration=duration(fastest.cells["makespan_h"]),
+        price=_for(fastest),
+    )
     if len(able) == 1:
-        headline = f"{name(fastest)} is done after {duration(fastest.cells['makespan_h'])}{_for(fastest)}."
+        headline = _(
+            "{name} is done after {duration}{price}.",
+            name=name(fastest),
+            duration=duration(fastest.cells["makespan_h"]),
+            price=_for(fastest),
+        )
     priced = [row for row in able if row.cells.get("cost_usd") is not None]
     if len(able) > 1 and priced:
         cheapest = min(priced, key=lambda row: float(row.cells["cost_usd"]))
         if cheapest is fastest:
-            headline = headline[:-1] + ", and costs least."
+            headline = headline[:-1] + _(", and costs least.")
         else:
             after = duration(cheapest.cells["makespan_h"])
-            headline += f" {name(cheapest)} costs least: {cash(cheapest.cells['cost_usd'])}, after {after}."
+            headline += _(
+                " {name} costs least: {cash}, after {after}.",
+                name=name(cheapest),
+                cash=cash(cheapest.cells["cost_usd"]),
+                after=after,
+            )
     best = {row.fleet: row for row in sorted(able, key=lambda row: -float(row.cells["makespan_h"]))}
     fleets = list(dict.fromkeys(row.fleet for row in able))
     findings = [*(_finding(best[fleet]) for fleet in fleets), *_ratios(able, fleets)]
@@ -45,7 +61,7 @@ def verdict(rows: Sequence[JobRow]) -> JobVerdict:
 def name(row: JobRow) -> str:
     """The fleet and its place in the sweep."""
     at = places(tuple(row.outcome.plan.axes.items()))
-    return f"{row.fleet} at {at}" if at else row.fleet
+    return _("{fleet} at {at}", fleet=row.fleet, at=at) if at else row.fleet
 
 
 def duration(hours: float) -> str:
@@ -55,28 +71,38 @@ def duration(hours: float) -> str:
     ('72 s', '30 hours', '37.5 days')
     """
     if hours >= 3 * HOURS_PER_DAY:
-        return f"{plain(hours / HOURS_PER_DAY)} days"
+        return _("{hours} days", hours=plain(hours / HOURS_PER_DAY))
     if hours >= 2:
-        return f"{plain(hours)} hours"
+        return _("{hours} hours", hours=plain(hours))
     seconds = hours * SECONDS_PER_HOUR
-    return f"{plain(seconds / 60)} minutes" if seconds >= 120 else f"{plain(seconds)} s"
+    return _("{seconds} minutes", seconds=plain(seconds / 60)) if seconds >= 120 else f"{plain(seconds)} s"
 
 
 def _for(row: JobRow) -> str:
     usd = row.cells.get("cost_usd")
-    return f" for {cash(usd)}" if usd is not None else ""
+    return _(" for {cash}", cash=cash(usd)) if usd is not None else ""
 
 
 def _finding(row: JobRow) -> str:
     cells, plan = row.cells, row.outcome.plan
-    unit = "tokens" if plan.run.counts_tokens else "samples"
+    unit = _("tokens") if plan.run.counts_tokens else _("samples")
     speed = cells["tokens_per_s"] if plan.run.counts_tokens else cells["samples_per_s"]
-    told = f"{name(row)}: {plain(speed)} {unit}/s, {percent(cells['mfu'])} of the peak; steps are limited by "
-    told += f"{cells['limited_by']}."
+    told = _(
+        "{name}: {speed} {unit}/s, {percent} of the peak; steps are limited by {limit}.",
+        name=name(row),
+        speed=plain(speed),
+        unit=unit,
+        percent=percent(cells["mfu"]),
+        limit=_(str(cells["limited_by"])),
+    )
     wasted = (cells["lost_h"] + cells["restarting_h"] + cells["saving_h"]) / cells["makespan_h"]
     if cells["failures"]:
         failures = plain(cells["failures"], 2)
-        told += f" {failures} failures are expected; they and the saves take {percent(wasted)} of the time."
+        told += _(
+            " {failures} failures are expected; they and the saves take {percent} of the time.",
+            failures=failures,
+            percent=percent(wasted),
+        )
     return told
 
 
@@ -87,8 +113,8 @@ def _ratios(rows: Sequence[JobRow], fleets: Sequence[str]) -> list[str]:
     for fleet, mine in zip(fleets[1:], places[1:], strict=True):
         ratios = [_hours(places[0][at]) / _hours(row) for at, row in mine.items() if at in places[0]]
         if ratios:
-            span = list(dict.fromkeys(plain(one) for one in (min(ratios), max(ratios))))
-            found.append(f"{fleet} is {' to '.join(span)} times as fast as {fleets[0]}.")
+            times = ranged(plain(min(ratios)), plain(max(ratios)))
+            found.append(_("{fleet} is {times} times as fast as {first}.", fleet=fleet, times=times, first=fleets[0]))
     return found
 
 
@@ -102,9 +128,12 @@ def _unable(rows: Sequence[JobRow]) -> list[str]:
     for row in rows:
         if not row.ok:
             reasons.setdefault((row.fleet, row.outcome.plan.infeasible), []).append(row)
-    return [f"{fleet} cannot run{_at(members)}: {reason}." for (fleet, reason), members in reasons.items()]
+    return [
+        _("{fleet} cannot run{at}: {reason}.", fleet=fleet, at=_at(members), reason=retold(reason))
+        for (fleet, reason), members in reasons.items()
+    ]
 
 
 def _at(members: Sequence[JobRow]) -> str:
     found = [places(tuple(row.outcome.plan.axes.items())) for row in members]
-    return f" at {listing(found)}" if any(found) else ""
+    return _(" at {listing}", listing=listing(found)) if any(found) else ""

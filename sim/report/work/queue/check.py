@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from sim.language import _, retold
 from sim.report.check.resolved import values_and_sources
 from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import FittedTable
@@ -18,24 +19,24 @@ WORDED = frozenset({0, 1, 3, 4})
 def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
     """What to print for *rows*, whose descriptions are *plans*."""
     for note in notes(plans):
-        yield Text(f"Note: {note}")
+        yield Text(_("Note: {note}", note=note))
     heads = [
-        "fleet",
-        "pool",
+        _("fleet"),
+        _("pool"),
         "GPUs",
-        "server",
-        "policy",
-        "jobs",
-        "GPU-hours of work",
-        "largest job",
-        "last arrival [h]",
+        _("server"),
+        _("policy"),
+        _("jobs"),
+        _("GPU-hours of work"),
+        _("largest job"),
+        _("last arrival [h]"),
     ]
     body = [
         [
             plan["fleet"],
             plan["pool"]["name"],
             f"{plan['pool']['gpus']:,}",
-            plan["pool"]["server"] or "none",
+            plan["pool"]["server"] or _("none"),
             plan["policy"]["policy"],
             f"{plan['jobs']['number']:,}",
             plain(plan["jobs"]["gpu_hours"]),
@@ -47,5 +48,5 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
     yield FittedTable(heads, body, WORDED)
     for row in rows:
         if not row.ok:
-            yield Text(f"{row.fleet} cannot run: {row.cells['reason']}")
+            yield Text(_("{fleet} cannot run: {reason}", fleet=row.fleet, reason=retold(row.cells["reason"])))
     yield from values_and_sources(plans)

@@ -6,6 +6,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.language import _
 from sim.report.charts.panels import COLORS, ChartCurve, Panel, style
 from sim.report.page.page import Mark
 from sim.report.words.text import percent
@@ -27,11 +28,12 @@ def panels(rows: Sequence[QueueRow]) -> list[Panel]:
     waits = tuple(_waits(row, looks[name(row)][0]) for row in able)
     used = tuple(_used(row, looks[name(row)][0]) for row in able)
     bands = tuple(_band(row, color) for row, color in _bands(able))
-    shown = "GPUs that a service (band) or a job has" if bands else "GPUs that have a job"
+    shown = _("GPUs that a service (band) or a job has") if bands else _("GPUs that have a job")
     return [
-        Panel("Waiting", "share of the jobs that have started after this time", "hours from arrival to the first start",
-              waits, y_format=percent, y_share=True, kind="waiting"),
-        Panel("GPUs in use", f"{shown}, mean of an interval", f"{_unit(able)} from the start", bands + used,
+        Panel(_("Waiting"), _("share of the jobs that have started after this time"),
+              _("hours from arrival to the first start"), waits, y_format=percent, y_share=True, kind="waiting"),
+        Panel(_("GPUs in use"), _("{shown}, mean of an interval", shown=shown),
+              _("{unit} from the start", unit=_("days") if _in_days(able) else _("hours")), bands + used,
               kind="utilisation"),
     ]  # fmt: skip
 
@@ -42,7 +44,7 @@ def key(rows: Sequence[QueueRow]) -> list[Mark]:
     looks = style([name(row) for row in able])
     marks = [Mark(text, color, dash="-") for text, (color, _) in looks.items()]
     shared = SERVING_COLOR in (color for _, color in _bands(able))
-    return [*marks, Mark("serving", SERVING_COLOR, marker="s")] if shared else marks
+    return [*marks, Mark(_("serving"), SERVING_COLOR, marker="s")] if shared else marks
 
 
 def _waits(row: QueueRow, color: str) -> ChartCurve:
@@ -66,7 +68,7 @@ def _bands(rows: Sequence[QueueRow]) -> list[tuple[QueueRow, str]]:
 def _band(row: QueueRow, color: str) -> ChartCurve:
     """From 0 to the GPUs that the service holds."""
     x, y = _steps(row, row.outcome.timeline.serving)
-    return ChartCurve("serving", color, x, y, filled=True, good=(True,) * len(x))
+    return ChartCurve(_("serving"), color, x, y, filled=True, good=(True,) * len(x))
 
 
 def _used(row: QueueRow, color: str) -> ChartCurve:
@@ -84,12 +86,12 @@ def _steps(row: QueueRow, used: NDArray[np.float64]) -> tuple[tuple[float, ...],
     ends = np.append(starts[1:], edges[-1])
     spent = np.add.reduceat(used * np.diff(edges), np.arange(0, len(used), together))
     means = spent / np.maximum(ends - starts, 1e-9)
-    scale = SECONDS_PER_HOUR * (HOURS_PER_DAY if _unit([row]) == "days" else 1)
+    scale = SECONDS_PER_HOUR * (HOURS_PER_DAY if _in_days([row]) else 1)
     x = np.repeat(np.append(starts, edges[-1]), 2)[1:-1] / scale
     y = np.repeat(means, 2)
     return tuple(x.tolist()), tuple(y.tolist())
 
 
-def _unit(rows: Sequence[QueueRow]) -> str:
+def _in_days(rows: Sequence[QueueRow]) -> bool:
     longest = max(row.outcome.schedule.end_s for row in rows)
-    return "days" if longest > 3 * HOURS_PER_DAY * SECONDS_PER_HOUR else "hours"
+    return bool(longest > 3 * HOURS_PER_DAY * SECONDS_PER_HOUR)

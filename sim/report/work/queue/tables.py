@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import isnan
 from typing import Any
 
+from sim.language import N_, _
 from sim.report.page.page import Table
 from sim.report.words.money import cash
 from sim.report.words.text import axis_label, percent, plain, short
@@ -15,19 +16,19 @@ MOST_JOBS = 20
 RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("policy", "policy", str),
     ("gpus", "GPUs", str),
-    ("finished", "jobs done", lambda value: f"{value:,}"),
-    ("makespan_h", "until done [h]", plain),
-    ("utilisation", "GPU-hours used", percent),
-    ("utilisation_with_serving", "with serving", percent),
-    ("wait_h_mean", "wait mean [h]", plain),
-    ("wait_h_p95", "wait p95 [h]", plain),
-    ("slowdown_mean", "slowdown", plain),
+    ("finished", N_("jobs done"), lambda value: f"{value:,}"),
+    ("makespan_h", N_("until done [h]"), plain),
+    ("utilisation", N_("GPU-hours used"), percent),
+    ("utilisation_with_serving", N_("with serving"), percent),
+    ("wait_h_mean", N_("wait mean [h]"), plain),
+    ("wait_h_p95", N_("wait p95 [h]"), plain),
+    ("slowdown_mean", N_("slowdown"), plain),
     ("preemptions", "preemptions", lambda value: f"{value:,}"),
     ("energy_kwh", "energy [kWh]", plain),
-    ("cost_usd", "cost", cash),
-    ("serving_usd", "of it serving", cash),
-    ("usd_per_job", "per job", cash),
-    ("usd_per_useful_gpu_h", "per GPU-hour of work", cash),
+    ("cost_usd", N_("cost"), cash),
+    ("serving_usd", N_("of it serving"), cash),
+    ("usd_per_job", N_("per job"), cash),
+    ("usd_per_useful_gpu_h", N_("per GPU-hour of work"), cash),
 )
 """Column of summary.csv, heading, how a value is shown."""
 
@@ -37,9 +38,9 @@ def results(rows: Sequence[QueueRow]) -> Table:
     axes = list(rows[0].outcome.plan.axes)
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
     return Table(
-        "Results",
-        "Wait: from arrival to the first start. Slowdown: time from arrival to end over the duration.",
-        ["fleet", *map(axis_label, axes), *(head for _, head, _ in shown)],
+        _("Results"),
+        _("Wait: from arrival to the first start. Slowdown: time from arrival to end over the duration."),
+        [_("fleet"), *map(axis_label, axes), *(_(head) for _name, head, _show in shown)],
         [
             [
                 row.fleet,
@@ -69,11 +70,11 @@ def waited_longest(rows: Sequence[QueueRow]) -> Table:
         for i in order
     ]
     heads = [row.fleet for row in able]
-    cost = [f"cost on {heads[0]}"] if first.job_nano_usd else []
+    cost = [_("cost on {fleet}", fleet=heads[0])] if first.job_nano_usd else []
     return Table(
-        f"Jobs that wait longest on {heads[0]}",
-        "Hours from arrival to the first start; all jobs are in jobs.csv.",
-        ["job", "GPUs", "duration [h]", *heads, *cost],
+        _("Jobs that wait longest on {fleet}", fleet=heads[0]),
+        _("Hours from arrival to the first start; all jobs are in jobs.csv."),
+        [_("job"), "GPUs", _("duration [h]"), *heads, *cost],
         body,
     )
 
@@ -94,12 +95,12 @@ def cost_table(rows: Sequence[QueueRow]) -> Table | None:
     if not priced:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
-    body.append(["together", *(cash(row.cells["cost_usd"]) for row in priced)])
-    body.append(["of it for idle GPUs", *(cash(row.cells["idle_usd"]) for row in priced)])
+    body.append([_("together"), *(cash(row.cells["cost_usd"]) for row in priced)])
+    body.append([_("of it for idle GPUs"), *(cash(row.cells["idle_usd"]) for row in priced)])
     if any(row.cells.get("serving_usd") is not None for row in priced):
-        body.append(["of it for the service", *(cash(row.cells["serving_usd"]) for row in priced)])
-        body.append(["of it for jobs", *(cash(row.cells["jobs_usd"]) for row in priced)])
-    return Table("What the cluster costs", "", ["component", *(row.fleet for row in priced)], body)
+        body.append([_("of it for the service"), *(cash(row.cells["serving_usd"]) for row in priced)])
+        body.append([_("of it for jobs"), *(cash(row.cells["jobs_usd"]) for row in priced)])
+    return Table(_("What the cluster costs"), "", [_("component"), *(row.fleet for row in priced)], body)
 
 
 def tables(rows: Sequence[QueueRow]) -> list[Table]:
