@@ -19,6 +19,7 @@ from babel.messages.extract import extract
 
 from sim.cli import app
 from sim.cli.shared.help import texts
+from sim.language.retold import LEAST
 from sim.study.metrics.columns import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,9 +60,10 @@ def messages() -> Iterator[Message]:
         if any(name.startswith(never) for never in NEVER) or not file.is_file():
             continue
         if file.suffix == ".py":
-            yield from _marked(file, name, "python")
+            tree = ast.parse(file.read_text())
+            yield from _calls(tree, name)
             if file.relative_to(ROOT).parts[1] not in MARKED:
-                yield from _sentences(file, name)
+                yield from _sentences(tree, name)
         elif file.suffix in (".j2", ".js"):
             yield from _marked(file, name, "jinja2.ext:babel_extract" if file.suffix == ".j2" else "javascript")
     yield from _of_commands()
@@ -74,6 +76,7 @@ def found() -> dict[str, Message]:
 
 
 def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
+    """Of templates and scripts, by Babel."""
     text = file.read_bytes()
     if not re.search(rb"\b(_|N_|ngettext)\(", text):
         return
@@ -83,8 +86,17 @@ def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
         yield Message(one, several, f"{name}:{line}")
 
 
-def _sentences(file: Path, name: str) -> Iterator[Message]:
-    tree = ast.parse(file.read_text())
+def _calls(tree: ast.AST, name: str) -> Iterator[Message]:
+    """What is marked; a message that is chosen among several is marked where it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) in KEYWORDS and node.args:
+            given = [one.value if isinstance(one, ast.Constant) else None for one in node.args[:2]]
+            if isinstance(given[0], str):
+                plural = given[1] if _called(node) == "ngettext" and isinstance(given[1], str) else ""
+                yield Message(given[0], plural, f"{name}:{node.lineno}")
+
+
+def _sentences(tree: ast.AST, name: str) -> Iterator[Message]:
     left_out: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -98,8 +110,13 @@ def _sentences(file: Path, name: str) -> Iterator[Message]:
         if id(node) in left_out or not isinstance(node, ast.Constant | ast.JoinedStr):
             continue
         text = template(node) if isinstance(node, ast.JoinedStr) else node.value
-        if isinstance(text, str) and WORDS.search(text) and "\n" not in text:
+        if isinstance(text, str) and _is_sentence(text):
             yield Message(text, "", f"{name}:{node.lineno}")
+
+
+def _is_sentence(text: str) -> bool:
+    own = re.sub(r"\{\w+\}", "", text)
+    return bool(WORDS.search(text)) and "\n" not in text and len(re.findall("[A-Za-z]", own)) >= LEAST
 
 
 def _called(node: ast.Call) -> str:
