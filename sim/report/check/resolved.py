@@ -8,7 +8,7 @@ from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import WEAK_KINDS
-from sim.language import _, ngettext, retold
+from sim.language import N_, _, ngettext, retold
 from sim.report.check.catalogue import origin
 from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
