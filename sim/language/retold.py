@@ -13,6 +13,10 @@ LEAST = 6
 """Letters that a message needs beside its places for a sentence to be recognised by them."""
 
 
+NOTHING = "nothing"
+"""What a message calls an empty value; all other single words are names."""
+
+
 class _Sentence(NamedTuple):
     message: str
     pieces: tuple[str, ...]
@@ -49,9 +53,19 @@ def _whole(text: str, code: str) -> str | None:
         return known[text]
     for sentence in _sentences(code):
         if all(piece in text for piece in sentence.pieces) and (found := _pattern(sentence.message).fullmatch(text)):
-            values = {name: retold(value) for name, value in found.groupdict().items()}
+            values = {name: _value(value, known) for name, value in found.groupdict().items()}
             return _places_filled(known[sentence.message], values)
     return None
+
+
+def _value(text: str, known: dict[str, str]) -> str:
+    """What stands in a place: a sentence, a list of names, or a name or number, which stays as it is."""
+    if text == NOTHING or " " in text:
+        parts = text.split(", ")
+        if len(parts) > 1 and all(part in known for part in parts):
+            return known.get(", ", ", ").join(known[part] for part in parts)
+        return retold(text)
+    return text
 
 
 def _behind_a_colon(text: str, code: str) -> str | None:

@@ -218,7 +218,7 @@ def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
 def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     limit = _limit(name, limit_s)
-    band = "; band: 95 % interval" if _repeated(sweep) else ""
+    band = _("; band: 95 % interval") if _repeated(sweep) else ""
     told: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
     return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **told)
 

@@ -18,6 +18,9 @@ STATES = (N_("met"), N_("missed"), N_("ok"), N_("infeasible"), N_("finished"), N
 KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),)
 """Of sourced values."""
 PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
+OWNER = (N_("network and storage"), N_("failures"))
+"""What a bill may leave out, with components."""
+NOTHING = N_("nothing")
 POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))
 INPUTS = (
     *(N_("electricity"), N_("hosting"), N_("rack"), N_("discount rate"), N_("life"), N_("residual value"), N_("load")),

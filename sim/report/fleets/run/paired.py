@@ -79,7 +79,7 @@ def _shown_metrics(slo: Slo) -> dict[str, str]:
     """Metric -> heading."""
     share = {"slo_attainment": _("within SLO [pp]")} if slo.per_request else {}
     latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
-    return share | latencies | {MILLION: column(MILLION).brief}
+    return share | latencies | {MILLION: _(column(MILLION).brief)}
 
 
 def _in_ms(metric: str) -> bool:

@@ -88,7 +88,10 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
             _column(here, "kg_co2e_per_million_output_tokens", kilograms),
         ),
         *(
-            (f"{_(words)}, {part}{there}", [latency_of(point, f"{name}_{part}") for point in here])
+            (
+                _("{words}, {part}{there}", words=_(words), part=part, there=there),
+                [latency_of(point, f"{name}_{part}") for point in here],
+            )
             for name, words in LATENCIES_SHOWN[bool(noun())]
             for part in percentiles_shown(slo, name)
         ),
