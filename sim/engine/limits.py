@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sim.engine.fair_queue import FairQueue
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.groups import GroupPool
-from sim.engine.schedulers.waiting import FcfsQueue, PriorityQueue, WaitingQueue
+from sim.engine.schedulers.queues.fair import FairQueue
+from sim.engine.schedulers.queues.waiting import FcfsQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.engine.fair_queue import FairQueue
+from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.sequence import Sequence
 from sim.fleet import RunningFleet
 from sim.fleet.arrivals.tenants import Bucket

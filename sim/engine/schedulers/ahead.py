@@ -10,8 +10,8 @@ from math import inf, isnan, nan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
-from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import chunk_parts
 from sim.records import Batch, Leap, Progress, Request, Span

@@ -11,9 +11,9 @@ from math import ceil
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.slots import Slots
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 PARTS = 1 << 16

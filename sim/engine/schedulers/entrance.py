@@ -4,7 +4,7 @@ from collections import deque
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.transit import Transit
-from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Progress, Request
 

@@ -10,8 +10,8 @@ prompt and tokens again. An answer is found in the prefix cache once it is compl
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
-from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 

@@ -14,8 +14,8 @@ from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.decode_blocks import BlockPhases
 from sim.engine.kv.slots import Slots
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 

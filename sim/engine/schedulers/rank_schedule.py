@@ -14,7 +14,7 @@ from sim.engine.kv.windows import WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.entrance import Entrance
 from sim.engine.schedulers.finishing import Finishing
-from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
 from sim.records import Batch, Progress, Request, Span

@@ -13,9 +13,9 @@ token of each generating slot into the batch and fills it up to n_batch with pro
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 
 

@@ -9,7 +9,7 @@ from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.waiting import WaitingQueue
+from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.engine.shares import chunk_parts, recomputed_tokens
 from sim.records import Batch, Request, Span

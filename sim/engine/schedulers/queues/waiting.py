@@ -5,7 +5,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from sim.engine.fair_queue import FairQueue
+from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 
