@@ -114,7 +114,7 @@ def test_little_law_running_requests(simulate) -> None:
 
 def test_little_law_requests_in_the_system(simulate) -> None:
     """Mean number in the system = arrival rate x mean time in it, here over a long steady run."""
-    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=2000, warmup_s=200, meter_interval_s=2000)
+    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=1200, warmup_s=200, meter_interval_s=1200)
     (result,) = simulate(data)
     start, end = result.window_s
     cohort = [r for r in result.log.requests if start <= r.arrived_s < end]
