@@ -15,6 +15,7 @@ the service level when served alone; e, the part of the bound that n replicas re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,17 +176,16 @@ def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], fl
     return Mix(kinds, counts, np.round(split / split.sum(axis=1, keepdims=True), 3))
 
 
-def split_by_length(
-    kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float, most: int
-) -> list[Mix]:
+def split_by_length(kinds: Kinds, counts: Counts, least_good: float, most: int) -> list[Mix]:
     """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
     pools at most this number of those that the bounds allow, with the most room in the fullest pool.
 
     The balanced split fills pools evenly, but a long prompt holds up the short ones beside it, which the bounds do not
-    see; and where a few may be late, it is the long ones that a small pool may have for itself.
+    see; and where a few may be late, it is the long ones that a small pool may have for itself. What a kind has reached
+    does not count here: it was with other lengths.
     """
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
-    room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
+    room = np.array([float(n) for _, n in counts])
     busy, good = kinds.busy[:, pools], kinds.shares[:, None] * kinds.good[:, pools]
     barred = kinds.most_rps[:, pools] == 0
     every: list[Mix] = []
@@ -199,6 +199,17 @@ def split_by_length(
                 found.append((fullest, Mix(kinds, counts, split)))
         every += [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
     return every
+
+
+def merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbours that go to the same pools in the same shares as one class."""
+    found: list[dict[str, Any]] = []
+    for one in classes:
+        if found and found[-1]["pools"] == one["pools"]:
+            found[-1] = one
+        else:
+            found.append(one)
+    return found
 
 
 class _Rows:

@@ -2,7 +2,8 @@
 
 The program starts from bounds that no replica beats. Each fleet that it proposes is simulated; where pools miss the
 service level, their kind is taken to reach less of its bound, and the program is asked again, until what it proposes
-costs no less than the best fleet known.
+costs no less than the best fleet known. Then it is asked once more without what was learned, for numbers of replicas
+that nobody has tried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.fleets.size.bounds import SAMPLING_MARGIN, Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, ceilings, over
 from sim.study.fleets.size.kinds import dominated, family
-from sim.study.fleets.size.mix import Counts, Kinds, Mix, cheapest_mix, split_by_length
+from sim.study.fleets.size.mix import Counts, Kinds, Mix, cheapest_mix, merged, split_by_length
 from sim.study.fleets.size.trials import Trial, Trials
 from sim.study.fleets.size.units import Prospects, Unit
 from sim.study.metrics.cohort import latencies_s
@@ -118,16 +119,22 @@ class MixedSearcher:
         """Units by the finer classes that ranges are made of."""
         self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
+        self._tried: list[Counts] = []
         self._forbidden: list[Counts] = []
         """Known already."""
         self._split: set[Counts] = set()
         """Tried with its classes split by ranges."""
+        self._guided = True
+        """By what trials teach, which leads to a fleet that meets; that none is cheaper only the bounds can say."""
 
     def run(self) -> MixedSearch:
         """Simulates what is not on disk yet."""
         tried: list[MixedTrial] = []
         while True:
             batch, least_usd_per_h = self._proposals()
+            if not batch and self._guided:
+                self._by_bounds_alone()
+                continue
             if not batch or len(tried) >= MOST_TRIALS:
                 return MixedSearch(tuple(tried), least_usd_per_h, not batch)
             ways = [self._ways(mix) for mix in batch]
@@ -137,22 +144,30 @@ class MixedSearcher:
             for mine in ways:
                 self._judge([(way, next(following)) for way in mine])
 
+    def _by_bounds_alone(self) -> None:
+        """Forgets what trials have taught: it was of the lengths that their pools had. No counts are tried twice."""
+        self._guided, self._reached = False, {}
+        self._forbidden += self._tried
+
     def _ways(self, mix: Mix) -> list[Mix]:
         """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
         if mix.counts in self._split or self._alike(mix):
             return [mix]
         self._split.add(mix.counts)
         least_good = self._goal.share - SAMPLING_MARGIN
-        others = split_by_length(self._ranges, mix.counts, self._reached, least_good, MOST_SPLITS)
+        others = split_by_length(self._ranges, mix.counts, least_good, MOST_SPLITS)
         return [mix, *others]
 
     def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
+        counts = ways[0][0].counts
+        self._tried.append(counts)
         met = [trial for _, trial in ways if trial.outcome.meets]
         if met:
             paid = [one.outcome.usd_per_h for one in met if not one.over(self._size.budget)]
             self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
-            self._forbidden.append(ways[0][0].counts)
+        if met or not self._guided:
+            self._forbidden.append(counts)
         else:
             mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
             self._learn(mix, trial.outcome.cases)
@@ -268,7 +283,7 @@ class MixedSearcher:
             limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
             for limit, row in zip(limits, mix.split, strict=True)
         ]
-        return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": _merged(classes)}})
+        return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
 
     def _alike(self, mix: Mix) -> bool:
         """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
@@ -333,14 +348,3 @@ def _names(units: Sequence[Unit]) -> list[str]:
     """The GPU, or what tells two of one GPU apart."""
     wanted = [str(unit.pool["gpu"]) for unit in units]
     return [name if wanted.count(name) == 1 else unit.name for name, unit in zip(wanted, units, strict=True)]
-
-
-def _merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Neighbours that go to the same pools in the same shares as one class."""
-    found: list[dict[str, Any]] = []
-    for one in classes:
-        if found and found[-1]["pools"] == one["pools"]:
-            found[-1] = one
-        else:
-            found.append(one)
-    return found

@@ -34,7 +34,7 @@ horizon_s: 100
 warmup_s: 30
 replications: 2
 requests: none
-slo: {ttft_s: 0.55, tpot_s: 0.05}
+slo: {ttft_s: 0.6, tpot_s: 0.05}
 max_model_len: 20000
 fleets:
   - name: own
