@@ -26,7 +26,8 @@ class Scrape:
     at_s: float
     values: dict[int, dict[Gauge, float]]
     """First engine of a replica -> its gauges."""
-    held: int
+    totals: dict[Gauge, float]
+    """Sums over the replicas and, of requests, those at the router."""
 
 
 class Scrapes:
@@ -61,7 +62,12 @@ class Scrapes:
         if self._gauges & DELTAS:
             for one in serving:
                 values[one[0]] |= self._deltas(one, now)
-        self._scrapes.append(Scrape(now, values, self.held_now()))
+        held = self.held_now()
+        totals = {
+            gauge: sum(one[gauge] for one in values.values()) + (held if gauge in OF_REQUESTS else 0)
+            for gauge in self._gauges
+        }
+        self._scrapes.append(Scrape(now, values, totals))
         while self._scrapes[0].at_s < now - self._keep_s:
             self._scrapes.popleft()
 
@@ -89,10 +95,7 @@ class Scrapes:
     def total(self, now: float, gauge: Gauge, window_s: float) -> float:
         """Mean in the window of the sum over replicas and, of requests, those at the router."""
         chosen = self._within(now, window_s)
-        if not chosen:
-            return 0.0
-        at_router = sum(scrape.held for scrape in chosen) if gauge in OF_REQUESTS else 0
-        return (sum(one[gauge] for scrape in chosen for one in scrape.values.values()) + at_router) / len(chosen)
+        return sum([scrape.totals[gauge] for scrape in chosen]) / len(chosen) if chosen else 0.0
 
     def latency_s(self, now: float, latency: Latency, quantile: float, window_s: float) -> float | None:
         """Quantile over the requests that finished in the window; None if none has."""
