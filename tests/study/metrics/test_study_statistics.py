@@ -1,13 +1,14 @@
 from math import inf, sqrt
 
 import pytest
-from scipy import stats
 
 from sim.study.metrics.statistics import differ, half_width, mean, ratio, student_t
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 10, 30, 99, 1000])
 def test_student_t_is_the_published_quantile(degrees: int) -> None:
+    from scipy import stats  # takes seconds, which only who runs this waits for
+
     assert student_t(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-9)
 
 
