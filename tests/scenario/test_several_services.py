@@ -77,6 +77,16 @@ def test_each_service_is_judged_by_its_own_limits(run: Any) -> None:
     assert met.to_dict() == pytest.approx({"fast": parts.loc["fast", "slo_attainment"], "slow": 0.0, "talk": 1.0})
 
 
+def test_each_service_has_a_chart_with_its_own_target() -> None:
+    services = [FAST | {"slo": {"e2e_s": 0.02, "attainment": 0.75}}, SLOW, TALK]
+    sweep = {"services.fast.workload.arrivals.rate_rps": [100, 200]}
+    swept = sim.run(scenario(services=services, sweep=sweep, horizon_s=1.2), quiet=True, workers=1)
+    charts = swept.plot("attainment_vs_load").axes
+    told = [[text.get_text() for text in axes.texts] for axes in charts]
+    assert [texts[0] for texts in told] == ["fast: requests within the SLO", "slow: requests within the SLO"]
+    assert ["target 75\u00a0%" in told[0], "target 95\u00a0%" in told[1]] == [True, True]
+
+
 def test_requests_and_meters_name_their_service(run: Any) -> None:
     of_pool = run.requests.groupby("service")["pool"].unique()
     assert {name: list(pools) for name, pools in of_pool.items()} == {"fast": ["a"], "slow": ["b"], "talk": ["c"]}

@@ -1,6 +1,6 @@
 """Which charts a run gets, as plain data: titles, curves, limits. Drawing is in draw.py."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
     along = [_latency_along(sweep, *one) for one in shown]
     last = _cost_along(sweep) if money else _throughput_along(sweep)
-    return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else [])]
+    return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else _by_service(sweep))]
 
 
 def in_words(panel: Panel) -> Panel:
@@ -240,9 +240,25 @@ def _throughput_along(sweep: Sweep) -> Panel:
     )
 
 
-def _attainment_along(sweep: Sweep, slo: Slo) -> Panel:
+def _by_service(sweep: Sweep) -> Iterator[Panel]:
+    """How many requests of each service are within its own limits; none where fleets have a single service."""
+    some = sweep.lines[0].points[0]
+    for name in some.services:
+        slo = Slo.model_validate(some.cases[0].metrics.services[name].level.slo)
+        if slo.per_request:
+            lines = (replace(line, points=tuple(_of_service(p, name) for p in line.points)) for line in sweep.lines)
+            title = _("{service}: requests within the SLO", service=name)
+            yield _attainment_along(replace(sweep, lines=tuple(lines)), slo, title)
+
+
+def _of_service(point: Point, name: str) -> Point:
+    return replace(point, row=point.services[name], services={})
+
+
+def _attainment_along(sweep: Sweep, slo: Slo, title: str = "") -> Panel:
     limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
-    title, subtitle = _("Requests within the SLO"), _("share of all requests; filled points reach the target")
+    subtitle = _("share of all requests; filled points reach the target")
+    title = title or _("Requests within the SLO")
     more: dict[str, Any] = {"y_limit": limit, "y_format": percent, "y_share": True}
     return _along(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
 

@@ -112,7 +112,7 @@ def _ways(answer: Answer, panels: Sequence[Panel]) -> list[dict[str, Any] | None
         waiting = left.get(panel.kind) or []
         name, part = waiting.pop(0) if waiting else ("", "")
         has_line = panel.x_limit is not None or panel.y_limit is not None
-        if panel.kind == "attainment_vs_load" and has_line:
+        if panel.kind == "attainment_vs_load" and has_line and not answer.scenario.services:
             found.append({"path": "slo.attainment", "percentile": "", "scale": 1.0})
         elif name and has_line:
             stated = getattr(level, name)
