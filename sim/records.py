@@ -104,6 +104,10 @@ class Request:
     """Where it is, or was last."""
     came_s: float = nan
     """When it came to this replica."""
+    prefill_replica: int = -1
+    """Where its prompt was computed, if another replica answers."""
+    kv_transfer_s: float = nan
+    """From the end of its prompt until its KV was where it is answered, waiting included [s]."""
     left: tuple[Hop, ...] = ()
     """Visits to replicas before this one."""
     started_s: float = nan

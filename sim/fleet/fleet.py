@@ -18,6 +18,8 @@ from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
 from sim.fleet.failing.planned import SpotMarket, Upkeep
 from sim.fleet.failing.withdrawals import Withdrawals
+from sim.fleet.handing.handover import Handover
+from sim.fleet.handing.roles import RoleRouter
 from sim.fleet.lifecycle import WITHOUT_MEMORY, Lives, State
 from sim.fleet.meter_log import MeterLog
 from sim.fleet.pool import replica_engines
@@ -75,7 +77,7 @@ class RunningFleet:
         self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
-        policy = plan.routing.start([plan.pools[replica.pool].name for replica in self._replicas], streams("routing"))
+        policy, self._handover = self._routed(streams)
         _report_caches(policy, self._replicas, self._env)
         if isinstance(policy, Balancer):
             policy.attach(lambda: self._env.now, [replica.engine.waiting for replica in self._replicas])
@@ -85,6 +87,14 @@ class RunningFleet:
             self._gate = Gate(plan.admission, waiting, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:
             self._router = self._switched(policy, states, streams)
+
+    def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:
+        """The routing policy, and who moves requests between replicas where pools have roles."""
+        plan, pools = self._plan, [replica.pool for replica in self._replicas]
+        if plan.kv_transfer is None:
+            return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
+        roles = RoleRouter(plan, pools, streams)
+        return roles, Handover(plan, self._env, self._replicas, lambda: self._router, roles.choose_answering)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -154,7 +164,10 @@ class RunningFleet:
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
-            moved = replica.offer(request, now)
+            prompt_only = self._handover is not None and self._handover.splits(index)
+            if prompt_only and self._handover is not None and not self._handover.fits(request):
+                request.rejected = True
+            moved = not request.rejected and replica.offer(request, now, prompt_only)
             if request.rejected:
                 self._source.answered(request, now)
                 continue
@@ -181,6 +194,8 @@ class RunningFleet:
         self._outstanding -= len(held)
         if held:
             self._send(held, self._env.now)
+        if self._handover is not None:
+            self._handover.opened(self._env.now)
 
     def _send_again(self, requests: list[Request], now: float) -> None:
         """Further attempts of *requests*, which have been outstanding since they arrived."""
@@ -231,6 +246,11 @@ class RunningFleet:
             self._losses.left(request, replica)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
+        if self._handover is not None:
+            for request in requests:
+                if isnan(request.finished_s):
+                    self._handover.take(replica, request, end_s)
+            requests = [request for request in requests if not isnan(request.finished_s)]
         if self._scaler is not None:
             self._scaler.finished(replica.pool, requests, end_s)
         self._settle(requests, end_s, replica.index)
@@ -273,8 +293,9 @@ class RunningFleet:
         overhead_s = [self._plan.pools[replica.pool].request_overhead_s for replica in self._replicas]
         if any(overhead_s):
             for request in self._source.requests:
-                request.first_token_s += overhead_s[request.replica]
-                request.finished_s += overhead_s[request.replica]
+                replica = request.replica if request.prefill_replica < 0 else request.prefill_replica
+                request.first_token_s += overhead_s[replica]
+                request.finished_s += overhead_s[replica]
 
 
 def _report_caches(policy: Router, replicas: list[Replica], env: Clock) -> None:

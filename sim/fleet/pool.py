@@ -20,7 +20,7 @@ from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
-from sim.fleet.drafts import Acceptance, Draws
+from sim.fleet.arrivals.drafts import Acceptance, Draws
 from sim.scenario.resolving.resolved import PoolPlan
 
 SCHEDULES: dict[str, type[RankSchedule]] = {

@@ -19,7 +19,7 @@ class Replica:
     adding a delay to `env.now` rounds.
     """
 
-    __slots__ = ("_due", "_env", "_finished", "_release", "end_s", "engine", "index", "pool")
+    __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "index", "pool")
 
     def __init__(
         self,
@@ -38,13 +38,31 @@ class Replica:
         self._due = -1
         self._release = release
         self._finished = finished
+        self.after_step: Callable[[Replica, float], None] | None = None
+        """Who wants to know that a step has ended and the next one is formed."""
 
-    def offer(self, request: Request, now: float) -> bool:
-        """Hands *request* to the engine; whether `replan` is needed."""
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """Hands *request* to the engine, or only its prompt; whether `replan` is needed."""
         if now > self.end_s:
             # rounding woke the arrival first
             self._fire()
-        return self.engine.offer(request, now)
+        return self.engine.offer(request, now, prompt_only)
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """Sets blocks aside for the KV of *request*'s prompt; whether there were enough."""
+        if now > self.end_s:
+            self._fire()
+        if not self.engine.reserve(request, now):
+            return False
+        self.replan(now)
+        return True
+
+    def let_go(self, request: Request, now: float) -> None:
+        """The KV of *request*'s prompt has been fetched from here."""
+        if now > self.end_s:
+            self._fire()
+        self.engine.let_go(request, now)
+        self.replan(now)
 
     def evict(self, request: Request, now: float) -> bool:
         """Takes *request* away from here at *now* and notes its visit; False if it gets its last token just then."""
@@ -85,3 +103,5 @@ class Replica:
         if done:
             self._finished(self, done, end_s)
         self.replan(end_s)
+        if self.after_step is not None:
+            self.after_step(self, end_s)

@@ -16,6 +16,7 @@ from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
 from sim.routing.admission import Admission
+from sim.routing.transfer import KvTransfer, Role
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
@@ -106,6 +107,8 @@ class Pool(Choices):
 
     name: Name | None = None
     """In the outputs; left out: the GPU's id."""
+    role: Role = "both"
+    """Whether its replicas compute prompts, answer with KV that was computed elsewhere, or serve whole requests."""
     service: str | None = None
     """The one of the scenario's `services` that it serves; needed where there are any."""
     gpu: str | None = None
@@ -142,6 +145,8 @@ class Pool(Choices):
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
     """Id in data/links. Left out: the server's, else the GPU's own."""
+    kv_bytes_per_token: Positive | None = None
+    """KV of one token, for a pool with a step time of its own; with a model it follows from that."""
     steptime: PoolStepTime | None = None
     """How long a step or a batch takes; left out: a roofline of the model on the GPU."""
     batching: Batching = OfEngine()
@@ -170,6 +175,8 @@ class Fleet(Choices):
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     routing: Routing = LeastOutstanding(policy="least_outstanding")
     """Which replica, of all pools, gets the next request."""
+    kv_transfer: KvTransfer | None = None
+    """How the KV of prompts moves between pools with roles."""
     admission: Admission | None = None
     """What the gateway does against overload; left out: every request is let in."""
     cost: Cost | None = None

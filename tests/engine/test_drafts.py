@@ -12,7 +12,7 @@ from sim.batching.speculative import Speculative
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.vllm import VllmEngine
-from sim.fleet.drafts import Acceptance
+from sim.fleet.arrivals.drafts import Acceptance
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

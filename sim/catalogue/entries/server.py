@@ -15,6 +15,8 @@ class Server(Spec):
     gpu_slots: Value
     link: str
     """Id in data/links."""
+    nics: Value | None = None
+    """Network ports for the traffic of its GPUs; None: not known, each replica is taken to have one."""
     base_power_w: Value | None = None
     """Host without GPUs, drawn from the supply's output whenever the server is on. None: not known."""
     max_power_w: Value | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from sim.batching import Vllm
 from sim.routing import ByLength
 from sim.routing.cache.cache_aware import CacheAware
 from sim.routing.cache.index import Exact
@@ -60,3 +61,57 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) is not None:
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
+
+
+def role_complaints(
+    scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
+) -> Iterator[Complaint]:
+    """Roles of pools that leave prompts or answers to nobody or to an engine that cannot, and what they exclude."""
+    roles = [pool.role for pool in fleet.pools]
+    if set(roles) == {"both"}:
+        if fleet.kv_transfer is not None:
+            yield Complaint((*place, "kv_transfer"), "moves nothing: no pool has role: prefill")
+        return
+    if fleet.kv_transfer is None:
+        yield Complaint(
+            (*place, "kv_transfer"), "is missing: pools with a role need a link, e.g. {link: infiniband-ndr}"
+        )
+    if "prefill" not in roles:
+        yield Complaint(
+            (*place, "pools", roles.index("decode"), "role"), "decode needs a pool with role: prefill beside it"
+        )
+    elif set(roles) == {"prefill"}:
+        yield Complaint((*place, "pools", 0, "role"), "prefill needs a pool with role: decode or both beside it")
+    for holder, name in ((scenario, "client"), (fleet, "admission")):
+        if getattr(holder, name) is not None:
+            yield Complaint((*place, "kv_transfer"), f"does not go with {name}: requests that move are not asked again")
+    if scenario.services:
+        yield Complaint((*place, "kv_transfer"), "does not go with services: pools with a role serve a single one")
+    routings = {"routing": fleet.routing}
+    if fleet.kv_transfer is not None:
+        routings["kv_transfer.routing"] = fleet.kv_transfer.routing
+    for name, routing in routings.items():
+        if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
+            what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
+            yield Complaint((*place, *name.split(".")), f"{what} and roles of pools do not go together")
+    for i, pool in enumerate(bound):
+        yield from _of_role(pool, bound[0], (*place, "pools", i))
+
+
+def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Complaint]:
+    """What one pool of a fleet with roles cannot do."""
+    spec, batching = pool.spec, pool.batching
+    if not isinstance(batching, Vllm):
+        yield Complaint((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
+    elif batching.kv_groups is not None:
+        yield Complaint((*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out")
+    if pool.layout.pipeline_parallel_size > 1:
+        yield Complaint((*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size")
+    if spec.failures is not None or spec.spot is not None:
+        key = "failures" if spec.failures is not None else "spot"
+        yield Complaint((*place, key), "does not go with roles of pools: KV on its way would have to be made again")
+    if pool.model is None and spec.kv_bytes_per_token is None:
+        yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves")
+    if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:
+        key = "model" if pool.model != first.model else "kv_cache_dtype"
+        yield Complaint((*place, key), "differs from that of pool 0: the KV of one cannot be read by the other")

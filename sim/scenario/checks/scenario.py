@@ -12,7 +12,7 @@ from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
-from sim.scenario.checks.routing import fair_complaints, routing_complaints
+from sim.scenario.checks.routing import fair_complaints, role_complaints, routing_complaints
 from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
@@ -55,6 +55,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
         found += unknown_ids(fleet, place, everywhere)
+        found += unknown_ids(fleet.get("kv_transfer"), (*place, "kv_transfer"), {"link": catalog.link})
         found += unknown_ids(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})
         found += unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in mappings(fleet, "pools"):
@@ -213,7 +214,11 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))
         wrong += ejection_complaints(scenario, fleet, ("fleets", i))
+<<<<<<< HEAD
         wrong += fair_complaints(scenario, pools, ("fleets", i))
+=======
+        wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
+>>>>>>> 8b591ad (Pools with roles: prompts on one replica, answers on another, and the KV over a link that transfers share)
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)

@@ -45,6 +45,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         services=tuple(ServicePlan(one.name, one.workload, one.slo) for one in at.services),
         client=at.client,
         admission=fleet.admission,
+        kv_transfer=built.kv_transfer,
     )
 
 

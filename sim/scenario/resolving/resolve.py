@@ -14,11 +14,13 @@ from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
+from sim.routing.transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
 from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.life.failing import failures_of
+from sim.scenario.resolving.life.moving import kv_bytes, transfer_facts, transfer_of
 from sim.scenario.resolving.life.starting import start_of_pool
 from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
@@ -42,6 +44,7 @@ class FleetPlan:
     pue: float
     infeasible: str
     facts: tuple[Fact, ...]
+    kv_transfer: TransferPlan | None = None
 
 
 def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> FleetPlan:
@@ -70,6 +73,7 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
         for i, pool in enumerate(bound)
         for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog, terms.by_height)
     ]
+    facts += [Fact(f"fleets.{fleet.name}.{path}", value) for path, value in transfer_facts(fleet, catalog)]
     facts += [
         Fact(f"fleets.{fleet.name}.pools.{i}.cold_start.{name}", value)
         for i, pool in enumerate(pools)
@@ -87,6 +91,7 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
             for name, reason in zip(names, reasons, strict=True)
             if reason
         ),
+        kv_transfer=transfer_of(fleet, bound, catalog),
         facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
 
@@ -209,6 +214,8 @@ def _pool_plan(
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,
+        role=pool.spec.role,
+        kv_bytes_per_token=kv_bytes(pool),
     )
 
 

@@ -17,6 +17,7 @@ from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.routing.admission import Admission
+from sim.routing.transfer import TransferPlan
 from sim.scenario.resolving.slices import Slices
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
@@ -90,6 +91,10 @@ class PoolPlan:
     """MIG slices that the replicas are; None: whole GPUs."""
     service: str = ONLY_SERVICE
     """The service that it serves."""
+    role: str = "both"
+    """prefill, decode or both."""
+    kv_bytes_per_token: float = 0.0
+    """KV of one token in all layers, on all GPUs together."""
 
     @property
     def switched(self) -> bool:
@@ -178,6 +183,8 @@ class CasePlan:
     """How long clients wait, and whether they ask again; None: they wait as long as it takes."""
     admission: Admission | None = None
     """Requests that are turned away, and replicas that are left alone; None: none."""
+    kv_transfer: TransferPlan | None = None
+    """How the KV of prompts moves; None where no pool has a role."""
 
     def alone(self, service: ServicePlan) -> "CasePlan":
         """The part of the plan that serves *service*: its pools, with their charges."""

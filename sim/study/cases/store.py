@@ -178,6 +178,10 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     table = _with_sessions(table, requests)
     if result and result.plan.asks_again:
         table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
+    if result and result.plan.kv_transfer is not None:
+        table = table.append_column("kv_transfer_s", _dates([r.kv_transfer_s for r in requests]))
+        where = [r.prefill_replica if r.prefill_replica >= 0 else None for r in requests]
+        table = table.append_column("prefill_replica", pa.array(where, pa.int32()))
     return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
 
 

@@ -23,7 +23,7 @@ REQUEST_COLUMNS = [
     *["arrived_s", "started_s", "first_token_s", "finished_s"],
     *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
 ]
-WHERE_GIVEN = ("tenant", "session", "turn", "attempts", "cost_usd")
+WHERE_GIVEN = ("tenant", "session", "turn", "attempts", "kv_transfer_s", "prefill_replica", "cost_usd")
 """Columns of requests that are there only where some fleet has them."""
 OF_TEXT = frozenset({"tenant", "session"})
 USAGE_COLUMNS = [

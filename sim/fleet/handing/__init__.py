@@ -1,0 +1,1 @@
+"""Requests whose prompts are computed on one replica and answered on another."""

@@ -1,0 +1,149 @@
+"""Transfers of KV between replicas over network ports that they share.
+
+Ports send and receive at the same time, each way at their rate. With several transfers on a port each has an equal part
+of it, and goes at the least of its parts: at the sender, at the receiver, and in the network between. So no port ever
+carries more than its rate, and a part that a transfer cannot use because of its other end is not given to others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+from sim.fleet.arrivals.source import Clock
+from sim.routing.transfer import TransferPlan
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """KV on its way."""
+
+    what: Any
+    source: int
+    """Port that sends."""
+    target: int
+    """Port that receives."""
+    left_bytes: float
+    rate: float = 0.0
+    since_s: float = 0.0
+    """When the rate began."""
+    starts_s: float = inf
+    """When bytes begin to flow, once it has its turn."""
+    version: int = 0
+    """Of its due time."""
+
+
+@dataclass(slots=True)
+class Port:
+    """One way of a port, or the network between all of them."""
+
+    bytes_per_s: float
+    flowing: dict[Transfer, None] = field(default_factory=dict)
+    taken: int = 0
+    """Transfers that have their turn, those included whose first byte is still to come."""
+
+
+class Network:
+    """All ports of a fleet, on its clock."""
+
+    def __init__(
+        self, clock: Clock, plan: TransferPlan, pool_of_replica: Sequence[int], arrived: Callable[[Any, float], None]
+    ) -> None:
+        """*arrived* gets what was sent when its last byte is there."""
+        self._clock, self._plan, self._arrived = clock, plan, arrived
+        self._port_of = plan.ports(pool_of_replica)
+        rates = plan.rates(pool_of_replica)
+        self.sending = [Port(rate) for rate in rates]
+        self.receiving = [Port(rate) for rate in rates]
+        self._between = Port(plan.between(pool_of_replica))
+        self._most = plan.concurrent or inf
+        self._waiting: dict[Transfer, None] = {}
+        self._due: list[tuple[float, int, int, Transfer]] = []
+        self._pushed = 0
+        self._call = -1
+        self._call_s = inf
+
+    def send(self, what: Any, source: int, target: int, size_bytes: float) -> None:
+        """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
+        transfer = Transfer(what, self._port_of[source], self._port_of[target], size_bytes)
+        if not self._begin(transfer):
+            self._waiting[transfer] = None
+        self._arm()
+
+    def _begin(self, transfer: Transfer) -> bool:
+        sender, receiver = self.sending[transfer.source], self.receiving[transfer.target]
+        if sender.taken >= self._most or receiver.taken >= self._most:
+            return False
+        sender.taken += 1
+        receiver.taken += 1
+        transfer.starts_s = self._clock.now + self._plan.latency_s
+        self._push(transfer, transfer.starts_s)
+        return True
+
+    def _push(self, transfer: Transfer, at_s: float) -> None:
+        transfer.version += 1
+        self._pushed += 1
+        heappush(self._due, (at_s, self._pushed, transfer.version, transfer))
+
+    def _arm(self) -> None:
+        due = self._due
+        while due and due[0][2] != due[0][3].version:
+            heappop(due)
+        if due and due[0][0] != self._call_s:
+            self._call_s = due[0][0]
+            self._call = self._clock.call(self, max(0.0, self._call_s - self._clock.now))
+
+    def wake(self, number: int) -> None:
+        """The clock's call with this *number* has come."""
+        if number != self._call:
+            return
+        now, self._call_s = self._call_s, inf
+        done: list[Transfer] = []
+        while self._due and self._due[0][0] <= now:
+            _, _, version, transfer = heappop(self._due)
+            if version != transfer.version:
+                continue
+            if transfer.starts_s < inf:
+                self._flow(transfer, now)
+            else:
+                done.append(transfer)
+                self._stop(transfer, now)
+        if done:
+            for waiting in list(self._waiting):
+                if self._begin(waiting):
+                    del self._waiting[waiting]
+        for transfer in done:
+            self._arrived(transfer.what, now)
+        self._arm()
+
+    def _flow(self, transfer: Transfer, now: float) -> None:
+        """The first byte of *transfer* goes."""
+        transfer.starts_s, transfer.since_s = inf, now
+        for port in self._ports(transfer):
+            port.flowing[transfer] = None
+        self._share(transfer, now)
+
+    def _stop(self, transfer: Transfer, now: float) -> None:
+        """The last byte of *transfer* is there."""
+        for port in self._ports(transfer):
+            del port.flowing[transfer]
+        self.sending[transfer.source].taken -= 1
+        self.receiving[transfer.target].taken -= 1
+        self._share(transfer, now)
+
+    def _ports(self, transfer: Transfer) -> tuple[Port, Port, Port]:
+        return self.sending[transfer.source], self.receiving[transfer.target], self._between
+
+    def _share(self, changed: Transfer, now: float) -> None:
+        """Gives everyone who shares a port with *changed* its part from *now* on."""
+        sender, receiver, between = self._ports(changed)
+        met = between.flowing if between.bytes_per_s < inf else {**sender.flowing, **receiver.flowing}
+        for transfer in met:
+            rate = min(port.bytes_per_s / len(port.flowing) for port in self._ports(transfer))
+            if rate == transfer.rate:
+                continue
+            if transfer.rate:
+                transfer.left_bytes -= transfer.rate * (now - transfer.since_s)
+            transfer.rate, transfer.since_s = rate, now
+            self._push(transfer, now + max(0.0, transfer.left_bytes) / rate)

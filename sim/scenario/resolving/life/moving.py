@@ -1,0 +1,63 @@
+"""The link between pools with roles: its rate and latency, and who shares the ports of a server."""
+
+from collections.abc import Iterator, Sequence
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.model import kv_bytes_per_token
+from sim.catalogue.entries.quantization import kv_element_bytes
+from sim.catalogue.value import Value
+from sim.routing.transfer import Ports, TransferPlan
+from sim.scenario.experiment import Fleet
+from sim.scenario.resolving.bind import BoundPool
+
+
+def kv_bytes(pool: BoundPool) -> float:
+    """Bytes of KV that a token of *pool*'s model leaves in all layers, once; 0 where nobody says it."""
+    if pool.model is not None:
+        return kv_bytes_per_token(pool.model, float(kv_element_bytes(pool.kv_cache_dtype)))
+    return pool.spec.kv_bytes_per_token or 0.0
+
+
+def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:
+    """How KV moves between the pools of *fleet*; None where none has a role. Raises UnknownId."""
+    spec = fleet.kv_transfer
+    if spec is None:
+        return None
+    rate, latency_s = spec.bytes_per_s or 0.0, spec.latency_s or 0.0
+    if spec.link is not None:
+        link = catalog.link(spec.link)
+        rate = (link.measured_bytes_per_s or link.theoretical_bytes_per_s).value
+        if spec.latency_s is None:
+            latency_s = link.allreduce_latency_s[min(link.allreduce_latency_s)].value
+    return TransferPlan(
+        pools=tuple(_ports(pool, rate, of_server=spec.link is not None) for pool in bound),
+        sends=tuple(pool.spec.role == "prefill" for pool in bound),
+        latency_s=latency_s,
+        concurrent=spec.concurrent,
+        oversubscription=spec.oversubscription,
+        min_prompt_tokens=spec.min_prompt_tokens,
+        routing=spec.routing,
+    )
+
+
+def _ports(pool: BoundPool, rate: float, of_server: bool) -> Ports:
+    """The ports of *pool*, *rate* each: those of its servers are shared out evenly among the GPUs."""
+    server, layout = pool.server, pool.layout
+    lockstep = layout.enable_expert_parallel and layout.data_parallel_size > 1
+    engines = 1 if lockstep else layout.data_parallel_size
+    if not of_server or server is None or server.nics is None:
+        return Ports(rate, engines)
+    gpus, slots, nics = layout.gpus, int(server.gpu_slots.value), int(server.nics.value)
+    own = gpus * nics // slots
+    return Ports(rate * own, engines) if own else Ports(rate, max(1, slots // (nics * gpus)) * engines)
+
+
+def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]]:
+    """What the transfers rest on: path below the fleet, and value."""
+    if fleet.kv_transfer is None or fleet.kv_transfer.link is None:
+        return
+    link = catalog.link(fleet.kv_transfer.link)
+    path = f"kv_transfer.link.{link.id}"
+    yield f"{path}.bytes_per_s", link.measured_bytes_per_s or link.theoretical_bytes_per_s
+    if fleet.kv_transfer.latency_s is None:
+        yield f"{path}.latency_s", link.allreduce_latency_s[min(link.allreduce_latency_s)]

@@ -1,0 +1,175 @@
+"""Pools that compute prompts and pools that answer: the KV between them, and what closed forms say of it."""
+
+from math import inf, isnan
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.catalogue.catalog import load_catalog
+from sim.fleet import RunningFleet
+from sim.fleet.arrivals.source import Clock
+from sim.fleet.handing.network import Network
+from sim.records import FleetLog
+from sim.routing import LeastOutstanding
+from sim.routing.transfer import Ports, TransferPlan
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.sweep import cases
+from sim.yamlio import dump
+
+CATALOG = load_catalog()
+STEP = {"model": "affine", "base_s": 2.0**-6, "per_token_s": 2.0**-14, "per_context_token_s": 2.0**-26}
+LIMITS = {
+    "policy": "vllm", "max_num_seqs": 64, "max_num_batched_tokens": 2048, "block_size": 16, "num_gpu_blocks": 4000,
+    "max_model_len": 8192,
+}  # fmt: skip
+POOL = {"kv_bytes_per_token": 30_000, "steptime": STEP, "batching": LIMITS}
+EVEN = {"distribution": "fixed", "value": 500}
+"""Prompts of equal length: equal transfers."""
+
+
+def scenario(transfer: dict | None, pools: list[dict], prompt: dict | None = None, rate_rps: float = 20.0) -> dict:
+    fleet = {"name": "split", "pools": [POOL | pool for pool in pools]}
+    if transfer is not None:
+        fleet["kv_transfer"] = transfer
+    lengths = {"prompt": prompt or EVEN, "output": {"distribution": "uniform", "min": 1, "max": 40}}
+    arrivals = {"process": "poisson", "rate_rps": rate_rps}
+    return {
+        "name": "roles", "workload": {"arrivals": arrivals, "lengths": lengths}, "horizon_s": 40, "seed": 3,
+        "fleets": [fleet],
+    }  # fmt: skip
+
+
+def log_of(data: dict, folder: Path) -> tuple[RunningFleet, FleetLog]:
+    path = folder / "scenario.yaml"
+    path.write_text(dump(data))
+    loaded = load(path, (), catalog=CATALOG)
+    running = RunningFleet(resolve(loaded, cases(loaded)[0], CATALOG))
+    return running, running.run()
+
+
+PAIR = [{"name": "p", "role": "prefill", "replicas": 3}, {"name": "d", "role": "decode", "replicas": 2}]
+
+
+def moved(log: FleetLog):
+    return [one for one in log.requests if one.prefill_replica >= 0]
+
+
+def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
+    _, log = log_of(scenario({"bytes_per_s": 1e30}, PAIR), tmp_path)
+    alone = scenario(None, [{"name": "p", "replicas": 3}])
+    alone["workload"]["lengths"]["output"] = {"distribution": "fixed", "value": 1}
+    _, prompts = log_of(alone, tmp_path)
+    assert [one.first_token_s for one in log.requests] == [one.first_token_s for one in prompts.requests]
+    assert len(moved(log)) == sum(one.output_tokens > 1 for one in log.requests)
+    assert all(one.kv_transfer_s < 1e-12 for one in moved(log))
+    assert all(not isnan(one.finished_s) for one in log.requests)
+    made = [sum(i.output_tokens for i in log.intervals if i.pool == pool) for pool in ("p", "d")]
+    assert made == [len(log.requests), sum(one.output_tokens - 1 for one in log.requests)]
+    assert sum(i.prompt_tokens for i in log.intervals if i.pool == "d") == 0
+
+
+def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
+    pools = [PAIR[0] | {"replicas": 8}, PAIR[1] | {"replicas": 1}]
+    slow = scenario({"bytes_per_s": 5e8, "latency_s": 0.002, "concurrent": 1}, pools)
+    _, log = log_of(slow | {"horizon_s": 150}, tmp_path)
+    service_s = 0.002 + 500 * 30_000 / 5e8
+    arrived = sorted((one.first_token_s, one.first_token_s + one.kv_transfer_s) for one in moved(log))
+    free_s = 0.0
+    for came_s, there_s in arrived:  # Lindley's recursion
+        free_s = max(free_s, came_s) + service_s
+        assert there_s == pytest.approx(free_s)
+    load = len(arrived) / 150 * service_s
+    waited_s = sum(there_s - came_s for came_s, there_s in arrived) / len(arrived) - service_s
+    assert waited_s == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.2)  # M/D/1
+
+
+def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None:
+    tight = {"batching": LIMITS | {"num_gpu_blocks": 150, "enable_prefix_caching": True}}
+    lengths = {"distribution": "uniform", "min": 10, "max": 1500}
+    transfer = {"bytes_per_s": 2e8, "min_prompt_tokens": 300, "oversubscription": 2}
+    both = {"name": "b", "role": "both", "replicas": 1}
+    fleet, log = log_of(scenario(transfer, [pool | tight for pool in [*PAIR, both]], lengths, 6.0), tmp_path)
+    for replica in fleet._replicas:
+        (pool,) = replica.engine.caches()
+        assert pool.free == pool.usable
+    long = [one for one in log.requests if one.prompt_tokens >= 300]
+    assert len(moved(log)) > 50
+    assert all(one.prompt_tokens >= 300 for one in moved(log))
+    assert {log.pool_of_replica[one.replica] for one in log.requests if one not in long} == {1, 2}
+    assert max(one.kv_transfer_s for one in moved(log)) > 0.5  # some waited for blocks
+    assert all(one.status == "finished" for one in log.requests)
+    for one in moved(log):
+        there, here = one.hops
+        assert there.left_s == one.first_token_s <= here.came_s <= one.finished_s
+    assert all(port.taken == 0 and not port.flowing for port in fleet._handover.network.sending)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(0, 3), st.integers(0, 3), st.integers(1, 50)), min_size=1, max_size=25
+    ),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([1.0, 3.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, concurrent, oversubscription) -> None:
+    plan = TransferPlan(
+        (Ports(8.0), Ports(4.0, 2)), (True, False), 0.125, concurrent, oversubscription, 0,
+        LeastOutstanding(policy="least_outstanding"),
+    )  # fmt: skip
+    pools = [0, 0, 1, 1, 1, 1]
+    clock = Clock()
+    there: dict[int, float] = {}
+    network = Network(clock, plan, pools, there.__setitem__)
+    share = network._share
+
+    def shared(changed, now):
+        share(changed, now)
+        for port in (*network.sending, *network.receiving, network._between):
+            assert sum(one.rate for one in port.flowing) <= port.bytes_per_s * (1 + 1e-12)
+
+    network._share = shared
+    asked: dict[int, tuple[float, float]] = {}
+    for number, (at, source, target, size) in enumerate(transfers):
+        due = clock.timeout(at / 8)
+        asked[number] = at / 8, float(size)
+        due.callbacks.append(lambda _, n=number, s=source, t=target, b=size: network.send(n, s % 2, 2 + t, float(b)))
+    while clock.peek() < inf:
+        clock.step()
+    assert there.keys() == asked.keys()
+    for number, (at_s, size) in asked.items():
+        assert there[number] >= at_s + 0.125 + size / 4.0 - 1e-9
+    for target in (0, 1):  # a receiving port, over its whole busy time
+        ends = sorted(there[n] for n, row in enumerate(transfers) if row[2] // 2 == target)
+        sizes = sum(row[3] for row in transfers if row[2] // 2 == target)
+        if ends:
+            first = min(row[0] / 8 for row in transfers if row[2] // 2 == target)
+            assert sizes <= 4.0 * (ends[-1] - first) + 1e-9
+
+
+WRONG = {
+    "kv_transfer: is missing": (None, PAIR),
+    "moves nothing: no pool has role: prefill": ({"bytes_per_s": 1e9}, [{"name": "p"}]),
+    "decode needs a pool with role: prefill": ({"bytes_per_s": 1e9}, [PAIR[1]]),
+    "prefill needs a pool with role: decode or both": ({"bytes_per_s": 1e9}, [PAIR[0]]),
+    "say either link or bytes_per_s": ({}, PAIR),
+    "unknown link": ({"link": "infiniband-ndx"}, PAIR),
+    "only vllm hands prompts over": (
+        {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"batching": LIMITS | {"policy": "prefill_first"}}]
+    ),
+    "kv_bytes_per_token: is missing": ({"bytes_per_s": 1e9}, [PAIR[0] | {"kv_bytes_per_token": None}, PAIR[1]]),
+    "does not go with roles of pools": (
+        {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"failures": {"replica": {"mtbf_h": 1, "repair_h": 1}}}]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_what_cannot_be_is_told_in_a_line(told, tmp_path) -> None:
+    with pytest.raises(ScenarioErrors) as found:
+        log_of(scenario(*WRONG[told]), tmp_path)
+    assert sum(told in str(error) for error in found.value.errors) == 1
