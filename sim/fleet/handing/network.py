@@ -1,8 +1,9 @@
 """Transfers of KV between replicas over network ports that they share.
 
 Ports send and receive at the same time, each way at their rate. With several transfers on a port each has an equal part
-of it, and goes at the least of its parts: at the sender, at the receiver, and in the network between. So no port ever
-carries more than its rate, and a part that a transfer cannot use because of its other end is not given to others.
+of it, from its turn on, the latency before its first byte included, and goes at the least of its parts: at the sender,
+at the receiver, and in the network between. So no port ever carries more than its rate, and a part that a transfer
+cannot use because of its other end is not given to others.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +28,7 @@ class Transfer:
     left_bytes: float
     rate: float = 0.0
     since_s: float = 0.0
-    """When the rate began."""
-    starts_s: float = inf
-    """When bytes begin to flow, once it has its turn."""
+    """When the rate began, or will with the first byte."""
     version: int = 0
     """Of its due time."""
 
@@ -40,8 +39,6 @@ class Port:
 
     bytes_per_s: float
     flowing: dict[Transfer, None] = field(default_factory=dict)
-    taken: int = 0
-    """Transfers that have their turn, those included whose first byte is still to come."""
 
 
 class Network:
@@ -67,18 +64,18 @@ class Network:
     def send(self, what: Any, source: int, target: int, size_bytes: float) -> None:
         """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
         transfer = Transfer(what, self._port_of[source], self._port_of[target], size_bytes)
-        if not self._begin(transfer):
+        if not self._begin(transfer, self._clock.now):
             self._waiting[transfer] = None
         self._arm()
 
-    def _begin(self, transfer: Transfer) -> bool:
+    def _begin(self, transfer: Transfer, now: float) -> bool:
         sender, receiver = self.sending[transfer.source], self.receiving[transfer.target]
-        if sender.taken >= self._most or receiver.taken >= self._most:
+        if len(sender.flowing) >= self._most or len(receiver.flowing) >= self._most:
             return False
-        sender.taken += 1
-        receiver.taken += 1
-        transfer.starts_s = self._clock.now + self._plan.latency_s
-        self._push(transfer, transfer.starts_s)
+        transfer.since_s = now + self._plan.latency_s
+        for port in self._ports(transfer):
+            port.flowing[transfer] = None
+        self._share(transfer, now)
         return True
 
     def _push(self, transfer: Transfer, at_s: float) -> None:
@@ -102,34 +99,21 @@ class Network:
         done: list[Transfer] = []
         while self._due and self._due[0][0] <= now:
             _, _, version, transfer = heappop(self._due)
-            if version != transfer.version:
-                continue
-            if transfer.starts_s < inf:
-                self._flow(transfer, now)
-            else:
+            if version == transfer.version:
                 done.append(transfer)
                 self._stop(transfer, now)
         if done:
             for waiting in list(self._waiting):
-                if self._begin(waiting):
+                if self._begin(waiting, now):
                     del self._waiting[waiting]
         for transfer in done:
             self._arrived(transfer.what, now)
         self._arm()
 
-    def _flow(self, transfer: Transfer, now: float) -> None:
-        """The first byte of *transfer* goes."""
-        transfer.starts_s, transfer.since_s = inf, now
-        for port in self._ports(transfer):
-            port.flowing[transfer] = None
-        self._share(transfer, now)
-
     def _stop(self, transfer: Transfer, now: float) -> None:
         """The last byte of *transfer* is there."""
         for port in self._ports(transfer):
             del port.flowing[transfer]
-        self.sending[transfer.source].taken -= 1
-        self.receiving[transfer.target].taken -= 1
         self._share(transfer, now)
 
     def _ports(self, transfer: Transfer) -> tuple[Port, Port, Port]:
@@ -143,7 +127,6 @@ class Network:
             rate = min(port.bytes_per_s / len(port.flowing) for port in self._ports(transfer))
             if rate == transfer.rate:
                 continue
-            if transfer.rate:
-                transfer.left_bytes -= transfer.rate * (now - transfer.since_s)
-            transfer.rate, transfer.since_s = rate, now
-            self._push(transfer, now + max(0.0, transfer.left_bytes) / rate)
+            transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
+            transfer.rate, transfer.since_s = rate, max(now, transfer.since_s)
+            self._push(transfer, transfer.since_s + max(0.0, transfer.left_bytes) / rate)

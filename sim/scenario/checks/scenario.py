@@ -214,11 +214,8 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))
         wrong += ejection_complaints(scenario, fleet, ("fleets", i))
-<<<<<<< HEAD
         wrong += fair_complaints(scenario, pools, ("fleets", i))
-=======
         wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
->>>>>>> 8b591ad (Pools with roles: prompts on one replica, answers on another, and the KV over a link that transfers share)
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
