@@ -40,11 +40,13 @@ def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: 
         meters.recompute_load_s += per_token_load_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
+    if not rank.blocked_by:
+        return
     if rank.blocked_by == "seats":
         meters.seats_blocked_s += duration_s
     elif rank.blocked_by == "kv":
         meters.kv_blocked_s += duration_s
-    elif rank.blocked_by == "budget":
+    else:
         meters.budget_blocked_s += duration_s
 
 

@@ -183,6 +183,8 @@ class RankSchedule(Entrance, ABC):
     def _fill_chunks(self) -> None:
         """Writes the prompt chunks into `batch`, after the decodes."""
         batch = self.batch
+        if not self._chunks and not batch.prefill_seqs:
+            return
         batch.prefill_seqs = len(self._chunks)
         tokens = context = pairs = 0
         for sequence, chunk in self._chunks:
@@ -225,11 +227,12 @@ class RankSchedule(Entrance, ABC):
                 self.pool.take(self._blocks_of_leap(steps))
             self._step = step = self._step + steps
             finished = self._finishing.pop_reached(step)
-        for sequence, chunk in self._chunks:
-            sequence.computed += chunk
-            if sequence.computed == sequence.tokens and sequence not in self._evicted:
-                self._end_prefill(sequence, end_s, finished)
-        self._chunks.clear()
+        if self._chunks:
+            for sequence, chunk in self._chunks:
+                sequence.computed += chunk
+                if sequence.computed == sequence.tokens and sequence not in self._evicted:
+                    self._end_prefill(sequence, end_s, finished)
+            self._chunks.clear()
         for sequence in finished:
             if not sequence.prompt_only:
                 sequence.request.finished_s = end_s
