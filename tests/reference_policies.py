@@ -1,5 +1,8 @@
 """The other batching policies, one step at a time and one block at a time, as changes to the reference engine."""
 
+from itertools import takewhile
+from math import inf
+
 from reference_engine import ReferenceEngine, Tracked
 
 from sim.records import Batch
@@ -48,6 +51,31 @@ class PrefillFirst(_Whole):
     def _hold(self, one: Tracked, tokens: int) -> bool:
         # a prompt has the blocks of all its tokens from its first chunk on
         return super()._hold(one, tokens if one.decoding else one.tokens)
+
+
+class LongestPrefixFirst(PrefillFirst):
+    """SGLang's lpm; a preempted request joins the end of the queue."""
+
+    short = 32
+
+    def _schedule(self) -> dict[Tracked, int]:
+        if self.caching and 1 < len(self.waiting) <= 128:
+            last, tree = set(), []
+            for one in self.waiting:
+                if len(self._hits(one)) * self.size > self.short:
+                    continue
+                names = [one.name_of(block, self.size) for block in range(one.tokens // self.size)]
+                common = [sum(1 for _ in takewhile(lambda p: p[0] == p[1], zip(names, t))) for t in tree]  # noqa: B905
+                if max(common, default=0) * self.size >= self.short:
+                    last.add(one)
+                else:
+                    tree.append(names)
+            self.waiting.sort(key=lambda one: inf if one in last else -len(self._hits(one)))
+        return super()._schedule()
+
+    def _preempt(self, one: Tracked) -> None:
+        super()._preempt(one)
+        self.waiting.append(self.waiting.pop(0))
 
 
 class Reserve(_Whole):

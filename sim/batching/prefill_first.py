@@ -1,6 +1,8 @@
 """Prompts before tokens, as vLLM's V0 scheduler and SGLang do it."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from sim.batching.limits import QueueLimits
 from sim.spec import Count, Fraction
@@ -14,11 +16,19 @@ class PrefillFirst(QueueLimits):
     """
 
     policy: Literal["prefill_first"]
+    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    """Order of waiting requests: as they come, or by the longest prefix that is cached (SGLang)."""
     chunked_prefill_size: Count | None = None
     """Most prompt tokens in one step, prompts being cut there (SGLang). Left out: the engine's; without one, whole
     prompts."""
     watermark: Fraction = 0.01
     """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager)."""
+
+    @model_validator(mode="after")
+    def _one_order(self) -> Self:
+        if self.schedule_policy == "lpm" and self.scheduling == "priority":
+            raise ValueError("schedule_policy: lpm and scheduling: priority are two orders of one queue: remove one")
+        return self
 
     @property
     def step_tokens(self) -> int | None:

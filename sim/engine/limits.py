@@ -7,7 +7,7 @@ from typing import Any
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.groups import GroupPool
 from sim.engine.schedulers.queues.fair import FairQueue
-from sim.engine.schedulers.queues.waiting import FcfsQueue, PriorityQueue, WaitingQueue
+from sim.engine.schedulers.queues.waiting import FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 
@@ -49,6 +49,8 @@ class RankLimits:
     """Tokens drafted behind each sequence that decodes, in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
     """How many drafts a request keeps in a step of the rest of its answer, so many tokens long."""
+    longest_prefix_first: bool = False
+    """Waiting requests join in the order of what they find in the prefix cache, where the policy does so."""
     order: Callable[[Request], Any] | None = None
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     window: int | None = None
@@ -60,6 +62,8 @@ class RankLimits:
             return PriorityQueue(self.order)
         if self.scheduling == "fair":
             return FairQueue()
+        if self.longest_prefix_first:
+            return PrefixQueue()
         return PriorityQueue() if self.scheduling == "priority" else FcfsQueue()
 
     def new_pool(self) -> BlockPool:

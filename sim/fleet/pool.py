@@ -111,6 +111,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
         values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
+        values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
     return RankLimits(**values, block_size=batching.block_size, window=pool.steptime.window)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.schedulers import prefill_first
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
@@ -19,7 +20,7 @@ from sim.records import Request
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import Affine, Windowed, assert_conserved, dates, workloads
 from reference_engine import drain
-from reference_policies import MaxUtilization, PrefillFirst, Reserve, Static
+from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static
 
 POLICIES = {
     "prefill_first": (PrefillFirstRank, PrefillFirst),
@@ -45,6 +46,38 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
         assert ours.cached_tokens == theirs.cached_tokens
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
+
+
+@given(workloads(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
+    requests, limits = workload
+    limits = limits | {"enable_prefix_caching": True, "scheduling": "fcfs", "chunked_prefill": chunked}
+    fast = [Request(**r) for r in requests]
+    short, LongestPrefixFirst.short = LongestPrefixFirst.short, 8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefill_first, "SHORT_PREFIX", 8)
+        engine = VllmEngine(Affine(), RankLimits(**limits, longest_prefix_first=True), PrefillFirstRank)
+        drain(engine, fast)
+        slow = LongestPrefixFirst(Affine().leap, **limits).run([Request(**r) for r in requests])
+    LongestPrefixFirst.short = short
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert dates(ours) == dates(theirs)
+        assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
+    assert_conserved(engine, fast)
+
+
+@pytest.mark.parametrize(("longest", "order"), [(True, [0, 2, 1]), (False, [0, 1, 2])])
+def test_who_finds_its_prefix_goes_first(longest, order) -> None:
+    limits = RankLimits(
+        num_gpu_blocks=20, block_size=4, max_num_seqs=1, max_num_batched_tokens=64, max_model_len=100,
+        enable_prefix_caching=True, longest_prefix_first=longest,
+    )  # fmt: skip
+    hashes = [(1, 2), (), (1, 2)]
+    requests = [Request(i, i / 64, 12, 3, block_hashes=ids, hash_block_tokens=4) for i, ids in enumerate(hashes)]
+    drain(VllmEngine(Affine(), limits, PrefillFirstRank), requests)
+    assert sorted(range(3), key=lambda i: requests[i].first_token_s) == order
+    assert requests[2].cached_tokens == 8
 
 
 @given(workloads(), st.sampled_from([Affine(), Windowed()]))

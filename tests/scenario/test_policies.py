@@ -136,6 +136,13 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})
 
 
+def test_a_queue_has_one_order(tmp_path: Path, catalog: Catalog) -> None:
+    lpm = {"policy": "prefill_first", "schedule_policy": "lpm"}
+    assert rank_limits(plan_of(tmp_path, catalog, engine="sglang", batching=lpm).pools[0]).longest_prefix_first
+    with pytest.raises(ScenarioErrors, match="lpm and scheduling: priority are two orders"):
+        plan_of(tmp_path, catalog, batching=lpm | {"scheduling": "priority"})
+
+
 def test_drafts_name_what_the_catalogue_knows(tmp_path: Path, catalog: Catalog) -> None:
     def drafting(**speculative: Any) -> Any:
         drafts = {"num_speculative_tokens": 2} | speculative

@@ -8,11 +8,19 @@ compute all others decode one token; one that cannot get a KV block makes the ne
 prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
 """
 
-from sim.engine.kv.blocks import BlockPool
+from math import inf
+
+from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.queues.waiting import WaitingQueue
+from sim.engine.schedulers.queues.waiting import PrefixQueue, WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.sequence import Sequence
+
+LONGEST_SORTED = 128
+"""Longer queues are first come first served."""
+SHORT_PREFIX = 32
+"""Tokens of a cached prefix up to which a request is compared with others that wait, and of a prefix that it must share
+with one of them to go last."""
 
 
 class PrefillFirstRank(Rank):
@@ -34,6 +42,31 @@ class PrefillFirstRank(Rank):
         sequence.held = -(-sequence.tokens // self.pool.block_size)
         self.pool.take(sequence.held - hits)
 
+    def _order(self) -> None:
+        """Sorts who waits by the longest cached prefix (SGLang's `SchedulePolicy`, lpm).
+
+        Of several that share a prefix which is not cached yet, the first goes as it is and the others go last: they
+        will find it. A long queue is left as it is.
+        """
+        waiting, pool = self.waiting, self.pool
+        if not isinstance(waiting, PrefixQueue) or not isinstance(pool, PrefixCache):
+            return
+        if not 1 < len(waiting) <= LONGEST_SORTED:
+            return
+        coming: set[object] = set()
+        places: dict[Sequence, float] = {}
+        for sequence in waiting:
+            hits = pool.lookup(sequence)
+            places[sequence] = -hits
+            if hits * pool.block_size <= SHORT_PREFIX:
+                names = [pool.name_of(sequence, block) for block in range(sequence.tokens // pool.block_size)]
+                shared = next((place for place, name in enumerate(names) if name not in coming), len(names))
+                if shared * pool.block_size >= SHORT_PREFIX:
+                    places[sequence] = inf
+                else:
+                    coming.update(names)
+        waiting.sort(places)
+
     def form(self, now: float) -> int:
         """See `Schedule.form`."""
         self._preempted_in_step = False
@@ -42,6 +75,7 @@ class PrefillFirstRank(Rank):
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
+        self._order()
         self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
         self._decodes_wait = bool(self._chunks)
         if self._chunks:

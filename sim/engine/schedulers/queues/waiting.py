@@ -1,7 +1,7 @@
 """Queues of requests that wait for a seat and for KV blocks."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -53,6 +53,28 @@ class FcfsQueue:
     def victim(running: list[Any]) -> Any:
         """The next to be preempted: the newest of *running*, which is in admission order."""
         return running[-1]
+
+
+class PrefixQueue(FcfsQueue):
+    """First come first served until it is sorted; a preempted request joins the end."""
+
+    __slots__ = ()
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; it may be the head once the queue is sorted."""
+        super().add(sequence)
+        return True
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        super().add(sequence)
+
+    def sort(self, places: dict[Sequence, float]) -> None:
+        """Orders those who wait by their *places*, and as they stand where these are equal."""
+        self._queue = deque(sorted(self._queue, key=places.__getitem__))
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._queue)
 
 
 class PriorityQueue:
