@@ -12,6 +12,7 @@ from sim.report.fleets.futures.sentences import sentences
 from sim.report.fleets.run.write import write_report
 from sim.report.terminal.progress import Progress
 from sim.report.words.exactness import precision_notes, statistics_told
+from sim.report.words.goals import unjudged
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
@@ -96,7 +97,12 @@ def _finish(
             with_pictures=report,
             year=year,
             idle=idle,
-            notes=[*precision_notes(scenario, cases), *hostless_notes(scenario, catalog), *answers],
+            notes=[
+                *precision_notes(scenario, cases),
+                *hostless_notes(scenario, catalog),
+                *unjudged(scenario.slo),
+                *answers,
+            ],
             futures=futures,
         )
         keep_scenario(folder, scenario)

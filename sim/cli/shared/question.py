@@ -126,10 +126,12 @@ class Asked:
         return [found] if found else []
 
     def notes(self) -> list[str]:
-        """Sentences about hosts that the bill leaves out."""
+        """Sentences about hosts that the bill leaves out, and about what this command does not judge."""
+        from sim.report.words.goals import unjudged
         from sim.scenario.checks.hostless import hostless_notes
 
-        return hostless_notes(self.scenario, self.catalog)
+        over_failures = [] if self.command in ("capacity", "size") else unjudged(self.scenario.slo)
+        return [*hostless_notes(self.scenario, self.catalog), *over_failures]
 
 
 Answer = Callable[[Asked], None]

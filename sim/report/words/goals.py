@@ -154,3 +154,14 @@ def unsure(slo: Slo, row: Mapping[str, Any]) -> list[str]:
                 )
             )
     return told
+
+
+def unjudged(slo: Slo) -> list[str]:
+    """What an answer for a window does not say of the service level: a sentence, or none."""
+    if slo.availability is None:
+        return []
+    asked = share_beside(slo.availability, slo.availability)
+    return [
+        f"The service level asks for {asked} over years of failures: capacity and size answer that. Here only the "
+        "failures of the simulated window count."
+    ]

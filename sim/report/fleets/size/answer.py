@@ -174,7 +174,7 @@ def _load(scenario: Scenario) -> str:
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
     """size.csv: every candidate and why it lost."""
-    over = [OVER_FAILURES] if scenario.slo.availability is not None else []
+    over = [OVER_FAILURES, f"{OVER_FAILURES}_ci95"] if scenario.slo.availability is not None else []
     columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles), *over])
     return [
         {

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from sim.scenario.sections.slo import Slo
+from sim.study.fleets.availability.over_failures import OverFailures
 from sim.study.fleets.capacity.search import Capacity, LoadAxis
 from sim.study.metrics.averages import Usual, numbers
 from sim.study.metrics.case_metrics import CaseMetrics
@@ -50,7 +51,7 @@ class AtCapacity:
             "cost_usd_per_h": self.cost_usd_per_h,
             "usd_per_million_good_tokens": self.usd_per_million_good_tokens,
             "usd_per_million_good_tokens_ci95": self.usd_per_million_good_tokens_ci95,
-            **({"share_over_failures": mean([one.share for one in over])} if over else {}),
+            **_over_failures(over),
         }
 
 
@@ -66,6 +67,17 @@ def at_capacity(one: Capacity, slo: Slo) -> AtCapacity:
         _mean(cases, "gpu_busy_fraction"),
         *_cost(cases),
     )
+
+
+def _over_failures(over: Sequence[OverFailures]) -> dict[str, float | None]:
+    """The share of requests over failures and half of its interval, means over replications; nothing where nobody asks
+    for them.
+    """
+    if not over:
+        return {}
+    halves = [one.half_width for one in over if one.half_width is not None]
+    share = {"share_over_failures": mean([one.share for one in over])}
+    return share | {"share_over_failures_ci95": mean(halves) if len(halves) == len(over) else None}
 
 
 def _mean(cases: Sequence[CaseMetrics], name: str) -> float | None:

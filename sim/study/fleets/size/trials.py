@@ -63,7 +63,7 @@ class Trial:
             known = [value for value in values if value is not None]
             found[name] = mean(known) if len(known) == len(values) else None
         if self.over is not None:
-            found[OVER_FAILURES] = self.over.share
+            found |= {OVER_FAILURES: self.over.share, f"{OVER_FAILURES}_ci95": self.over.half_width}
         return found
 
     @property
