@@ -1,6 +1,7 @@
 """The page in a real Chromium: what is moved, and what it then says. Left out where there is no browser."""
 
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +11,19 @@ from typing import Any
 import pytest
 import uvicorn
 from small_scenario import SMALL
-from starlette.testclient import TestClient
 
+from sim.catalogue.catalog import load_catalog
+from sim.deliver.run import price_run
+from sim.report.page.document import run_document
+from sim.report.words.money import showing
+from sim.scenario.sweep import axes
 from sim.serve.app import application
 from sim.serve.guard import Access
+from sim.serve.queue import jobs
 from sim.serve.start import listening
 from sim.serve.workspace import Workspace
+from sim.study.cases.points import limits
+from sim.study.money.price.reprice import load_repriced
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -30,6 +38,7 @@ def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     shutil.copytree(finished, folder / "demo")
     shutil.copytree(finished, folder / "<b>nasty & odd</b>")
+    (folder / "whole.yaml").write_text(SMALL)
     (folder / "<i>mine.yaml").write_text(SMALL.replace("replications: 2", "replications: 500"))
     return folder
 
@@ -78,41 +87,69 @@ def eventually(condition: Any, what: str) -> None:
     raise AssertionError(what)
 
 
-def test_what_is_moved_changes_the_verdict_and_the_address(page: Any, address: str, workspace: Path) -> None:
-    client = TestClient(application(Workspace(workspace), Access.of("127.0.0.1", 8765)), "http://127.0.0.1:8765")
+COPY = """
+import shutil, sys
+shutil.copytree("demo", sys.argv[sys.argv.index("--out") + 1])
+"""
+"""A command that has run before."""
+
+
+def test_the_whole_way(
+    page: Any, address: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A scenario is changed and run, its answer moved, taken along and compared."""
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", COPY))
+    page.goto(address)
+    page.get_by_role("link", name="whole.yaml").click()
+    page.get_by_text("2 simulations to run").wait_for()
+    field = page.get_by_label("Replications", exact=True)
+    field.fill("3")
+    field.press("Tab")
+    page.get_by_text("3 simulations to run").wait_for()
+    page.get_by_role("button", name="Save and run").click()
+    page.locator("[data-state=done] a").click()
 
     def verdict() -> str:
         return str(page.locator(".verdict").inner_text())
 
-    def served() -> str:
-        query = page.url.partition("?")[2]
-        return str(client.get(f"/api/verdict?{query}").json()["headline"])
-
-    page.goto(f"{address}/?run=demo")
     page.wait_for_selector("svg .limit")
     before = verdict()
-    assert before == served()
-    page.get_by_label("electricity", exact=True).last.fill("1.5")
+    page.get_by_label("electricity", exact=True).last.fill("0.3")
     eventually(lambda: verdict() != before, "the slider changes the verdict")
-    assert "site.electricity_usd_per_kwh" in page.url
-    eventually(lambda: verdict() == served(), "the verdict is the server's")
+    assert "site.electricity_usd_per_kwh%3D0.3" in page.url
+    priced = tmp_path / "priced"
+    catalog = load_catalog()
+    scenario = load_repriced(workspace / "demo", ["site.electricity_usd_per_kwh=0.3"], catalog)
+    cases = price_run(workspace / "demo", scenario, catalog, priced, report=False, command=["test"])
+    with showing(scenario):
+        told = run_document(scenario, cases, axes(scenario), limits(scenario), [], "")["verdict"]["headline"]
+    eventually(lambda: verdict() == told, "the verdict is that of price")
+    with page.expect_download() as got:
+        page.get_by_role("link", name="Table, CSV").click()
+    assert Path(got.value.path()).read_bytes() == (priced / "summary.csv").read_bytes()
 
-    moved = verdict()
+    page.get_by_label("All fleets at the same").select_option("utilisation")
+    assert "interpolated" in page.get_by_role("region", name="Figures at this place").inner_text()
+    page.get_by_role("heading", level=1).scroll_into_view_if_needed()
     line = page.locator("svg .limit.across .reach").first.bounding_box()
     page.mouse.move(line["x"] + line["width"] / 2, line["y"] + 40)
     page.mouse.down()
     page.mouse.move(line["x"] - 400, line["y"] + 40, steps=4)
     page.mouse.up()
-    eventually(lambda: verdict() != moved, "the limit changes the verdict")
-    eventually(lambda: verdict() == served(), "the verdict is the server's")
+    eventually(lambda: verdict() != told, "the limit changes the verdict")
     assert "slo.ttft_s" in page.url
     assert page.locator(".total td").nth(2).inner_text() != ""
-
     page.reload()
     page.wait_for_selector("svg .limit")
-    assert verdict() == served()
     page.get_by_role("button", name="Reset all").click()
     eventually(lambda: verdict() == before, "all is as it was")
+
+    page.goto(address)
+    for name in ("demo", "<b>nasty & odd</b>"):
+        page.get_by_label(f"Compare {name}", exact=True).check()
+    page.get_by_role("button", name="Compare the two that are ticked").click()
+    page.get_by_text("The two runs were asked the same.").wait_for()
+    assert page.get_by_role("cell", name="same").count() > 4
 
 
 def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any, address: str) -> None:
@@ -139,19 +176,10 @@ def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None
     page.keyboard.type("{ttft_s: 2.0}")
     page.get_by_text("No mistakes").wait_for()
     field = page.get_by_label("TTFT at most [s]", exact=True)
-    field.fill("1.5")
+    field.fill("0.3")
     field.press("Tab")
     eventually(lambda: "slo.ttft_s" in page.url, "the address holds what is set")
     page.get_by_role("button", name="Save and run").click()
     page.locator("[data-state=running]").wait_for()
     page.get_by_role("button", name="Cancel").click()
     page.locator("[data-state=cancelled]").wait_for()
-
-
-def test_two_runs_are_compared(page: Any, address: str) -> None:
-    page.goto(address)
-    for name in ("Compare demo", "Compare <b>nasty & odd</b>"):
-        page.get_by_label(name, exact=True).check()
-    page.get_by_role("button", name="Compare the two that are ticked").click()
-    page.get_by_text("The two runs were asked the same.").wait_for()
-    assert page.get_by_role("cell", name="same").count() > 4
