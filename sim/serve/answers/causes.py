@@ -65,11 +65,12 @@ class CauseRoutes:
     def _start(self, request: Request) -> JSONResponse:
         asked = self._asked(request)
         section = json.dumps({"between": asked.between, "inputs": self._cheapest_input(asked)}, ensure_ascii=False)
-        sets = [*options(asked.values), f"{COMMAND}={section}"]
+        question = f"Why does a token of {asked.between[0]} not cost what one of {asked.between[1]} costs?"
+        sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
         file = f"{asked.run}/{SCENARIO_FILE}"
         scenario = asked.found.scenario
-        question = question_text(question_of(COMMAND, scenario), sets)
-        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", question, sets, 0, COMMAND)
+        told = question_text(question_of(COMMAND, scenario), sets)
+        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, COMMAND)
         return JSONResponse({"job": job.as_data()})
 
     def _cheapest_input(self, asked: Asked) -> dict[str, Any] | None:

@@ -43,7 +43,8 @@ export class QueueView {
 
   /** @param {Job} job @returns {HTMLElement} */
   line(job) {
-    const name = [job.command === "run" ? job.scenario : `${job.command} of ${job.scenario}`, ...job.sets].join(", ");
+    const sets = job.command === "run" ? job.sets : job.sets.filter((one) => !/^(sensitivity|question)=/.test(one));
+    const name = [job.command === "run" ? job.scenario : `${job.command} of ${job.scenario}`, ...sets].join(", ");
     const open = ["waiting", "running"].includes(job.state);
     const title = job.state === "done" && job.command === "run" ? element("a", { href: `/?${queryOf({ run: job.folder, set: {} })}` }, name) : element("span", {}, name);
     const line = element("li", { "data-state": job.state }, title, ` ${job.state}`);

@@ -1,7 +1,7 @@
 """What changes the result, and why one fleet costs more than another: tables, pictures and a page."""
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
+from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
         for name, now, low, high in results(answer, one):
             bases[name] = now.value
             mine = bars.setdefault(name, [])
-            if isfinite(low.value) and isfinite(high.value) and low.value != high.value:
+            if isfinite(low.value) and isfinite(high.value) and not isclose(low.value, high.value):
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 scale = shown(1.0) if answer.found.metric == USD else 1.0
                 mine.append(TornadoBar(one.input.name, scale * low.value, scale * high.value, *ends))

@@ -78,5 +78,6 @@ export class Causes {
 function figure(one) {
   if (!one) return "";
   const half = one.half ? ` ± ${plain(one.half, 2)}` : "";
+  if (!one.part) return "0";
   return `${one.part < 0 ? "−" : "+"}${plain(Math.abs(one.part))}${half}`;
 }

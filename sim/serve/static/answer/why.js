@@ -74,7 +74,7 @@ function row(name, first, second, widest) {
 }
 
 /** @param {number} value @returns {string} */
-const signed = (value) => `${value < 0 ? "−" : "+"}${plain(Math.abs(value))}`;
+const signed = (value) => !value ? "0" : `${value < 0 ? "−" : "+"}${plain(Math.abs(value))}`;
 /** @param {string} name @returns {string} */
 const words = (name) => name.replaceAll("_", " ").replace("gpu", "GPU");
 /** @param {Cost} one @returns {string} */
