@@ -1,13 +1,27 @@
 """What a scenario says of the failures of a pool."""
 
 from math import inf
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from sim.failures.law import Law, RepairLaw
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.units import SECONDS_PER_HOUR
+
+
+def _hours(value: Any) -> float:
+    """Hours from the start; what went through JSON as a key is text."""
+    try:
+        hours = float(value)
+    except (TypeError, ValueError):
+        hours = -1.0
+    if isinstance(value, bool) or not 0 <= hours < inf:
+        raise ValueError(f"a number of hours from the start is needed, not {value!r}")
+    return hours
+
+
+Hour = Annotated[float, BeforeValidator(_hours)]
 
 
 class Component(Spec):
@@ -112,7 +126,7 @@ class Spot(Spec):
     """Interruptions of a running instance per hour, at any moment (exponential); or `trace`."""
     recovery_h: NonNegative | None = None
     """Mean time until the capacity can be had again (exponential) [h]; needed with `interruptions_per_h`."""
-    trace: Annotated[dict[NonNegative, WholeNumber], Field(min_length=1)] | None = None
+    trace: Annotated[dict[Hour, WholeNumber], Field(min_length=1)] | None = None
     """Time [h] -> how many instances can be had from then on: {0: 4, 2.5: 1, 6: 4}; all of them before the first."""
     notice_s: NonNegative
     """From the landlord's notice until an instance is gone [s]: its replica takes no new requests and answers what it

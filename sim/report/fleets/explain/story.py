@@ -25,6 +25,10 @@ REASONS = {
     "kv": N_("waits for KV blocks"),
     "budget": N_("waits for token budget (max_num_batched_tokens)"),
 }
+ENDINGS = {
+    "timed_out": N_("Its client gave up waiting."),
+    "lost": N_("It was lost with its replica, and its client had no attempt left."),
+}
 AFTER = N_("is left out: no budget")
 
 
@@ -44,7 +48,10 @@ def story(journal: Journal) -> Iterator[RenderableType]:
         )
     )
     if request.rejected:
-        yield _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
+        if request.attempts > 1 or journal.plan.admission is not None:
+            yield _("It was turned away at the gateway (admission), or its tokens fit no replica.")
+        else:
+            yield _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
         return
     names = ", ".join(f"{pool[0].name if len(pool) == 1 else _('replica')} {hop.replica}" for hop in request.hops)
     found = (
@@ -67,7 +74,11 @@ def story(journal: Journal) -> Iterator[RenderableType]:
                 at=_s(at_s),
                 after=_s(at_s - request.arrived_s),
             )
-    if isnan(request.finished_s):
+    if request.attempts > 1:
+        yield _("It was sent {attempts} times.", attempts=request.attempts)
+    if request.given_up:
+        yield _(ENDINGS[request.gave_up])
+    elif isnan(request.finished_s):
         yield _("It had not finished when the run ended.")
 
 

@@ -103,4 +103,12 @@ def journal_of(plan: CasePlan, index: int) -> Journal | None:
     own_s = [span.end_s for _, span in spans if takes_part(span, index)]
     end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
     seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
+    if request.left:
+        seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
     return Journal(plan, request, seen, len(log.requests))
+
+
+def _there(request: Request, replica: int, span: Span) -> bool:
+    """Whether *request* was at *replica* during *span*: it may have come back after a failure."""
+    visits = [hop for hop in request.hops if hop.replica == replica]
+    return any(hop.came_s < span.end_s and not span.start_s >= hop.left_s for hop in visits)
