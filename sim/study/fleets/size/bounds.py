@@ -110,6 +110,9 @@ class Floor:
         one_s = self._leap(decode_seqs=1, sampled_seqs=1)
         far_s = self._leap(decode_seqs=1, sampled_seqs=1, kv_tokens=FAR_TOKENS)
         self._step_s, self._context_s = one_s, (far_s - one_s) / FAR_TOKENS
+        drafts = getattr(pool.batching, "speculative", None)
+        self._pace = 1 + drafts.num_speculative_tokens if drafts is not None else 1
+        """Most tokens that a step brings to an answer; what drafts cost is left out."""
 
     def _leap(self, **batch: int) -> float:
         """Duration of one step [s]."""
@@ -157,7 +160,7 @@ class Floor:
         """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
         ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
-        tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts)
+        tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts) / self._pace
         found = {
             "ttft_s": ("to the first token", ttft_s),
             "tpot_s": ("per output token", np.where(outputs > 1, tpot_s, 0.0)),
@@ -198,14 +201,14 @@ class Floor:
             return self._units_per_s()
         prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
         outputs = np.where(self._served, np.maximum(self.demand.outputs - 1, 0.0), 0.0)
-        contexts = outputs * (self.demand.prompts + (outputs + 1) / 2)
+        contexts = outputs * (self.demand.prompts + (outputs + 1) / 2) / self._pace
         pairs_s = (
             self._leap(prefill_seqs=1, prefill_tokens=1, prefill_attention_pairs=FAR_TOKENS)
             - self._leap(prefill_seqs=1, prefill_tokens=1)
         ) / FAR_TOKENS
         attention_s = self._context_s * contexts.mean() + pairs_s * (prompts**2 / 2).mean()
         held = 0.0 if self._shares else float(contexts.mean())
-        least_s = self._mix_s(float(outputs.mean()), float(prompts.mean()), held)
+        least_s = self._mix_s(float(outputs.mean()) / self._pace, float(prompts.mean()), held)
         busy_s = GRID_MARGIN * (least_s + attention_s)
         return 1 / busy_s if busy_s > 0 else float("inf")
 
@@ -220,6 +223,8 @@ class Floor:
 
         batching = self.pool.batching
         kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
+        if getattr(batching, "windows", (None,)) != (None,):
+            kv_tokens = 0  # windows give blocks back
         seats = _grid(batching.max_num_seqs or 1)
         chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
         steps = [(d, p) for d in seats for p in chunks if d or p]

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from pages import charts_of, text_of
 from typer.testing import CliRunner
 
 from sim.batching import Vllm
+from sim.batching.speculative import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.report.fleets.size.answer import front, sentences, size_rows
@@ -152,6 +154,15 @@ def test_alone_a_request_has_its_shortest_times() -> None:
     assert "the median takes 20 ms" in floor.refusal(Slo(ttft_s=0.019))
     assert "in all" in floor.refusal(Slo(e2e_s=0.1))
     assert "longer than its 1000 tokens" in Floor(pool(), demand(prompt=995)).refusal(Slo(ttft_s=10))
+
+
+def test_with_drafts_a_step_brings_several_tokens() -> None:
+    limits = pool().batching.model_copy(update={"speculative": Speculative(num_speculative_tokens=3, acceptance=0.9)})
+    floor = Floor(replace(pool(), batching=limits), demand())
+    # 10 tokens in 2.5 steps at least, whatever the drafts cost
+    assert floor.replica_rps() == pytest.approx(1 / (GRID_MARGIN * (0.0025 + 102.5e-4)), rel=1e-6)
+    assert floor.refusal(Slo(tpot_s=0.0026)) == ""
+    assert "2.52 ms" in floor.refusal(Slo(tpot_s=0.0025))
 
 
 def run(folder: Path, text: str, *options: str) -> SimpleNamespace:
