@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sim.deliver.export import BILLED, why_no_export
+from sim.deliver.export import BILLED, exported, why_no_export
 from sim.deliver.shared.folder import is_finished, manifest_of
 from sim.report.words.money import showing
 from sim.serve.answers.files import write_file
@@ -77,10 +77,14 @@ class ExportRoutes:
         return Response(content, media_type=kind.media, headers=headers)
 
     def _made(self, request: Request, folder: Path, form: str, values: Mapping[str, Any]) -> bytes:
-        found = self.runs.answer(asked_for(request, "run"), values)
-        with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside, showing(found.scenario):
+        with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
             file = Path(aside) / f"export{KINDS[form].ending}"
-            write_file(form, file, folder, found, values, self.runs.catalog)
+            if form in OF_BILLS and not values:  # of the folder alone, also of a run of an earlier version
+                exported(folder, form, file)
+                return file.read_bytes()
+            found = self.runs.answer(asked_for(request, "run"), values)
+            with showing(found.scenario):
+                write_file(form, file, folder, found, values, self.runs.catalog)
             return file.read_bytes()
 
     def _answer(self, request: Request) -> Path:
