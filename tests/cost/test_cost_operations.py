@@ -173,3 +173,23 @@ def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, pr
     flat = {charge.component for charge in plan.charges if isinstance(charge, FlatCharge)}
     booked = sum(amount for name, amount in ledger.by_component().items() if name in flat)
     assert booked == pytest.approx(owed * 1e9, abs=len(flat))
+
+
+def test_a_published_rate_is_booked_as_its_failures_per_year(tmp_path) -> None:
+    from sim.catalogue.catalog import load_catalog
+    from sim.scenario.reading.load import load
+    from sim.scenario.resolving.resolve import resolve_fleet
+
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "model: llama3.1-8b\nhorizon_s: 9\nworkload: {arrivals: {process: constant, rate_rps: 1}, lengths: {prompt: "
+        "{distribution: fixed, value: 9}, output: {distribution: fixed, value: 9}}}\nfleets: [{name: a, cost: "
+        "{acquisition: buy, quotes: {rtx-4090: 1900}}, pools: [{gpu: rtx-4090, replicas: 4}]}]\n"
+        "site: {electricity_usd_per_kwh: 0.1, pue: 1}\nfinance: {method: straight_line, life_years: 4, "
+        "residual_fraction: 0, discount_rate: 0}\noperations: {failures: {rate: a100-bloom}}\n"
+    )
+    catalog = load_catalog()
+    scenario = load(file, (), catalog=catalog)
+    plan = resolve_fleet(scenario, scenario.fleets[0], catalog).costs
+    # about one of 384 A100 a week
+    assert usd_per_year(plan, "failures") == pytest.approx(4 * 1900 * (365 / 7) / 384)

@@ -15,16 +15,29 @@ from sim.units import HOURS_PER_YEAR
 
 
 class Failures(OwnerComponent):
-    """Expected cost of failed GPUs; the time that they are out is not simulated."""
+    """Expected cost of failed GPUs. The time that they are out is simulated where a pool has `failures`."""
 
-    per_gpu_year: NonNegative
+    per_gpu_year: NonNegative | None = None
     """Failures per GPU and year: about 0.09 on H100 with their memory (Llama 3 training: 220 in 54 days on 16,384)."""
+    rate: str | None = None
+    """Id in data/failures, of GPUs, in place of `per_gpu_year`: the rate that a pool's `failures` may name, too."""
     covered_fraction: Fraction = 0.0
     """Share of replacements that warranty or the maintenance contract pays."""
     handling_usd: Price = Price(price=0.0)
     """Work and freight of every replacement, covered or not."""
     gpu_price: QuotedPrice | None = None
     """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> Self:
+        if (self.per_gpu_year is None) == (self.rate is None):
+            raise ValueError("either per_gpu_year or rate (an id in data/failures) is needed")
+        return self
+
+    def at(self, mtbf_h: float) -> Self:
+        """With the rate that was looked up, as a mean time between failures of one GPU [h]."""
+        # the model is frozen and not validated again: both stand side by side
+        return self.model_copy(update={"per_gpu_year": HOURS_PER_YEAR / mtbf_h})
 
     @model_validator(mode="after")
     def _something_costs(self) -> Self:
@@ -37,7 +50,9 @@ class Failures(OwnerComponent):
         return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book))
 
     def _replacements(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
-        stated = [Stated("operations.failures.per_gpu_year", self.per_gpu_year, "failures per GPU and year")]
+        per_gpu_year = self.per_gpu_year or 0.0
+        key = "per_gpu_year" if self.rate is None else "rate"
+        stated = [Stated(f"operations.failures.{key}", per_gpu_year, "failures per GPU and year")]
         stated.append(self.handling_usd.stated("operations.failures.handling_usd"))
         stated.append(Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements"))
         handling = self.handling_usd
@@ -54,5 +69,5 @@ class Failures(OwnerComponent):
                 follows=Follows.HARDWARE,
                 follows_share=of_gpus,
             )
-            for pool, failures_per_h in hardware.shared(self.per_gpu_year * hardware.gpus / HOURS_PER_YEAR)
+            for pool, failures_per_h in hardware.shared(per_gpu_year * hardware.gpus / HOURS_PER_YEAR)
         ]

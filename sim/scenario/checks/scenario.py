@@ -52,8 +52,11 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
         found += unknown_ids(value_at(data, held), held, {"table": length_table})
     for i, service in mappings(data, "services"):
         found += unknown_ids(service, ("services", i), everywhere)
+    booked: Place = ("operations", "failures")
+    found += unknown_ids(value_at(data, booked), booked, {"rate": catalog.failure_rate})
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
+        found += unknown_ids(value_at(fleet, booked), (*place, *booked), {"rate": catalog.failure_rate})
         found += unknown_ids(fleet, place, everywhere)
         found += unknown_ids(fleet.get("kv_transfer"), (*place, "kv_transfer"), {"link": catalog.link})
         found += unknown_ids(fleet.get("carbon"), (*place, "carbon"), {"grid": catalog.grid})

@@ -101,10 +101,12 @@ class FleetTerms:
         if not self.is_priced:
             return None
 
+        operations = _with_rates(self.operations, catalog)
+
         def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[Hardware] = ()) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
-            asked = (self.clock, self.operations, self.api, beside, copies)
+            asked = (self.clock, operations, self.api, beside, copies)
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
 
         if all(own is None for own in self.own_costs):
@@ -197,3 +199,15 @@ def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
         if (own.currency, own.fx[own.currency]) != (code, usd):
             told = f"reports in {own.currency} at {own.fx[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
             yield index, f"{told}: one report has one currency and one rate"
+
+
+def _with_rates(operations: Operations | None, catalog: Catalog) -> Operations | None:
+    """*operations* with a published failure rate looked up. Raises CostError for one that is not of GPUs."""
+    failures = operations.failures if operations is not None else None
+    if operations is None or failures is None or failures.rate is None:
+        return operations
+    found = catalog.failure_rate(failures.rate)
+    if found.component != "gpu":
+        text = f"{failures.rate} is the rate of a {found.component}; GPUs are what is replaced here"
+        raise CostError(Problem("operations.failures.rate", text))
+    return operations.model_copy(update={"failures": failures.at(found.mtbf_h.value)})
