@@ -60,7 +60,7 @@ class ReferenceEngine:
     def __init__(
         self, leap, *, num_gpu_blocks, block_size, max_num_seqs, max_num_batched_tokens, max_model_len,
         enable_prefix_caching, scheduling, window=None, chunked_prefill=True, long_prefill_token_threshold=0,
-        watermark=0.0, reserve_full_isl=True, prefill_schedule_interval=1,
+        watermark=0.0, reserve_full_isl=True, prefill_schedule_interval=1, tiers=None,
     ):  # fmt: skip
         self.step_s = lambda batch: leap(batch).first_s
         self.size = block_size
@@ -73,6 +73,11 @@ class ReferenceEngine:
         self.counters: dict[str, float] = {}
         self.last_tenant = ""
         self.counted: set[Tracked] = set()
+        self.tiers = tiers
+        """(room, read_s_per_block, latency_s, through) of each tier, and the recompute time of a block."""
+        self.below: list[list[object]] = [[] for _ in (tiers or ((), 0))[0]]
+        """Names in each tier, the one not used for longest first."""
+        self.read_s = 0.0
         self.window = window or 0
         self.chunked = chunked_prefill
         self.long_prefill = long_prefill_token_threshold
@@ -105,7 +110,7 @@ class ReferenceEngine:
             scheduled = self._schedule()
             if not scheduled:
                 continue
-            now += self.step_s(self._batch(scheduled))
+            now += self.step_s(self._batch(scheduled)) + self.read_s
             self.steps += 1
             while coming and coming[0].request.arrived_s <= now:
                 self._queue(coming.popleft())
@@ -179,6 +184,7 @@ class ReferenceEngine:
 
     def _schedule(self) -> dict[Tracked, int]:
         scheduled: dict[Tracked, int] = {}
+        self.read_s = 0.0
         soon = self.steps - self.last_prompts_step < self.interval
         self.prompts_wait = soon and not self.left_waiting and any(one.decoding for one in self.running)
         alone = len(self.running) + len(self.waiting) == 1
@@ -238,8 +244,10 @@ class ReferenceEngine:
                 break
             one = self._next(able)
             hits = self._hits(one)
-            new = self._chunk(one.tokens - len(hits) * self.size, budget, scheduled)
-            total = self._blocks_to_join(one, len(hits) * self.size + new)
+            below, read_s = self._below(one, len(hits))
+            known = (len(hits) + len(below)) * self.size
+            new = self._chunk(one.tokens - known, budget, scheduled)
+            total = self._blocks_to_join(one, known + new)
             if not new or total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
                 break
             self._unqueue(one)
@@ -248,8 +256,13 @@ class ReferenceEngine:
                 if block.users == 0:
                     self.free.remove(block)
                 block.users += 1
+            for name in below:
+                tier = next(tier for tier in self.below if name in tier)
+                tier.remove(name)
+                tier.append(name)
+            self.read_s += read_s
             one.blocks = hits
-            one.computed = len(hits) * self.size
+            one.computed = known
             if not one.started:
                 one.started, one.cached_tokens = True, one.computed
             self.running.append(one)
@@ -276,6 +289,43 @@ class ReferenceEngine:
             hits.append(same[0])
         return hits
 
+    def _below(self, one: Tracked, hits: int) -> tuple[list[object], float]:
+        """Names behind the first *hits* blocks that tiers below the GPU have, and how long reading them takes."""
+        names: list[object] = []
+        read_s, used = 0.0, set()
+        for block in range(hits, (one.tokens - 1) // self.size if self.tiers else 0):
+            name = one.name_of(block, self.size)
+            place = next((i for i, tier in enumerate(self.below) if name in tier), None)
+            if place is None:
+                break
+            _, per_block_s, latency_s, _ = self.tiers[0][place]
+            read_s += per_block_s + (0.0 if place in used else latency_s)
+            used.add(place)
+            names.append(name)
+        if not names or read_s >= len(names) * self.tiers[1]:
+            return [], 0.0
+        return names, read_s
+
+    def _put_below(self, place: int, name: object) -> None:
+        tier = self.below[place]
+        if name in tier:
+            tier.remove(name)
+        tier.append(name)
+        if len(tier) > self.tiers[0][place][0]:
+            given_up = tier.pop(0)
+            if place + 1 < len(self.below) and not self.tiers[0][place + 1][3]:
+                self._put_below(place + 1, given_up)
+
+    def _stored(self, name: object) -> None:
+        if self.tiers and name[0] != "own":
+            for place, (*_, through) in enumerate(self.tiers[0]):
+                if through:
+                    self._put_below(place, name)
+
+    def _evicted(self, name: object) -> None:
+        if self.tiers and name[0] != "own" and not self.tiers[0][0][3]:
+            self._put_below(0, name)
+
     def _allocate(self, one: Tracked, new: int) -> bool:
         if not self._hold(one, one.computed + new):
             return False
@@ -295,12 +345,16 @@ class ReferenceEngine:
             block = one.blocks[index]
             if block.name is None:
                 block.name = one.name_of(index, self.size)
+                if not self.named.get(block.name):
+                    self._stored(block.name)
                 self.named.setdefault(block.name, []).append(block)
 
     def _take(self) -> PhysicalBlock:
         block = self.free.popleft()
         if block.name is not None:
             self.named[block.name].remove(block)
+            if not self.named[block.name]:
+                self._evicted(block.name)
             block.name = None
         block.users = 1
         return block

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.groups import GroupPool
+from sim.engine.kv.tiers import Tiers
 from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.schedulers.queues.waiting import FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
@@ -53,6 +54,8 @@ class RankLimits:
     """Waiting requests join in the order of what they find in the prefix cache, where the policy does so."""
     order: Callable[[Request], Any] | None = None
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
+    new_tiers: Callable[[], Tiers] | None = None
+    """Makes the tiers below a rank's KV cache; None: there are none."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
 
@@ -70,8 +73,9 @@ class RankLimits:
         """All blocks, free."""
         if self.kv_groups != (None,):
             return GroupPool(self.num_gpu_blocks, self.block_size, self.kv_groups, self.enable_prefix_caching)
-        pool = PrefixCache if self.enable_prefix_caching else BlockPool
-        return pool(self.num_gpu_blocks, self.block_size)
+        if not self.enable_prefix_caching:
+            return BlockPool(self.num_gpu_blocks, self.block_size)
+        return PrefixCache(self.num_gpu_blocks, self.block_size, self.new_tiers() if self.new_tiers else None)
 
     def serves(self, sequence: Sequence) -> bool:
         """Whether *sequence* fits the longest context and the whole pool; the last token made needs no KV, but drafts

@@ -101,6 +101,7 @@ class VllmEngine:
         self._leap = leap = self._steptime.leap(rank.batch)
         if rank.batch.draft_tokens:
             leap.growth_s *= rank.pace
+        leap.first_s += rank.read_s
         if steps > leap.valid_steps:
             steps = max(1, int(leap.valid_steps))
         self._steps = steps

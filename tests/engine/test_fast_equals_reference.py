@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, optioned_workloads, workloads
+from engine_workloads import Affine, Windowed, assert_conserved, optioned_workloads, workloads
 from reference_engine import ReferenceEngine, drain
 
 
@@ -52,6 +53,32 @@ def test_fair_queues_agree(workload: tuple[list[dict], dict], tenants: list[int]
             (theirs.first_token_s, theirs.finished_s), rel=0, abs=0, nan_ok=True
         )
         assert ours.preemptions == theirs.request.preemptions
+
+
+@st.composite
+def tiers(draw: st.DrawFn) -> tuple[list[tuple[int, float, float, bool]], float]:
+    """Room, seconds per block and per read of each tier, and whether it is written through; recompute time."""
+    one = st.tuples(st.integers(1, 30), st.integers(0, 3), st.integers(0, 3), st.booleans())
+    found = draw(st.lists(one, min_size=1, max_size=2))
+    return [(room, read / 64, latency / 64, through) for room, read, latency, through in found], 2 / 64
+
+
+@given(workloads(), tiers())
+@settings(max_examples=150, deadline=None)
+def test_tiers_below_the_gpu_agree(
+    workload: tuple[list[dict], dict], below: tuple[list[tuple[int, float, float, bool]], float]
+) -> None:
+    requests, limits = workload
+    limits["enable_prefix_caching"] = True
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(Affine(), RankLimits(**limits, new_tiers=lambda: Tiers([Tier(*t) for t in below[0]], below[1])))
+    drain(engine, fast)
+    slow = ReferenceEngine(Affine().leap, **limits, tiers=below).run([Request(**r) for r in requests])
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert (ours.first_token_s, ours.finished_s, float(ours.cached_tokens)) == pytest.approx(
+            (theirs.first_token_s, theirs.finished_s, float(theirs.cached_tokens)), rel=0, abs=0, nan_ok=True
+        )
+    assert_conserved(engine, fast)
 
 
 @given(workloads(), st.floats(0.1, 10))

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
+from sim.engine.kv.tiers import Tiers
 from sim.engine.sequence import Sequence
 
 
@@ -22,6 +23,14 @@ class BlockPool:
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached: none here."""
         return 0
+
+    def below(self, sequence: Sequence, hits: int) -> int:
+        """Blocks behind the first *hits* of *sequence* that a tier below the GPU has, where to read them pays: none."""
+        return 0
+
+    def read(self, sequence: Sequence, hits: int, below: int) -> float:
+        """Reads the *below* blocks of *sequence* behind the first *hits* from the tiers; how long that takes [s]."""
+        return 0.0
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it: there are none."""
@@ -72,10 +81,11 @@ class PrefixCache(BlockPool):
     matters to nobody and is not kept.
     """
 
-    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue", "listener")
+    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue", "_tiers", "listener")
 
-    def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
+    def __init__(self, num_gpu_blocks: int, block_size: int, tiers: Tiers | None = None) -> None:
         super().__init__(num_gpu_blocks, block_size)
+        self._tiers = tiers
         self._queue: OrderedDict[object, int] = OrderedDict()
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
         block has a name."""
@@ -164,8 +174,8 @@ class PrefixCache(BlockPool):
                 self._queue = OrderedDict({object(): self.free} if self.free else {})
             block = Block(name)
             same_name = self._named.setdefault(name, {})
-            if self.listener is not None and not same_name:
-                self.listener(name, True)
+            if not same_name:
+                self._report(name, True)
             same_name[block] = None
             blocks.append(block)
 
@@ -174,8 +184,13 @@ class PrefixCache(BlockPool):
         del same_name[block]
         if not same_name:
             del self._named[block.key]
-            if self.listener is not None:
-                self.listener(block.key, False)
+            self._report(block.key, False)
+
+    def _report(self, name: object, stored: bool) -> None:
+        if self._tiers is not None:
+            (self._tiers.stored if stored else self._tiers.evicted)(name)
+        if self.listener is not None:
+            self.listener(name, stored)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
@@ -205,6 +220,16 @@ class PrefixCache(BlockPool):
                 self._queue[block] = 1
                 self.free += 1
 
+    def below(self, sequence: Sequence, hits: int) -> int:
+        """Blocks behind the first *hits* of *sequence* that a tier below the GPU has, where to read them pays."""
+        if self._tiers is None:
+            return 0
+        return self._tiers.found(self._names(sequence, self.sought(sequence))[hits:])
+
+    def read(self, sequence: Sequence, hits: int, below: int) -> float:
+        """Reads the *below* blocks of *sequence* behind the first *hits* from the tiers; how long that takes [s]."""
+        return 0.0 if self._tiers is None else self._tiers.read(self._names(sequence, hits + below)[hits:])
+
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         if self._named:
@@ -212,6 +237,8 @@ class PrefixCache(BlockPool):
                 if isinstance(entry, Block):
                     self._unname(entry)
             self._queue = OrderedDict({object(): self.free} if self.free else {})
+        if self._tiers is not None:
+            self._tiers.clear()
 
     def forget(self, sequence: Sequence) -> None:
         """*sequence*, which holds no blocks, will not come back: its names need not be kept."""

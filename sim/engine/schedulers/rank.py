@@ -24,8 +24,21 @@ class Rank(RankSchedule):
     """One rank under vLLM's V1 rules."""
 
     __slots__ = (
-        "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
-        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
+        "_answers",
+        "_interval",
+        "_kept_free",
+        "_left_waiting",
+        "_long_prefill",
+        "_longest_chunk",
+        "_max_model_len",
+        "_per_decode",
+        "_phases",
+        "_preempted_in_step",
+        "_prompts_at",
+        "_prompts_wait",
+        "_reserves_all",
+        "_short",
+        "_tiered",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -48,6 +61,7 @@ class Rank(RankSchedule):
         """Counter of the last step that computed prompts."""
         self._prompts_wait = False
         """The step being formed computes none, because of the interval."""
+        self._tiered = limits.new_tiers is not None
         self._left_waiting = False
         """The last step in which prompts did not wait for the interval left some in the queue: then none waits."""
 
@@ -56,7 +70,7 @@ class Rank(RankSchedule):
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.seats or budget <= 0:
             return False
-        if self._interval > 1 or self._answers or sequence.brought:
+        if self._interval > 1 or self._answers or sequence.brought or self._tiered:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
@@ -109,6 +123,7 @@ class Rank(RankSchedule):
             return 0
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
+        self.read_s = 0.0
         if self._interval > 1:
             soon = self._step - self._prompts_at < self._interval
             self._prompts_wait = soon and not self._left_waiting and self._somebody_decodes()

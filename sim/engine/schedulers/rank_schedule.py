@@ -27,9 +27,28 @@ class RankSchedule(Entrance, ABC):
 
     # next to each other in memory: hundreds of replicas share the caches
     __slots__ = (
-        "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
-        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "running", "seats", "shares",
+        "_admissions",
+        "_base_sum",
+        "_chunked_prefill",
+        "_chunks",
+        "_decodes_wait",
+        "_decoding",
+        "_evicted",
+        "_finishing",
+        "_max_num_batched_tokens",
+        "_prefilling",
+        "_step",
+        "_windows",
+        "batch",
+        "blocked_by",
+        "cached_in_step",
+        "overshoot",
+        "preemptions",
+        "read_s",
+        "recomputed_in_step",
+        "running",
+        "seats",
+        "shares",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -46,6 +65,8 @@ class RankSchedule(Entrance, ABC):
         self.cached_in_step = 0
         """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
         others."""
+        self.read_s = 0.0
+        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
         self.shares = TimeShares()
@@ -125,14 +146,17 @@ class RankSchedule(Entrance, ABC):
                 return
             sequence = waiting.head()
             hits = pool.lookup(sequence)
-            chunk = self._chunk(sequence.tokens - hits * pool.block_size, budget)
+            below = pool.below(sequence, hits)
+            chunk = self._chunk(sequence.tokens - (hits + below) * pool.block_size, budget)
             if not chunk:
                 self.blocked_by = "budget"
                 return
-            if self._missing(sequence, hits, chunk) > pool.free:
+            if self._missing(sequence, hits, below * pool.block_size + chunk) > pool.free:
                 self.blocked_by = "kv"
                 return
-            self._seat(waiting.pop(), hits, now)
+            if below:
+                self.read_s += pool.read(sequence, hits, below)
+            self._seat(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
             budget -= chunk
 
@@ -144,11 +168,13 @@ class RankSchedule(Entrance, ABC):
             budget -= chunk
         return budget
 
-    def _seat(self, sequence: Sequence, hits: int, now: float) -> None:
-        """*sequence* runs from now on, its first *hits* blocks found in the prefix cache."""
+    def _seat(self, sequence: Sequence, hits: int, now: float, below: int = 0) -> None:
+        """*sequence* runs from now on, its first *hits* blocks found in the prefix cache and *below* more in a tier
+        below it.
+        """
         if not sequence.brought:
             self._hold(sequence, hits)
-            sequence.computed = hits * self.pool.block_size
+            sequence.computed = (hits + below) * self.pool.block_size
         if isnan(sequence.request.started_s):
             sequence.request.started_s = now
             sequence.request.cached_tokens = sequence.computed
