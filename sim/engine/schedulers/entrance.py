@@ -12,7 +12,7 @@ from sim.records import Progress, Request
 class Entrance:
     """The queue of a rank, and those before it who brought the KV of their prompts."""
 
-    __slots__ = ("joining", "pool", "transit", "waiting")
+    __slots__ = ("joining", "pool", "read_s", "transit", "waiting")
 
     def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
@@ -20,6 +20,8 @@ class Entrance:
         self.joining: deque[Sequence] = deque()
         """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
         self.transit = Transit(pool)
+        self.read_s = 0.0
+        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
 
     def enqueue(self, sequence: Sequence) -> bool:
         """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,

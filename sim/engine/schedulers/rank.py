@@ -24,20 +24,8 @@ class Rank(RankSchedule):
     """One rank under vLLM's V1 rules."""
 
     __slots__ = (
-        "_answers",
-        "_interval",
-        "_kept_free",
-        "_left_waiting",
-        "_long_prefill",
-        "_longest_chunk",
-        "_max_model_len",
-        "_per_decode",
-        "_phases",
-        "_preempted_in_step",
-        "_prompts_at",
-        "_prompts_wait",
-        "_reserves_all",
-        "_short",
+        "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
+        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
         "_tiered",
     )  # fmt: skip
 

@@ -27,28 +27,9 @@ class RankSchedule(Entrance, ABC):
 
     # next to each other in memory: hundreds of replicas share the caches
     __slots__ = (
-        "_admissions",
-        "_base_sum",
-        "_chunked_prefill",
-        "_chunks",
-        "_decodes_wait",
-        "_decoding",
-        "_evicted",
-        "_finishing",
-        "_max_num_batched_tokens",
-        "_prefilling",
-        "_step",
-        "_windows",
-        "batch",
-        "blocked_by",
-        "cached_in_step",
-        "overshoot",
-        "preemptions",
-        "read_s",
-        "recomputed_in_step",
-        "running",
-        "seats",
-        "shares",
+        "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
+        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
+        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "running", "seats", "shares",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -65,8 +46,6 @@ class RankSchedule(Entrance, ABC):
         self.cached_in_step = 0
         """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
         others."""
-        self.read_s = 0.0
-        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
         self.shares = TimeShares()
@@ -148,14 +127,10 @@ class RankSchedule(Entrance, ABC):
             hits = pool.lookup(sequence)
             below = pool.below(sequence, hits)
             chunk = self._chunk(sequence.tokens - (hits + below) * pool.block_size, budget)
-            if not chunk:
-                self.blocked_by = "budget"
+            if not chunk or self._missing(sequence, hits, below * pool.block_size + chunk) > pool.free:
+                self.blocked_by = "kv" if chunk else "budget"
                 return
-            if self._missing(sequence, hits, below * pool.block_size + chunk) > pool.free:
-                self.blocked_by = "kv"
-                return
-            if below:
-                self.read_s += pool.read(sequence, hits, below)
+            self.read_s += pool.read(sequence, hits, below)
             self._seat(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
             budget -= chunk
@@ -169,9 +144,7 @@ class RankSchedule(Entrance, ABC):
         return budget
 
     def _seat(self, sequence: Sequence, hits: int, now: float, below: int = 0) -> None:
-        """*sequence* runs from now on, its first *hits* blocks found in the prefix cache and *below* more in a tier
-        below it.
-        """
+        """*sequence* runs from now on: its first *hits* blocks are cached, and *below* more have been read."""
         if not sequence.brought:
             self._hold(sequence, hits)
             sequence.computed = (hits + below) * self.pool.block_size
