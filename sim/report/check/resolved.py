@@ -170,8 +170,8 @@ def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -
         yield FittedTable([_("fleet"), _("pool"), *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
 
 
-def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
-    """The parts of a replica's start, one a row, where they are described; no table where no pool is switched."""
+def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[RenderableType]:
+    """Who decides on replicas, and the parts of a start, one a row; nothing where no pool is switched."""
     rows = [
         [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
         for _axes, plan in _distinct(plans, "pools")
@@ -180,9 +180,25 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
         if name in pool
         for part, seconds in [*pool[name].items(), (_(whole), sum(pool[name].values()))]
     ]
+    for fleet, pool, scaler in _scalers(plans):
+        told = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
+        yield Text(f"\n{told}")
+    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep that start alike
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
         yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)
+
+
+def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(fleet, pool, policy and bounds) of every autoscaler."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    for _axes, plan in plans:
+        for pool in plan["pools"]:
+            if (one := pool.get("autoscaling")) is not None:
+                bounds = {"policy": one["policy"], "least": one["min_replicas"], "most": one["max_replicas"]}
+                if (entry := (plan["fleet"], pool["name"], bounds)) not in found:
+                    found.append(entry)
+    return found
 
 
 def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:

@@ -152,6 +152,9 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
         yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
     yield from _over_failures(size, scenario)
+    if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
+        text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
+        yield Complaint(("size", "spare_replicas"), text)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
     yield from _strange_profiles(size, catalog)
