@@ -2,12 +2,13 @@
 # make test   run the tests
 # make lint   style and types
 # make docs   build the pages of docs/ as a site
+# make language   bring the catalogues of other languages up to date (docs/language.md)
 # make bench  time whole runs (minutes; see benchmarks/README.md)
 # make clean  take the environment and the caches away
 #
 # Each target makes its own .venv with the first Python >= 3.11 that it finds; `make PYTHON=/path/to/python3` chooses another.
 .POSIX:
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint docs language bench clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -36,6 +37,9 @@ lint: $(VENV)/.stamp-dev
 docs: $(VENV)/.stamp-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "The pages: outputs/site/index.html"
+
+language: $(VENV)/.stamp-dev
+	$(BIN)/python tests/language/update.py
 
 bench: $(VENV)/.stamp-run
 	$(BIN)/python benchmarks/speed.py $(BENCH)

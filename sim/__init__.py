@@ -66,6 +66,7 @@ __all__ = [
     "sensitivity",
     "simulate",
     "size",
+    "speaking",
 ]
 
 

@@ -20,6 +20,7 @@ settings.load_profile("gpufleet")
 
 # Tests start the program many times; what is compiled once is kept for the next start, wherever this is run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["GPUFLEET_LANG"] = "en"
 sys.dont_write_bytecode = False
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -21,6 +21,7 @@ from sim.api.questions.size import SizeResult, size
 from sim.api.register import register
 from sim.api.run import JobRun, Run, run
 from sim.api.simulate import simulate
+from sim.language import speaking
 from sim.records import Batch, Leap, Request
 from sim.scenario.schema import Scenario
 
@@ -57,4 +58,5 @@ __all__ = [
     "sensitivity",
     "simulate",
     "size",
+    "speaking",
 ]

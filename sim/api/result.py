@@ -9,6 +9,7 @@ import pandas as pd
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.deliver.shared.folder import manifest_of
+from sim.report.charts.fonts import drawable
 from sim.report.fleets.run.frames import read_table
 from sim.report.page.notebook import notebook_html
 from sim.report.page.page import picture
@@ -99,7 +100,7 @@ class Result:
             raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
         if not self.plots:
             raise ValueError(f"there is nothing to plot: {self.verdict}")
-        with showing(self.scenario):
+        with showing(self.scenario), drawable():
             return self._draw(name or "")
 
     def _repr_html_(self) -> str:

@@ -4,18 +4,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from sim.language.catalogue import catalogue
 from sim.language.known import ENGLISH, LANGUAGES, asked_for
 
-_OF_THE_ENVIRONMENT = asked_for(os.environ)
 _SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 def current() -> str:
     """Code of the language: en, zh."""
-    return _SPOKEN.get() or _OF_THE_ENVIRONMENT
+    return _SPOKEN.get() or _of_the_environment()
+
+
+@cache
+def _of_the_environment() -> str:
+    return asked_for(os.environ)
 
 
 def speak(code: str) -> None:

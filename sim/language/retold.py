@@ -34,16 +34,28 @@ def retold(text: str) -> str:
         return text
     if "\n" in text:
         return "\n".join(map(retold, text.split("\n")))
-    return _whole(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
+    return _sentence(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
+
+
+def _sentence(text: str, code: str) -> str | None:
+    """A message, also with a capital and a full stop that it got later."""
+    if told := _whole(text, code):
+        return told
+    small = text[:1].lower() + text[1:]
+    if text != small and (told := _whole(small, code)):
+        return told
+    stop = catalogue(code).get(".", ".")
+    return told + stop if text.endswith(".") and (told := _whole(small[:-1], code)) else None
 
 
 def _one_by_one(text: str, code: str) -> str | None:
-    """Several sentences, the first of which is recognised."""
-    at = text.find(". ")
-    while at >= 0:
-        if told := _whole(text[: at + 1], code):
-            return told + retold(text[at + 2 :])
-        at = text.find(". ", at + 1)
+    """Several sentences or clauses, the first of which is recognised."""
+    for mark, kept in ((". ", 1), ("; ", 0)):
+        at = text.find(mark)
+        while at >= 0:
+            if told := _sentence(text[: at + kept], code):
+                return told + (catalogue(code).get(mark, mark) if not kept else "") + retold(text[at + 2 :])
+            at = text.find(mark, at + 1)
     return None
 
 
@@ -64,6 +76,9 @@ def _value(text: str, known: dict[str, str]) -> str:
         parts = text.split(", ")
         if len(parts) > 1 and all(part in known for part in parts):
             return known.get(", ", ", ").join(known[part] for part in parts)
+        head, mark, rest = text.partition("; ")  # a clause that was joined to what holds the place
+        if mark and (told := retold(rest)) != rest:
+            return _value(head, known) + known.get(mark, mark) + told
         return retold(text)
     return text
 

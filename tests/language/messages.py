@@ -29,6 +29,8 @@ NEVER = {"sim/scenario/reading/template.py", "sim/language"}
 """Text of files."""
 KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")
+TECHNICAL = re.compile(r"\\|charset|default-src|filename\*|^<| \| None$|^%s ")
+"""Patterns, headers, types."""
 NOT_READ = (
     "Column",
     "JobColumn",
@@ -43,6 +45,9 @@ NOT_READ = (
     "deprecated",
 )
 """Calls whose texts nobody reads as sentences: descriptions in the JSON schema, patterns."""
+
+
+UNREAD_FIELDS = {"annotation", "returns", "ctx", "op", "ops"}
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,8 @@ def messages() -> Iterator[Message]:
         if any(name.startswith(never) for never in NEVER) or not file.is_file():
             continue
         if file.suffix == ".py":
-            tree = ast.parse(file.read_text())
-            yield from _calls(tree, name)
-            if file.relative_to(ROOT).parts[1] not in MARKED:
-                yield from _sentences(tree, name)
+            marked_only = file.relative_to(ROOT).parts[1] in MARKED
+            yield from _of_code(ast.parse(file.read_text()), name, marked_only)
         elif file.suffix in (".j2", ".js"):
             yield from _marked(file, name, "jinja2.ext:babel_extract" if file.suffix == ".j2" else "javascript")
     yield from _of_commands()
@@ -86,37 +89,50 @@ def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
         yield Message(one, several, f"{name}:{line}")
 
 
-def _calls(tree: ast.AST, name: str) -> Iterator[Message]:
-    """What is marked; a message that is chosen among several is marked where it stands."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) in KEYWORDS and node.args:
-            given = [one.value if isinstance(one, ast.Constant) else None for one in node.args[:2]]
-            if isinstance(given[0], str):
-                plural = given[1] if _called(node) == "ngettext" and isinstance(given[1], str) else ""
-                yield Message(given[0], plural, f"{name}:{node.lineno}")
-
-
-def _sentences(tree: ast.AST, name: str) -> Iterator[Message]:
-    left_out: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            left_out.add(id(node.value))
-        if isinstance(node, ast.Call) and _called(node) in (*NOT_READ, *KEYWORDS):
-            left_out |= {id(one) for one in ast.walk(node) if not isinstance(one, ast.Call)}
-        if isinstance(node, ast.JoinedStr):
-            left_out |= {id(one) for one in node.values}
-            left_out |= {id(one.format_spec) for one in node.values if isinstance(one, ast.FormattedValue)}
-    for node in ast.walk(tree):
-        if id(node) in left_out or not isinstance(node, ast.Constant | ast.JoinedStr):
+def _of_code(tree: ast.AST, name: str, marked_only: bool) -> Iterator[Message]:
+    """What is marked; and unless that is all, every other sentence. One walk: there are many files."""
+    left: list[Any] = [tree]
+    while left:
+        node = left.pop()
+        if not isinstance(node, ast.AST):  # the key of **more, a name
             continue
-        text = template(node) if isinstance(node, ast.JoinedStr) else node.value
-        if isinstance(text, str) and _is_sentence(text):
-            yield Message(text, "", f"{name}:{node.lineno}")
+        kind = type(node)
+        if kind is ast.Call:
+            called = _called(node)
+            if called in KEYWORDS and node.args:
+                yield from _marked_in(node, f"{name}:{node.lineno}")
+                left += [one for one in (*node.args, *node.keywords) if not isinstance(one, ast.Constant)]
+                continue
+            if called in NOT_READ:
+                continue
+        elif kind is ast.JoinedStr:
+            if not marked_only and _is_sentence(text := template(node)):
+                yield Message(text, "", f"{name}:{node.lineno}")
+            left += [one.value for one in node.values if isinstance(one, ast.FormattedValue)]
+            continue
+        elif kind is ast.Constant:
+            if not marked_only and isinstance(node.value, str) and _is_sentence(node.value):
+                yield Message(node.value, "", f"{name}:{node.lineno}")
+            continue
+        elif kind is ast.Expr and isinstance(node.value, ast.Constant):
+            continue
+        for field in node._fields:
+            if field not in UNREAD_FIELDS:
+                below = getattr(node, field)
+                left += below if isinstance(below, list) else [below] if isinstance(below, ast.AST) else []
+
+
+def _marked_in(node: ast.Call, place: str) -> Iterator[Message]:
+    given = [one.value if isinstance(one, ast.Constant) else None for one in node.args[:2]]
+    if isinstance(given[0], str):
+        plural = given[1] if _called(node) == "ngettext" and isinstance(given[1], str) else ""
+        yield Message(given[0], plural, place)
 
 
 def _is_sentence(text: str) -> bool:
-    own = re.sub(r"\{\w+\}", "", text)
-    return bool(WORDS.search(text)) and "\n" not in text and len(re.findall("[A-Za-z]", own)) >= LEAST
+    if " " not in text or "\n" in text or TECHNICAL.search(text) or not WORDS.search(text):
+        return False
+    return len(re.findall("[A-Za-z]", re.sub(r"\{\w+\}", "", text))) >= LEAST
 
 
 def _called(node: ast.Call) -> str:

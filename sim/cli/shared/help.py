@@ -53,7 +53,7 @@ class _Wide:
 
     def write_heading(self, heading: str) -> None:
         """A heading."""
-        super().write_heading(_(heading))  # type: ignore[misc]
+        self.write(f"{_(heading)}{_(': ')}".rstrip() + "\n")
 
     def write_text(self, text: str) -> None:
         """A paragraph."""

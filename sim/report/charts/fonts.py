@@ -13,6 +13,8 @@ from threading import RLock
 from typing import Any
 from unicodedata import east_asian_width
 
+from sim.language import ENGLISH, _, current, speaking
+
 LATIN = "DejaVu Sans"
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "gpufleet", "text.parse_math": False}
 EAST_ASIAN = (
@@ -32,6 +34,9 @@ _ONE_AT_A_TIME = RLock()
 """Settings of matplotlib and filters of warnings are the process's: two threads would restore each other's."""
 _MISSING = re.compile(r"Glyph (\d+) .*missing from")
 _told: set[str] = set()
+_in_english: set[str] = set()
+OF_EAST_ASIA = {"zh"}
+"""Languages that DejaVu Sans cannot write."""
 
 
 @cache
@@ -49,6 +54,22 @@ def east_asian_families() -> tuple[str, ...]:
         if FILES.search(Path(path).name):
             font_manager.fontManager.addfont(path)
     return known()
+
+
+@contextmanager
+def drawable() -> Iterator[bool]:
+    """Within it texts are made for a picture: in the reader's language, where a font here has its characters, else in
+    English, which is reported once, on stderr. Yields whether it is the reader's.
+    """
+    if current() not in OF_EAST_ASIA or east_asian_families():
+        yield True
+        return
+    if not _in_english:
+        told = _("pictures are in English: no font here has the characters; install one, such as Noto Sans CJK SC")
+        sys.stderr.write(f"{told}\n")
+        _in_english.add(current())
+    with speaking(ENGLISH):
+        yield False
 
 
 @contextmanager

@@ -37,6 +37,8 @@ class WorkTables:
     """(row of summary.csv, axes, meter readings, bill) of every fleet at every point."""
     phases: Mapping[str, str]
     """Phase of the ledger -> its name in costs.csv."""
+    picture: tuple[str, Sequence[Panel]]
+    """The answer and the charts, as the picture has them."""
     answers: Sequence[str]
     panels: Sequence[Panel]
     key: Sequence[Mark]
@@ -54,7 +56,8 @@ def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved:
         return
     question, marks = asked(scenario), work.key if work.panels else ()
     if work.panels:
-        write_picture(folder / "curves.png", work.panels, question, work.answers[:1], marks)
+        answer, drawn = work.picture
+        write_picture(folder / "curves.png", drawn, question, [answer], marks)
     remarks = [*notes(resolved), *_weak(resolved)]
     page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=marks)
     (folder / "report.html").write_text(page, encoding="utf-8")

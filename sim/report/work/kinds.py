@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.report.charts.fonts import drawable
 from sim.report.page.page import Table, picture, text_table
 from sim.report.terminal.fitted import FittedTable
 from sim.report.work.answer import WorkTables, asked, write_work
@@ -94,7 +95,10 @@ class WorkKind:
         """summary.csv, usage.csv, costs.csv, resolved.yaml, the kind's own and, *with_pictures*, picture and page."""
         self.write_beside(folder, rows)
         told = self.verdict(rows)
+        with drawable():
+            drawn = (self.verdict(rows).headline, self.panels(rows))
         work = WorkTables(
+            picture=drawn,
             rows=[(row.cells, row.outcome.plan.axes, row.outcome.intervals, row.outcome.ledger) for row in rows],
             phases=self.phases,
             answers=[told.headline, *told.findings],

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.benchdata.row import METRICS
 from sim.language import _
+from sim.report.charts.fonts import drawable
 from sim.report.fidelity.validate.frame import write_lines
 from sim.report.fidelity.validate.picture import write_picture
 from sim.report.terminal.fitted import FittedTable
@@ -43,7 +44,8 @@ def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
     write_lines(folder / "coverage.csv", heads, lines)
-    write_picture(folder / "validation.png", outcomes)
+    with drawable():
+        write_picture(folder / "validation.png", outcomes)
 
 
 def row_columns() -> list[str]:

@@ -39,7 +39,8 @@ def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], erro
 
 
 def _title(heads: Sequence[str]) -> str:
-    return f"Coverage by {heads[0]}" if "covered" in heads else f"By {heads[0]}"
+    head = _(heads[0])
+    return _("Coverage by {head}", head=head) if _("covered") in heads else _("By {head}", head=head)
 
 
 def _verdict(errors: Sequence[PairError]) -> list[str]:

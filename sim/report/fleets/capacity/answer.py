@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import _
+from sim.report.charts.fonts import drawable
 from sim.report.fleets.capacity.page import findings, headline, render_capacity
 from sim.report.fleets.capacity.picture import page_figures, write_picture
 from sim.report.fleets.run.tables import write_rows
@@ -55,7 +56,8 @@ def _draw(
     asked = question_of(scenario)
     figures: list[PageFigure] = []
     if any(not one.reason for one in found):
-        write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
+        with drawable():
+            write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
         figures = page_figures(found, rows, axis, scenario.slo)
     page = render_capacity(scenario, asked, found, rows, axis, relative, figures, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")

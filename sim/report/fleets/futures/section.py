@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.language import N_
+from sim.language import N_, _
+from sim.report.charts.fonts import drawable
 from sim.report.fleets.futures.picture import charts, write_picture
 from sim.report.fleets.futures.sentences import sentences, shown_settings
 from sim.report.fleets.futures.tables import futures_table, inputs_table
@@ -28,11 +29,12 @@ def futures_section(out: Path, study: FutureStudy, points: Sequence[Point], axes
     """What the template shows; futures.png goes to the folder *out*."""
     shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
     if shown:
-        write_picture(out / "futures.png", study, shown[0], fleets, answers[0])
+        with drawable():
+            write_picture(out / "futures.png", study, shown[0], fleets, sentences(study, points, axes)[0])
     return {
         "sentences": answers,
         "charts": charts(study, shown, fleets),
         "table": futures_table(study, points, axes),
         "inputs": inputs_table(study.inputs),
-        "note": NOTE + (OF_LOADS if study.load_drawn else ""),
+        "note": _(NOTE) + (_(OF_LOADS) if study.load_drawn else ""),
     }

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.charts.curves import write_curves
-from sim.report.charts.panels import in_words, panels_of
+from sim.report.charts.fonts import drawable
+from sim.report.charts.panels import Panel, in_words, panels_of
 from sim.report.fleets.futures.section import futures_section
 from sim.report.fleets.futures.tables import write_futures
 from sim.report.fleets.run.html import render
@@ -18,7 +19,7 @@ from sim.report.fleets.run.tables import (
     write_summary,
     write_usage,
 )
-from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.verdict import Verdict, verdict
 from sim.report.fleets.run.year import write_year, year_table
 from sim.report.fleets.timeline.panels import timeline_panels
 from sim.report.words.text import first_sentence
@@ -27,9 +28,9 @@ from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.fleets.futures.draws import FutureStudy
 from sim.study.fleets.run.paired import differences
-from sim.study.fleets.run.point import FinishedCase, has_money, service_points
+from sim.study.fleets.run.point import FinishedCase, Point, has_money, service_points
 from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.run.sweep import sweep_of
+from sim.study.fleets.run.sweep import Sweep, sweep_of
 from sim.study.fleets.run.tenants import COLUMNS as TENANT_COLUMNS
 from sim.study.fleets.run.tenants import tenant_rows
 from sim.study.fleets.run.year import FleetYear, hourly_prices, year_rows
@@ -82,14 +83,12 @@ def write_report(
         write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        panels = [in_words(panel) for panel in panels_of(points, axes, slo)]
-        answer = verdict(points, axes, slo, notes)
         sweep = sweep_of(points, axes)
-        asked, answered = first_sentence(question or scenario_name)[0], counted(answer.headline)
-        write_curves(out / "curves.png", panels, sweep, asked, answered)
-        timeline = [in_words(panel) for panel in timeline_panels(sweep, slo)]
-        if timeline:
-            write_curves(out / "timeline.png", timeline, sweep, asked, answered)
+        told = _charts(points, sweep, axes, slo, notes)
+        with drawable() as same:
+            pictured = told if same else _charts(points, sweep, axes, slo, notes)
+            _draw(out, sweep, first_sentence(question or scenario_name)[0], *pictured)
+        panels, timeline, answer = told
         table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
@@ -107,3 +106,20 @@ def write_report(
             timeline,
         )
         (out / "report.html").write_text(page, encoding="utf-8")
+
+
+def _charts(
+    points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str]
+) -> tuple[list[Panel], list[Panel], Verdict]:
+    """The charts of the points, those over time, and the answer."""
+    panels, over_time = panels_of(points, axes, slo), timeline_panels(sweep, slo)
+    return [*map(in_words, panels)], [*map(in_words, over_time)], verdict(points, axes, slo, notes)
+
+
+def _draw(
+    out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
+) -> None:
+    """curves.png and, where something changes with time, timeline.png."""
+    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline))
+    if timeline:
+        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline))

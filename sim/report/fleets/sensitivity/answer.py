@@ -5,7 +5,8 @@ from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.language import N_, _, retold
+from sim.language import ENGLISH, N_, _, retold, speaking
+from sim.report.charts.fonts import drawable
 from sim.report.charts.tornado import TornadoBar
 from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.sensitivity.picture import Chart, gap_chart, tornado_chart, write_charts
@@ -108,7 +109,8 @@ def write_sensitivity(
     out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
 ) -> None:
     """Tables and, *with_pictures*, pictures and page in the folder *out*."""
-    write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
+    with speaking(ENGLISH):
+        write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
     if answer.explained.gaps:
         write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
     if with_pictures:
@@ -119,9 +121,11 @@ def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Seq
     asked = question_of(scenario)
     told, of_gaps = sentences(answer), gap_sentences(answer)
     drawn = charts(answer)
-    for kind, lines in (("tornado", told), ("gap", of_gaps)):
-        if drawn[kind]:
-            write_charts(out / f"{kind}.png", drawn[kind], asked, lines)
+    with drawable():
+        lines = {"tornado": sentences(answer), "gap": gap_sentences(answer)}
+        for kind, several in charts(answer).items():
+            if several:
+                write_charts(out / f"{kind}.png", several, asked, lines[kind])
     figures = [chart.figure for several in drawn.values() for chart in several]
     page = render_page(
         scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
@@ -146,7 +150,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
             if isfinite(low.value) and isfinite(high.value) and not isclose(low.value, high.value):
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 scale = shown(1.0) if answer.found.metric == USD else 1.0
-                mine.append(TornadoBar(one.input.name, scale * low.value, scale * high.value, *ends))
+                mine.append(TornadoBar(retold(one.input.name), scale * low.value, scale * high.value, *ends))
     label = in_code(_(LABELS[answer.found.metric]))
     for name, held in bars.items():
         if held and isfinite(bases[name]):
@@ -213,14 +217,14 @@ def _widest(answer: SensitivityAnswer, one: Swing) -> float:
 
 
 def _notes(answer: SensitivityAnswer) -> list[str]:
-    notes = [*answer.found.reasons]
+    notes = [*map(retold, answer.found.reasons)]
     if answer.explained.reason:
-        notes.append(answer.explained.reason)
+        notes.append(retold(answer.explained.reason))
     if answer.found.metric != USD:
         notes.append(_("▲ overloaded: the queue grows through the whole run, and the result with it."))
         notes.append(_("Prices and terms change no latency and are left out."))
     if answer.explained.gaps:
-        notes += GAP_NOTES
+        notes += map(_, GAP_NOTES)
     notes.append(_("Money is billed anew on the same simulations; all else is simulated with the same random numbers."))
     return notes
 

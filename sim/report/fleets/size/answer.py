@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import N_, _, ngettext
+from sim.report.charts.fonts import drawable
 from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.size.budget import asked, money, nearest_told, within
 from sim.report.fleets.size.picture import key, panels
@@ -57,7 +58,8 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     asked = question_of(scenario)
     tables = [winners(found, scenario), front_table(found, scenario), *losers(found, scenario)]
     shown = [one for one in tables if one.rows]
-    write_picture(folder / "size.png", drawn, asked, told[:1], key(found))
+    with drawable():
+        write_picture(folder / "size.png", panels(found, scenario), asked, sentences(found, scenario)[:1], key(found))
     page = render_page(
         scenario.name,
         asked,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import _, retold
+from sim.report.charts.fonts import drawable
 from sim.report.fleets.run.tables import write_rows
 from sim.report.money.breakeven.picture import key, panels
 from sim.report.money.breakeven.verdict import amount, sentences, unmoved
@@ -141,7 +142,10 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
     told, drawn = sentences(answer, with_tips=False), panels(answer)
     asked = question_of(scenario)
     if drawn:
-        write_picture(out / "breakeven.png", drawn, asked, told[:1], key(answer))
+        with drawable():
+            write_picture(
+                out / "breakeven.png", panels(answer), asked, sentences(answer, with_tips=False)[:1], key(answer)
+            )
     page = render_page(
         scenario.name,
         asked,

@@ -1,0 +1,164 @@
+"""The reader's language: all that is said is in the catalogues, and files are the same whoever reads."""
+
+import re
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from string import Formatter
+from subprocess import CompletedProcess
+
+import pytest
+from babel.messages.pofile import read_po
+from rich.cells import cell_len
+
+from sim.language import ENGLISH, LANGUAGES, _, ngettext, retold, speaking
+from sim.language.catalogue import catalogue, file_of
+from sim.report.charts import fonts
+from tests.language.english import english, text_of
+from tests.language.messages import found
+
+Command = Callable[..., CompletedProcess[str]]
+OTHERS = [code for code in LANGUAGES if code != ENGLISH]
+DO = "run `make language`, and write what is missing into the .po file (docs/language.md)"
+SCENARIO = """\
+name: klein
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 2}
+  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 20}}
+horizon_s: 4
+slo: {ttft_s: 1.0, tpot_s: 0.1}
+site: {electricity_usd_per_kwh: 0.1, pue: 1.3}
+finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}
+sweep: {workload.arrivals.rate_rps: [1, 400]}
+fleets:
+  - name: RTX
+    pools: [{gpu: rtx-4090, replicas: 1, server: workstation-4x4090, batching: {policy: vllm}}]
+    cost: {acquisition: buy}
+  - name: L4
+    pools: [{gpu: l4, replicas: 1, batching: {policy: vllm}}]
+    cost: {acquisition: rent, quotes: {l4: 0.5}}
+  - name: T4
+    pools: [{gpu: t4, replicas: 1, batching: {policy: vllm}}]
+"""
+NAMES = frozenset({"the model's own dtype"})
+"""What data/ calls something."""
+
+
+def places(texts: Iterable[str]) -> set[str]:
+    return {name for text in texts for _literal, name, *_rest in Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_the_catalogue_has_every_message_and_no_other(code: str) -> None:
+    catalog = read_po(BytesIO(file_of(code).read_bytes()), locale=code)
+    there = {one.id[0] if isinstance(one.id, tuple) else one.id: one for one in catalog if one.id}
+    wanted = found()
+    complaints = [f"missing: {text!r} ({wanted[text].place})" for text in wanted.keys() - there.keys()]
+    complaints += [f"no longer said: {text!r}" for text in there.keys() - wanted.keys()]
+    for text, one in there.items():
+        told = one.string if isinstance(one.string, tuple) else (one.string,)
+        english_texts = one.id if isinstance(one.id, tuple) else (one.id,)
+        if one.fuzzy or not all(told):
+            complaints.append(f"not translated: {text!r}")
+        elif "{" in text and one.python_brace_format and places(told) != places(english_texts):
+            complaints.append(f"other places: {text!r}: {told}")
+    assert not complaints, "\n".join([DO, *sorted(complaints)])
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_the_catalogue_is_read_as_babel_reads_it(code: str) -> None:
+    catalog = read_po(BytesIO(file_of(code).read_bytes()), locale=code)
+    theirs = {}
+    for one in catalog:
+        if one.id:
+            theirs[one.id[1] if isinstance(one.id, tuple) else one.id] = (
+                one.string[0] if isinstance(one.string, tuple) else one.string
+            )
+    assert catalogue(code) == theirs
+
+
+def test_messages_and_plurals() -> None:
+    assert (_("yes"), ngettext("{count} GPU", "{count} GPUs", 1), ngettext("{count} GPU", "{count} GPUs", 2)) == (
+        *("yes", "1 GPU"),
+        "2 GPUs",
+    )
+    with speaking("zh"):
+        assert (_("yes"), ngettext("{count} GPU", "{count} GPUs", 1)) == ("是", "1 块 GPU")
+        assert _("{low} to {high}", low=1, high=4) == "1 至 4"
+        assert _("what nobody has translated") == "what nobody has translated"
+    with pytest.raises(ValueError, match="fr"), speaking("fr"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("must be above 0, not -1", "必须大于 0，而不是 -1"),
+        ("a.yaml:3: slo.ttft_s: must be above 0, not nothing", "a.yaml:3: slo.ttft_s: 必须大于 0，而不是 空值"),
+        ("unknown key; did you mean horizon_s?", "未知的键；是否指 horizon_s？"),
+        ("The quote for l4 is not used.\nis missing", "l4 的报价未被使用。\n缺失"),
+        ("No fleet can run. The two runs were asked the same.", "没有机群能够运行。两次运行的问题相同。"),
+        ("nobody ever said this about {braces", "nobody ever said this about {braces"),
+        ("load", "负载"),
+        ("4x RTX 4090", "4x RTX 4090"),
+    ],
+)
+def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
+    assert retold(text) == text
+    with speaking("zh"):
+        assert retold(text) == told
+        assert retold(told) == told
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_a_run_in_another_language(gpufleet: Command, tmp_path: Path, code: str) -> None:
+    (tmp_path / "klein.yaml").write_text(SCENARIO)
+    done = {
+        one: gpufleet("run", "klein.yaml", "--out", one, "--workers", "1", "--lang", one) for one in (ENGLISH, code)
+    }
+    first, other = tmp_path / ENGLISH, tmp_path / code
+    page = text_of((other / "report.html").read_text())
+    with speaking(code):  # behind this heading: titles and notes of sources, as the files in data/ have them
+        read = page[: page.index(_("Values to check before deciding"))]
+    assert english(f"{done[code].stdout}|{done[code].stderr}|{read}", NAMES) == []
+    assert f'<html lang="{LANGUAGES[code]}">' in (other / "report.html").read_text()
+    assert done[code].returncode == 0
+    assert max(map(cell_len, done[code].stdout.splitlines()[:20])) <= 80
+    # what programs read is English for everybody
+    names = sorted(file.name for file in first.iterdir() if file.suffix in (".csv", ".yaml"))
+    assert {"summary.csv", "costs.csv", "resolved.yaml"} <= {*names}
+    assert [name for name in names if (first / name).read_bytes() != (other / name).read_bytes()] == []
+    assert {one.name for one in (first / "points").iterdir()} == {one.name for one in (other / "points").iterdir()}
+
+
+def test_help_and_wrong_input_in_chinese(gpufleet: Command) -> None:
+    told = gpufleet("--lang=zh", "run", "--help").stdout
+    assert "用法：" in told
+    assert english(told.replace("SCENARIO", "")) == []
+    assert max(map(cell_len, told.splitlines())) <= 80
+    wrong = gpufleet("check", "4x4090-vs-2xa100", "--set", "slo.attainment=3", "--lang", "zh_CN.UTF-8")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "至多为 1，而不是 3" in wrong.stderr
+    refused = gpufleet("--lang", "fr", "list", "gpus")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
+def test_json_is_english_for_everybody(gpufleet: Command) -> None:
+    told = [gpufleet("check", "4x4090-vs-2xa100", "--format", "json", "--lang", code).stdout for code in LANGUAGES]
+    assert len(set(told)) == 1
+    assert told[0]
+
+
+def test_a_picture_is_english_where_no_font_has_the_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fonts, "east_asian_families", lambda: ())
+    monkeypatch.setattr(fonts, "_in_english", set[str]())
+    said = []
+    with speaking("zh"):
+        for _again in range(2):
+            with fonts.drawable() as same:
+                said.append((same, _("Throughput")))
+    assert said == [(False, "Throughput")] * 2
+    assert re.findall("Noto Sans CJK SC", capsys.readouterr().err) == ["Noto Sans CJK SC"]
