@@ -29,6 +29,9 @@ class Link(Spec):
     """Per direction."""
     measured_bytes_per_s: Value | None = None
     """Point to point, per direction."""
+    transfer_bytes_per_s: Value | None = None
+    """Bulk transfers of memory between servers over one port, per direction. None: as measured point to point, else the
+    theoretical rate."""
     allreduce_latency_s: dict[int, Value]
     """By number of GPUs: time of a very small all-reduce."""
     allreduce_bus_bytes_per_s: dict[int, Value]

@@ -72,6 +72,10 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     slots = int(server.gpu_slots.value)
     if ranks > slots:
         yield Complaint((*place, "tensor_parallel_size"), f"{ranks} ranks do not fit the {slots} slots of {server.id}")
+    spread = pool.layout.gpus if pool.layout.enable_expert_parallel else ranks * pool.layout.pipeline_parallel_size
+    if ranks <= slots < spread and pool.spec.link is None:
+        text = f"{spread} GPUs of a replica do not fit the {slots} slots of {server.id}: say what joins servers (link)"
+        yield Complaint((*place, "server"), text)
     if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
         yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
 

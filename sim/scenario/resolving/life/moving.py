@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import kv_bytes_per_token
 from sim.catalogue.entries.quantization import kv_element_bytes
 from sim.catalogue.value import Value
@@ -18,6 +19,11 @@ def kv_bytes(pool: BoundPool) -> float:
     return pool.spec.kv_bytes_per_token or 0.0
 
 
+def transfer_rate(link: Link) -> Value:
+    """Rate at which *link* carries KV over one port, each way."""
+    return link.transfer_bytes_per_s or link.measured_bytes_per_s or link.theoretical_bytes_per_s
+
+
 def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:
     """How KV moves between the pools of *fleet*; None where none has a role. Raises UnknownId."""
     spec = fleet.kv_transfer
@@ -26,7 +32,7 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
     rate, latency_s = spec.bytes_per_s or 0.0, spec.latency_s or 0.0
     if spec.link is not None:
         link = catalog.link(spec.link)
-        rate = (link.measured_bytes_per_s or link.theoretical_bytes_per_s).value
+        rate = transfer_rate(link).value
         if spec.latency_s is None:
             latency_s = link.allreduce_latency_s[min(link.allreduce_latency_s)].value
     return TransferPlan(
@@ -58,6 +64,6 @@ def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]
         return
     link = catalog.link(fleet.kv_transfer.link)
     path = f"kv_transfer.link.{link.id}"
-    yield f"{path}.bytes_per_s", link.measured_bytes_per_s or link.theoretical_bytes_per_s
+    yield f"{path}.bytes_per_s", transfer_rate(link)
     if fleet.kv_transfer.latency_s is None:
         yield f"{path}.latency_s", link.allreduce_latency_s[min(link.allreduce_latency_s)]
