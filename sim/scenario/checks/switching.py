@@ -10,7 +10,7 @@ from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.ids import unknown_ids
 from sim.scenario.reading.layers import value_at
 from sim.scenario.resolving.bind import BoundPool
-from sim.scenario.resolving.life.starting import loaded, start_figures
+from sim.scenario.resolving.life.starting import described_start, loaded, start_figures
 from sim.scenario.schema import Fleet, Pool
 
 
@@ -29,7 +29,7 @@ def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> It
 
 def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
     """Parts of a start that are not known."""
-    spec, figures = bound.spec.cold_start, start_figures(catalog)
+    spec, figures = described_start(bound.spec), start_figures(catalog)
     if spec is None:
         return
     known = [*figures.weights, PEER]
@@ -40,7 +40,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complai
     try:
         start_of(spec, loaded(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
     except StartUnknown as error:
-        yield Complaint((*place, error.key), str(error))
+        yield Complaint((*place, error.key) if bound.spec.cold_start else place, str(error))
     except UnknownId:
         return  # id_complaints names it
 
@@ -67,8 +67,6 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[Complaint]:
         bounds = f"{scaler.min_replicas} to {scaler.max_replicas}"
         text = f"serve at first, {pool.replicas}: must be within the autoscaler's bounds, {bounds}; or leave it out"
         yield Complaint((*place, "replicas"), text)
-    if pool.cold_start is None:
-        yield Complaint((*place, "cold_start"), "is missing: how long a start takes, for example {total_s: 60}")
 
 
 def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Complaint]:

@@ -61,6 +61,9 @@ fleets:                       # the candidates
     cost: {{acquisition: buy, quotes: {{rtx-4090: 1900, workstation-2x4090: 2000}}}}   # no `cost`: no money columns
   - name: 1x L40S rented
     pools: [{{gpu: l40s, batching: {{policy: vllm}}}}]
+    # also in a pool: autoscaling: {{policy: hpa, metric: outstanding_per_replica, target: 8, max_replicas: 4}},
+    #   or kpa, keda, slo, predictive, dynamo, aibrix; cold_start: {{total_s: 60}}, or
+    #   {{cached: true, weights_from: network_store, image_gb: 10}}
     cost: {{acquisition: rent, quotes: {{l40s: 0.9}}}}   # dollars per GPU-hour; or price: <item>/<offer>
     # also in `cost`: commitment: {{gpus: 1, months: 12, discount: 0.3}}; spot: {{availability: 0.9, discount: 0.6}}
 

@@ -4,8 +4,9 @@ from functools import cache
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.coldstart import Figures, Loaded, Start, at_once, load_figures, start_of
+from sim.coldstart import ColdStart, Figures, Loaded, Start, at_once, load_figures, start_of
 from sim.memory import MemoryFit
+from sim.scenario.experiment import Pool
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.resolving.offload import host_link_of
 
@@ -25,11 +26,16 @@ def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -
 
     Raises StartUnknown for a part that nobody has measured.
     """
-    spec, schedule = pool.spec.cold_start, pool.spec.schedule
+    spec, schedule = described_start(pool.spec), pool.spec.schedule
     if spec is not None and (memory is None or memory.fits):
         weights_bytes = memory.weights_bytes * memory.gpus if memory is not None else 0.0
         return start_of(spec, loaded(pool, weights_bytes, catalog), start_figures(catalog))
     return Start(at_once(schedule.starting_s or 0.0 if schedule is not None else 0.0))
+
+
+def described_start(pool: Pool) -> ColdStart | None:
+    """What is said of a start; of an autoscaled pool that says nothing, all is computed."""
+    return ColdStart() if pool.cold_start is None and pool.autoscaling is not None else pool.cold_start
 
 
 def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> Loaded:
