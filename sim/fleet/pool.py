@@ -1,5 +1,6 @@
 """Replicas of one pool: the engine that its batching policy and its parallelism ask for."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -8,6 +9,7 @@ from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching,
 from sim.batching.limits import VllmLimits
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
+from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
@@ -21,7 +23,10 @@ from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
+from sim.memory import KvTier
+from sim.records import Batch
 from sim.scenario.resolving.resolved import PoolPlan
+from sim.units import GB
 
 SCHEDULES: dict[str, type[RankSchedule]] = {
     "vllm": Rank,
@@ -36,7 +41,41 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     """The engines of *pool*; *draws* maps names to random streams. Data-parallel ranks that need not step together are
     replicas of their own.
     """
-    return [_engine(pool, draws) for _ in range(pool.replicas * engines_per_replica(pool))]
+    new_tiers = tiers_of(pool) if pool.kv_tiers else None
+    return [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
+
+
+def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
+    """Makes the tiers below the KV cache of one engine of *pool*; those that are shared are the same for all."""
+    block_bytes = pool.kv_bytes_per_token * pool.batching.block_size
+    common = {tier.name: _tier(tier, tier.capacity_gb * GB, block_bytes) for tier in pool.kv_tiers if tier.shared}
+    recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
+
+    def made() -> Tiers:
+        own_gb = GB / engines_per_replica(pool)
+        tiers = [common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, block_bytes) for tier in pool.kv_tiers]
+        return Tiers(tiers, recompute_s)
+
+    return made
+
+
+def _tier(tier: KvTier, capacity_bytes: float, block_bytes: float) -> Tier:
+    read_s = block_bytes / tier.read_bytes_per_s
+    return Tier(int(capacity_bytes / block_bytes), read_s, tier.latency_s, tier.write == "through")
+
+
+def _recompute_s_per_token(pool: PoolPlan) -> float:
+    """What a prompt token more in a step costs, in the mean from half of the step's budget to all of it [s]."""
+    whole = pool.batching.max_num_batched_tokens or 1
+    half = max(1, whole // 2)
+
+    def step_s(tokens: int) -> float:
+        pairs = tokens * (tokens + 1) // 2
+        return pool.steptime.leap(
+            Batch(prefill_seqs=1, prefill_tokens=tokens, prefill_attention_pairs=pairs, sampled_seqs=1)
+        ).first_s
+
+    return (step_s(whole) - step_s(half)) / (whole - half) if whole > half else step_s(1)
 
 
 def engines_per_replica(pool: PoolPlan) -> int:
@@ -49,13 +88,13 @@ def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
     return pool.gpus_per_replica / engines_per_replica(pool)
 
 
-def _engine(pool: PoolPlan, draws: Draws) -> ReplicaEngine:
+def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:
     batching = pool.batching
     if isinstance(batching, Dynamic):
         mps = batching.sharing == "mps"
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
-    limits, schedule = rank_limits(pool), _schedule(pool)
+    limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _schedule(pool)
     grouped = limits.kv_groups != (None,)
     if (pool.pipeline_parallel_size > 1 or grouped) and schedule is Rank and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))

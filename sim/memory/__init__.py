@@ -7,10 +7,12 @@ from sim.memory.groups import KvLayout
 from sim.memory.host import host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
+from sim.memory.tiers import KvTier
 
 __all__ = [
     "DraftMemory",
     "KvLayout",
+    "KvTier",
     "Layout",
     "MemoryFit",
     "check_parallel",

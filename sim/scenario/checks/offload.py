@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sim.batching import Vllm
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.offload import EngineOffload, Offload, OffloadOption
@@ -81,3 +82,27 @@ def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterat
         yield Complaint((*place, "server"), f"{pool.server.id} has no known {' and '.join(lacks)}, which {key} needs")
     if use.streaming != "none" and pool.gpu is not None and pool.host_link is None:
         yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which {key} needs")
+
+
+def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Tiers below a KV cache that names no blocks, or of an engine whose rules for them are not known."""
+    tiers, batching, layout = pool.spec.kv_tiers, pool.batching, pool.layout
+    if not tiers:
+        return
+    at = (*place, "kv_tiers")
+    names = [tier.name for tier in tiers]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Complaint(at, f"the tier {name!r} stands twice")
+    if not isinstance(batching, Vllm):
+        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
+    elif not batching.enable_prefix_caching:
+        yield Complaint(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
+    elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups is not None:
+        text = "is modelled without async_scheduling, speculative and kv_groups: remove what is set of them"
+        yield Complaint(at, text)
+    if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
+        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+    if pool.spec.role != "both":
+        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+    if pool.model is None and pool.spec.kv_bytes_per_token is None:
+        yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds")

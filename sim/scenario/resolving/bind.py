@@ -134,7 +134,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         else _switched(
             _with_defaults(batching, engine, gpu, max_model_len, model),
             engine if isinstance(pool.steptime, Roofline | None) else None,
-            pool.pipeline_parallel_size == 1 and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel),
+            pool.pipeline_parallel_size == 1
+            and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel)
+            and not pool.kv_tiers,
         ),
         kv_cache_dtype=kv_cache_dtype,
         gpu=gpu,
@@ -205,7 +207,7 @@ def _with_defaults(
 def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Scheduler:
     """*batching* with what *engine* has on where it leaves that open; all off without an engine.
 
-    Steps are formed ahead by default on *one_rank* alone, and without drafts.
+    Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV.
     """
     filled: dict[str, bool] = {}
     for name in OPEN_SWITCHES:

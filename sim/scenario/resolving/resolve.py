@@ -215,6 +215,7 @@ def _pool_plan(
         slices=slices,
         service=pool.spec.service or ONLY_SERVICE,
         role=pool.spec.role,
+        kv_tiers=pool.spec.kv_tiers,
         kv_bytes_per_token=kv_bytes(pool),
     )
 

@@ -12,7 +12,7 @@ from sim.catalogue.value import Value
 from sim.coldstart import Start
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.failures import Domain, Maintenance, Spares, Spot
-from sim.memory import MemoryFit
+from sim.memory import KvTier, MemoryFit
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
@@ -93,6 +93,8 @@ class PoolPlan:
     """The service that it serves."""
     role: str = "both"
     """prefill, decode or both."""
+    kv_tiers: tuple[KvTier, ...] = ()
+    """Below the KV cache of each rank, the nearest first."""
     kv_bytes_per_token: float = 0.0
     """KV of one token in all layers, on all GPUs together."""
 
