@@ -21,6 +21,8 @@ import { rangeOf, roundMarks, scale } from "./scale.js";
  * @property {Curve[]} curves @property {{path: string, percentile: string, scale: number} | null} limit
  */
 
+/** @typedef {{low: number, high: number, log: boolean}} Range */
+
 const MARKS = {
   o: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
   s: "M-4 -4h8v8h-8z",
@@ -72,9 +74,9 @@ export class Chart {
     this.heading.textContent = data.title;
     this.subtitle.textContent = data.subtitle;
     if (!this.dragging) this.range = this.ranges(data);
-    const [[left, right], [low, high]] = /** @type {[number, number][]} */ (this.range);
-    this.x = scale(left, right, ROOM.left, width - ROOM.right);
-    this.y = scale(low, high, HEIGHT - ROOM.bottom, ROOM.top);
+    const [across, upwards] = /** @type {Range[]} */ (this.range);
+    this.x = scale(across, ROOM.left, width - ROOM.right);
+    this.y = scale(upwards, HEIGHT - ROOM.bottom, ROOM.top);
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": `${data.title}, ${data.subtitle}` });
     svg.append(...this.axes(data, width));
     this.names = [];
@@ -85,7 +87,7 @@ export class Chart {
     if (focused) /** @type {SVGElement | null} */ (this.plot.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
-  /** @param {ChartData} data @returns {[number, number][]} of x and y: overloaded points do not stretch the chart */
+  /** @param {ChartData} data @returns {Range[]} of x and y: overloaded points do not stretch the chart */
   ranges(data) {
     const [xs, ys] = /** @type {[number[], number[]]} */ ([[], []]);
     for (const curve of data.curves) {
@@ -97,8 +99,9 @@ export class Chart {
       });
     }
     const dragged = data.limit !== null;
-    if (data.xLimit) xs.push(data.xLimit.at * (dragged ? 1.1 : 1));
-    if (data.yLimit && !data.share) ys.push(data.yLimit.at * (dragged ? 1.1 : 1));
+    const room = dragged ? [1, 1.1] : [1];
+    if (data.xLimit) xs.push(...room.map((one) => one * (data.xLimit?.at ?? 1)));
+    if (data.yLimit && !data.share) ys.push(...room.map((one) => one * (data.yLimit?.at ?? 1)));
     return [rangeOf([...xs, ...data.ticks], { anchored: data.anchored, share: false }), rangeOf(ys, { anchored: true, share: data.share })];
   }
 
@@ -108,12 +111,12 @@ export class Chart {
     const [x, y] = [this.x, this.y];
     if (!x || !y) return [];
     const found = [];
-    for (const mark of roundMarks(y.low, y.high, 5)) {
+    for (const mark of roundMarks(y, 5)) {
       const at = y.at(mark);
       found.push(drawn("line", { class: "grid", x1: ROOM.left, x2: width - ROOM.right, y1: at, y2: at }));
       found.push(drawn("text", { class: "mark", x: ROOM.left - 6, y: at + 4, "text-anchor": "end" }, this.told(mark)));
     }
-    const marks = data.ticks.length ? data.ticks : roundMarks(x.low, x.high, width < 420 ? 4 : 7);
+    const marks = data.ticks.length ? data.ticks : roundMarks(x, width < 420 ? 4 : 7);
     let free = -Infinity;
     marks.forEach((mark, i) => {
       const [at, text] = [x.at(mark), data.tickNames[i] ?? plain(mark)];
@@ -205,7 +208,7 @@ export class Chart {
     if (!limit || !x || !y) return [];
     const [right, bottom] = [width - ROOM.right, HEIGHT - ROOM.bottom];
     const upright = Boolean(data.xLimit);
-    const at = upright ? Math.min(right, x.at(limit.at)) : Math.max(ROOM.top, y.at(limit.at));
+    const at = upright ? Math.max(ROOM.left, Math.min(right, x.at(limit.at))) : Math.min(bottom, Math.max(ROOM.top, y.at(limit.at)));
     const over = !data.share;
     const side = upright
       ? { x: at, y: ROOM.top, width: Math.max(0, right - at), height: bottom - ROOM.top }
@@ -246,7 +249,7 @@ export class Chart {
       const step = steps[/** @type {keyof steps} */ (key)];
       if (!step) return;
       event.preventDefault();
-      move(now + (step * (axis.high - axis.low)) / 50);
+      move(axis.moved(now, step / 50));
     });
   }
 }
