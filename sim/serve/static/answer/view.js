@@ -14,7 +14,7 @@ export class AnswerView {
   constructor(shown, onRun) {
     this.shown = shown;
     this.verdict = element("p", { class: "verdict", "aria-live": "polite" });
-    this.question = element("p", { class: "question" });
+    this.question = element("p", { class: "question" }, "The run is being read …");
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.findings = element("ul");
     this.capacity = element("ul", { class: "capacity" });
@@ -67,6 +67,7 @@ export class AnswerView {
     } catch (error) {
       this.problem.textContent = error instanceof Error ? error.message : String(error);
       this.problem.hidden = false;
+      if (!this.verdict.textContent) this.question.textContent = "";
       return;
     }
     this.problem.hidden = true;
