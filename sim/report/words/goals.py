@@ -160,8 +160,10 @@ def unjudged(slo: Slo) -> list[str]:
     """What an answer for a window does not say of the service level: a sentence, or none."""
     if slo.availability is None:
         return []
-    asked = share_beside(slo.availability, slo.availability)
     return [
-        f"The service level asks for {asked} over years of failures: capacity and size answer that. Here only the "
-        "failures of the simulated window count."
+        _(
+            "The service level asks for {share} over years of failures: capacity and size answer that. Here only the "
+            "failures of the simulated window count.",
+            share=share_beside(slo.availability, slo.availability),
+        )
     ]

@@ -49,6 +49,15 @@ def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, sce
         for row in rows
         if (limit := row["limited_by"])
     ]
+    told += [
+        _(
+            "{share} of the requests of {fleet} are within the service level over failures there.",
+            share=share_beside(share, scenario.slo.availability or 0.0),
+            fleet=row["fleet"],
+        )
+        for row in rows
+        if (share := row.get("share_over_failures")) is not None
+    ]
     for one in capacity_differences(found):
         certain = _("differs") if one.certain else _("cannot tell: zero is within it")
         text = ("+" if one.load > 0 else "") + plain(one.load)

@@ -13,7 +13,7 @@ from sim.report.fleets.size.tables import details, front_table, losers, winners
 from sim.report.fleets.size.why import compared, least, why
 from sim.report.page.document import heading
 from sim.report.page.page import render_page, write_picture
-from sim.report.words.goals import latency_columns, unsure
+from sim.report.words.goals import latency_columns, share_beside, unsure
 from sim.report.words.money import cash
 from sim.report.words.routing import routing_told
 from sim.report.words.text import percent, place, question_of
@@ -126,7 +126,24 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
     taken = [_("It takes {asked}.", asked=asked(best))] if within(scenario) else []
-    return [f"{first}.", *taken, *_how_sure(best, scenario), how, *mixed]
+    return [f"{first}.", *taken, *_spares(found, best, scenario), *_how_sure(best, scenario), how, *mixed]
+
+
+def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """How many of the winner's replicas the load needs, and how many are there for failures."""
+    wanted, share = scenario.slo.availability, (best.metrics or {}).get(OVER_FAILURES)
+    if wanted is None or share is None:
+        return
+    alike = [
+        one.replicas for one in found.tried if one.machine == best.machine and OVER_FAILURES in (one.metrics or {})
+    ]
+    yield _(
+        "Without failures {least} would do: this is N+{spare}, and {share} of the requests are within the service "
+        "level over failures.",
+        least=min(alike),
+        spare=best.replicas - min(alike),
+        share=share_beside(share, wanted),
+    )
 
 
 def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
