@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf, isnan
+from sys import float_info
 
 import simpy
 
@@ -36,6 +37,8 @@ from sim.routing.vllm_load_balancer import Balancer
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
+LATEST_S = float_info.max
+"""Events later than that never come."""
 Watch = Callable[[ReplicaEngine, int], ReplicaEngine]
 """An engine and the number of its replica -> what the replica talks to."""
 
@@ -104,9 +107,10 @@ class RunningFleet:
         if plan.horizon_s is None:
             self._arm_reading(plan.next_reading_s(0.0))
         stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
+        pending, step, last_s = env.pending, env.step, min(stop_s, LATEST_S)
         with _collector_paused():
-            while not self._over and (due_s := env.peek()) <= stop_s and due_s < inf:
-                env.step()
+            while pending and not self._over and pending[0][0] <= last_s:
+                step()
         last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
         end_s = stop_s if self._outstanding else max(self._finished_s, last_arrival_s)
         end_s = max(end_s, plan.horizon_s or 0.0)

@@ -112,12 +112,8 @@ class Rank(RankSchedule):
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
         self.read_s = 0.0
-        if self._interval > 1:
-            soon = self._step - self._prompts_at < self._interval
-            self._prompts_wait = soon and not self._left_waiting and self._somebody_decodes()
-        if self._long_prefill:
-            alone = len(self.running) + len(self.waiting) == 1
-            self._longest_chunk = self._max_model_len if alone else self._long_prefill
+        if self._long_prefill or self._interval > 1:
+            self._limit_prompts()
         still = self._serve_running()
         self.blocked_by = ""
         if self._preempted_in_step:
@@ -135,13 +131,22 @@ class Rank(RankSchedule):
         if still:
             self._drop(still)
         self._fill_chunks()
-        if self.batch.prefill_seqs:
-            self._prompts_at = self._step
         if self._chunks:
+            if self.batch.prefill_seqs:
+                self._prompts_at = self._step
             return 1
         if not self.batch.decode_seqs:
             return 0
         return 1 if self._preempted_in_step else self._steps_until_change()
+
+    def _limit_prompts(self) -> None:
+        """Whether prompts are computed in the step being formed, and how many tokens of one."""
+        if self._interval > 1:
+            soon = self._step - self._prompts_at < self._interval
+            self._prompts_wait = soon and not self._left_waiting and self._somebody_decodes()
+        if self._long_prefill:
+            alone = len(self.running) + len(self.waiting) == 1
+            self._longest_chunk = self._max_model_len if alone else self._long_prefill
 
     def _serve_running(self) -> list[Sequence]:
         """Gives every running request its block and those that compute their prompts their next chunks.

@@ -59,12 +59,19 @@ class Clock(simpy.Environment):
 
     def step(self) -> None:
         """Comes to the next event or wake-up call."""
-        sleeper = self._queue[0][3]
-        if isinstance(sleeper, simpy.Event):
-            super().step()
+        self._now, _, number, due = heappop(self._queue)
+        if not isinstance(due, simpy.Event):
+            due.wake(number)
             return
-        self._now, _, number, _ = heappop(self._queue)
-        sleeper.wake(number)
+        # as simpy does it; nothing here fails
+        callbacks, due.callbacks = due.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(due)
+
+    @property
+    def pending(self) -> list[tuple[float, int, int, simpy.Event]]:
+        """What is to come, the next one first, each with its time at the front."""
+        return self._queue  # type: ignore[return-value]
 
     def skip_to(self, at_s: float) -> None:
         """Moves on to *at_s*, before the next event: who knows what happens then needs no event for it."""
