@@ -39,13 +39,14 @@ def retold(text: str) -> str:
 
 def _sentence(text: str, code: str) -> str | None:
     """A message, also with a capital and a full stop that it got later."""
-    if told := _whole(text, code):
-        return told
     small = text[:1].lower() + text[1:]
-    if text != small and (told := _whole(small, code)):
-        return told
-    stop = catalogue(code).get(".", ".")
-    return told + stop if text.endswith(".") and (told := _whole(small[:-1], code)) else None
+    stop = "." if text.endswith(".") else ""
+    for one in dict.fromkeys((text, small)):
+        if told := _whole(one, code, stop):
+            return told
+    if stop and (told := _whole(small[:-1], code)):
+        return told + catalogue(code).get(stop, stop)
+    return _whole(text, code) if stop else None
 
 
 def _one_by_one(text: str, code: str) -> str | None:
@@ -59,12 +60,17 @@ def _one_by_one(text: str, code: str) -> str | None:
     return None
 
 
-def _whole(text: str, code: str) -> str | None:
+def _whole(text: str, code: str, end: str = "") -> str | None:
+    """The message that *text* was made of, among those that end so, in the language *code*."""
     known = catalogue(code)
     if text in known:
         return known[text]
     for sentence in _sentences(code):
-        if all(piece in text for piece in sentence.pieces) and (found := _pattern(sentence.message).fullmatch(text)):
+        if (
+            sentence.message.endswith(end)
+            and all(piece in text for piece in sentence.pieces)
+            and (found := _pattern(sentence.message).fullmatch(text))
+        ):
             values = {name: _value(value, known) for name, value in found.groupdict().items()}
             return _places_filled(known[sentence.message], values)
     return None

@@ -101,6 +101,8 @@ def test_messages_and_plurals() -> None:
         ("No fleet can run. The two runs were asked the same.", "没有机群能够运行。两次运行的问题相同。"),
         ("nobody ever said this about {braces", "nobody ever said this about {braces"),
         ("load", "负载"),
+        ("Evenly spaced arrivals at 2 requests/s.", "等间隔到达，2 请求/秒。"),
+        ("Lognormal, mean 256 (cv 0.8), at most 2048 tokens.", "对数正态，均值 256（cv 0.8），至多 2048 词元。"),
         ("4x RTX 4090", "4x RTX 4090"),
     ],
 )

@@ -14,6 +14,19 @@ HEADINGS = (
     *(N_("[default: {value}]"), N_("[required]")),
 )
 """Words of the library that makes the help."""
+PROBLEMS = (
+    *(N_("No such option: {name}"), N_("No such option: {name} (Possible options: {names})")),
+    *(
+        N_("No such option: {name} Did you mean {other}?"),
+        N_("No such command {name}."),
+        N_("Missing argument {name}."),
+    ),
+    *(N_("Invalid value for {name}: {problem}"), N_("Option {name} requires an argument.")),
+    *(N_("Got unexpected extra argument ({name})"), N_("Got unexpected extra arguments ({names})")),
+    *(N_("{value} is not a valid integer."), N_("{value} is not a valid float."), N_("{value} is not one of {names}.")),
+    *(N_("{value} is not in the range {range}."), N_("Missing option {name}.")),
+)
+"""What it says of a wrong command line."""
 
 
 def retell(command: Any) -> None:

@@ -21,6 +21,8 @@ PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N
 OWNER = (N_("network and storage"), N_("failures"))
 """What a bill may leave out, with components."""
 NOTHING = N_("nothing")
+COUNTED = (N_("searches"), N_("hybrids"), N_("cases"))
+"""What progress counts."""
 FITS = (N_("fits at {names}"), N_("fits at {names}, or {other}"), N_("fits on {other}"))
 """What helps where a model does not fit."""
 POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))

@@ -15,14 +15,14 @@ from sim.units import GB
 Show = Callable[[Any], str]
 RESULTS: tuple[tuple[str, str, Show], ...] = (
     ("gpus", "GPUs", str),
-    ("step_s", "step [s]", plain),
+    ("step_s", N_("step [s]"), plain),
     ("mfu", N_("of the peak (MFU)"), percent),
     ("tokens_per_s", "tokens/s", plain),
     ("samples_per_s", "samples/s", plain),
     ("makespan_h", N_("time [h]"), plain),
-    ("energy_kwh", "energy [kWh]", plain),
+    ("energy_kwh", N_("energy [kWh]"), plain),
     ("cost_usd", N_("cost"), cash),
-    ("peak_memory_gb", "memory [GB]", plain),
+    ("peak_memory_gb", N_("memory [GB]"), plain),
 )
 """Column of summary.csv, heading, how a value is shown."""
 
@@ -42,7 +42,7 @@ def results(rows: Sequence[JobRow]) -> Table:
                 row.fleet,
                 *(short(row.outcome.plan.axes[axis]) for axis in axes),
                 *("" if (value := row.cells.get(key)) is None else show(value) for key, _, show in shown),
-                row.cells["limited_by"] if row.ok else _("cannot run"),
+                _(row.cells["limited_by"]) if row.ok else _("cannot run"),
             ]
             for row in rows
         ],

@@ -14,7 +14,7 @@ from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 MOST_JOBS = 20
 RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("policy", "policy", str),
+    ("policy", N_("policy"), str),
     ("gpus", "GPUs", str),
     ("finished", N_("jobs done"), lambda value: f"{value:,}"),
     ("makespan_h", N_("until done [h]"), plain),
@@ -23,8 +23,8 @@ RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("wait_h_mean", N_("wait mean [h]"), plain),
     ("wait_h_p95", N_("wait p95 [h]"), plain),
     ("slowdown_mean", N_("slowdown"), plain),
-    ("preemptions", "preemptions", lambda value: f"{value:,}"),
-    ("energy_kwh", "energy [kWh]", plain),
+    ("preemptions", N_("preemptions"), lambda value: f"{value:,}"),
+    ("energy_kwh", N_("energy [kWh]"), plain),
     ("cost_usd", N_("cost"), cash),
     ("serving_usd", N_("of it serving"), cash),
     ("usd_per_job", N_("per job"), cash),
