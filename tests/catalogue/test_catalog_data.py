@@ -119,6 +119,7 @@ def test_servers_name_links_and_gpus_that_exist(name: str) -> None:
     assert link.id == server.link
     assert server.gpu is None or CATALOG.gpu(server.gpu).id == server.gpu
     assert server.gpu_slots.value <= max(link.allreduce_latency_s) or server.gpu_slots.value > 8
+    assert not server.pcie or sum(one.slots for one in server.pcie) == server.gpu_slots.value
 
 
 @pytest.mark.parametrize("name", CATALOG.ids("links"))

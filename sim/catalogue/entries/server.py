@@ -1,7 +1,18 @@
 """A server chassis: data/servers/<id>.yaml."""
 
-from sim.catalogue.value import Value
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
+
+
+class PcieSlots(Sourced):
+    """Slots of one kind on one CPU. It is shown; time follows the curves of the server's link."""
+
+    cpu: int = 0
+    generation: int
+    lanes: int
+    """Of each slot."""
+    slots: int
+    """One GPU each."""
 
 
 class Server(Spec):
@@ -15,6 +26,8 @@ class Server(Spec):
     gpu_slots: Value
     link: str
     """Id in data/links."""
+    pcie: tuple[PcieSlots, ...] = ()
+    """Where its GPUs sit; empty: not known."""
     nics: Value | None = None
     """Network ports for the traffic of its GPUs; None: not known, each replica is taken to have one."""
     base_power_w: Value | None = None

@@ -1,11 +1,13 @@
 """`gpufleet list` and `gpufleet show`: the catalogue as people browse it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import count
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.market.price import Offer
+from sim.catalogue.entries.server import PcieSlots
 from sim.catalogue.entries.slices.mig import MigProfile
 from sim.catalogue.value import Sourced, Value
 from sim.language import N_, _
@@ -143,6 +145,9 @@ def _entries(prefix: str, found: Spec) -> Iterator[Entry]:
 def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
     if isinstance(value, Value):
         yield Entry(path, _with_unit(value, unit_of(name)), [_origin(value)])
+    elif isinstance(value, tuple) and value and isinstance(value[0], PcieSlots):
+        first, *below = _tree(value)
+        yield Entry(path, first, [*below, *dict.fromkeys(map(_origin, value))])
     elif isinstance(value, Sourced):
         fields = {key: getattr(value, key) for key in type(value).model_fields if key not in Sourced.model_fields}
         shown = ", ".join(f"{key} {_short(one)}" for key, one in fields.items() if not isinstance(one, dict))
@@ -166,6 +171,18 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
     elif value not in (None, "", ()):
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         yield Entry(path, f"{shown} {unit_of(name)}".strip())
+
+
+def _tree(pcie: Sequence[PcieSlots]) -> list[str]:
+    """Lines of a tree: CPUs, their slots, the GPUs in them."""
+    lines: list[str] = []
+    gpus = count()
+    for cpu in sorted({one.cpu for one in pcie}):
+        lines.append(f"CPU {cpu}")
+        slots = [one for one in pcie if one.cpu == cpu for _slot in range(one.slots)]
+        lines += [f"├─ PCIe {one.generation}.0 x{one.lanes} ── GPU {next(gpus)}" for one in slots]
+        lines[-1] = lines[-1].replace("├", "└")
+    return lines
 
 
 def _slice(profile: MigProfile) -> str:
