@@ -86,3 +86,10 @@ def test_the_hours_of_a_trace_survive_a_sweep(tmp_path: Path) -> None:
     plan = resolve(scenario, cases(scenario)[1], CATALOG)
     assert plan.pools[0].spot.trace == {0.0: 4, 2.5: 1}
     assert [pool.on_call for pool in plan.pools] == [False, True]
+
+
+def test_a_replica_works_while_all_that_it_needs_does(tmp_path: Path) -> None:
+    failures = "failures: {replica: {mtbf_h: 9, repair_h: 1}, server: {mtbf_h: 99, repair_h: 0.5}, detection_s: 1800}"
+    scenario = load(written(tmp_path, f"{SERVER}, {failures}"), (), catalog=CATALOG)
+    plan = resolve(scenario, cases(scenario)[0], CATALOG)
+    assert plan.pools[0].failures.availability == pytest.approx(9 / 10.5 * 0.99)

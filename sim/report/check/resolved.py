@@ -183,10 +183,24 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     for fleet, pool, scaler in _scalers(plans):
         told = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
         yield Text(f"\n{told}")
+    for fleet, pool, works in _failing(plans):
+        told = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
+        yield Text(f"\n{told}")
     rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep that start alike
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
         yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)
+
+
+def _failing(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, str]]:
+    """(fleet, pool, share of time that one of its replicas works) of every pool that breaks down."""
+    found = [
+        (plan["fleet"], pool["name"], f"{100 * pool['availability']:.5g}\N{NO-BREAK SPACE}%")
+        for _axes, plan in plans
+        for pool in plan["pools"]
+        if "availability" in pool
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:

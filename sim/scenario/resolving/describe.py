@@ -121,6 +121,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "gpu": pool.gpu,
         "server": pool.server,
         "replicas": pool.replicas,
+        **({"availability": pool.failures.availability} if pool.failures and pool.failures.domains else {}),
         **({"mig": pool.slices.profile, "gpus": _plain(pool.gpus)} if pool.slices else {}),
         "gpus_per_replica": _plain(pool.gpus_per_replica),
         "tensor_parallel_size": max(1, int(pool.gpus_per_replica // ranks)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import floor
+from math import floor, prod
 from typing import Any
 
 from sim.autoscaling import Autoscaling
@@ -46,6 +46,14 @@ class FailurePlan:
     """Repairs that can go on at once; None: any number."""
     maintenance: Maintenance | None = None
     spares: Spares | None = None
+
+    @property
+    def availability(self) -> float:
+        """Share of time in which nothing that the first replica needs is broken, in the long run; it counts as broken
+        until that is noticed, and waits for no repair crew.
+        """
+        needed = [one.law for one in self.domains if 0 in one.replicas]
+        return prod(law.mtbf_s / (law.mtbf_s / law.availability + self.detection_s) for law in needed)
 
 
 @dataclass(frozen=True, slots=True)
