@@ -31,6 +31,8 @@ class RequestTable:
     """Which session a request belongs to; empty: to none."""
     turn: NDArray[np.int64] | None = None
     """Its place in the session, from 1."""
+    follows: list[tuple[int, float]] | None = None
+    """Where it is known: the row whose answer a request waits for, -1 for none, and the pause after it [s]."""
     tenant: list[str] | None = None
     """Who asks."""
     service: list[str] | None = None

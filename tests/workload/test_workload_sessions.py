@@ -1,5 +1,6 @@
 """Conversations: what a session asks follows from its number alone, and each prompt holds what was said before."""
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,50 @@ def test_the_rows_of_one_service(tmp_path: Path) -> None:
     assert trace(tmp_path, text).requests(1.5).service == ["chat", "code"]
     with pytest.raises(TraceError, match="no request asks for service 'chta': the column 'service' has chat, code"):
         trace(tmp_path, text, service="chta").requests(None)
+
+
+def span(start_s: float, end_s: float, tokens: tuple[int, int] | None = None, conversation: str = "") -> dict[str, Any]:
+    told: list[dict[str, Any]] = [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
+    for name, count in zip(("input", "output"), tokens or (), strict=False):
+        told.append({"key": f"gen_ai.usage.{name}_tokens", "value": {"intValue": str(count)}})
+    if conversation:
+        told.append({"key": "gen_ai.conversation.id", "value": {"stringValue": conversation}})
+    times = {"startTimeUnixNano": str(10**18 + int(start_s * 1e9)), "endTimeUnixNano": str(10**18 + int(end_s * 1e9))}
+    return {"traceId": "t1", "spanId": "s", "attributes": told} | times
+
+
+def test_spans_follow_the_one_that_ended_last(tmp_path: Path) -> None:
+    spans = [
+        span(0, 2, (32, 16), "c"),
+        span(2, 9),  # a tool
+        span(3, 5, (100, 8), "c"),  # two agents side by side
+        span(3.5, 4, (64, 8), "c"),
+        span(5.5, 6, (164, 8), "c"),
+        span(1, 2, (16, 4)),  # without a conversation: its trace is one
+    ]
+    exports = [{"resourceSpans": [{"scopeSpans": [{"spans": part}]}]} for part in (spans[:3], spans[3:])]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, exports)))
+    spec = Workload.model_validate({"trace": {"path": str(tmp_path / "o.jsonl"), "format": "otel"}})
+    coming = spec.coming_sessions(STREAMS, None)
+    assert coming is not None
+    talk, other = [start.session for start in coming.starts()]
+    assert (talk.name, other.name) == ("c", "t1")
+    assert [(turn.after, turn.delay_s, turn.number) for turn in talk.turns] == [
+        ((), 0.0, 1),
+        ((0,), 1.0, 2),
+        ((0,), 1.5, 3),
+        ((1,), 0.5, 4),
+    ]
+    first_blocks, one, another, last = (tuple(turn.block_hashes) for turn in talk.turns)
+    assert one[:3] == first_blocks
+    assert last[: len(one)] == one
+    assert not set(another) & set(one)
+
+
+def test_faults_of_spans(tmp_path: Path) -> None:
+    good = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, 2, (5, 0))]}]}]}
+    (tmp_path / "o.jsonl").write_text('{"spans": []}\nnot json\n' + json.dumps(good) + "\n")
+    trace = Workload.model_validate({"trace": {"path": str(tmp_path / "o.jsonl"), "format": "otel"}})
+    with pytest.raises(TraceError) as told:
+        trace.verify()
+    assert [line for _, line, _ in told.value.errors] == [1, 2, 3]

@@ -107,9 +107,14 @@ def _session(table: RequestTable, rows: list[int]) -> Session:
     session = Session("" if table.session is None else table.session[first], [])
     session.tenant = "" if table.tenant is None else table.tenant[first]
     session.service = (table.service[first] if table.service else "") or ONLY_SERVICE
+    places = {row: place for place, row in enumerate(rows)}
     for place, row in enumerate(rows):
         turn = Turn(int(table.prompt_tokens[row]), int(table.output_tokens[row]), (place - 1,) if place else ())
         turn.earliest_s = float(table.arrived_s[row])
+        if table.follows is not None:
+            before, turn.delay_s = table.follows[row]
+            turn.after = (places[before],) if before >= 0 else ()
+            turn.earliest_s = turn.earliest_s if before < 0 else 0.0
         if session.name:
             turn.number = place + 1 if table.turn is None else int(table.turn[row])
         if table.priority is not None:

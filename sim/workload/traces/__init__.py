@@ -9,7 +9,8 @@ from sim.workload.traces.burstgpt import BurstgptTrace
 from sim.workload.traces.csv_file import CsvTrace
 from sim.workload.traces.faults import TraceError
 from sim.workload.traces.mooncake import MooncakeTrace
+from sim.workload.traces.otel import OtelTrace
 
-Trace = Annotated[CsvTrace | AzureTrace | MooncakeTrace | BurstgptTrace, Field(discriminator="format")]
+Trace = Annotated[CsvTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")]
 
-__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "MooncakeTrace", "Trace", "TraceError"]
+__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "MooncakeTrace", "OtelTrace", "Trace", "TraceError"]
