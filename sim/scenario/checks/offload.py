@@ -97,7 +97,7 @@ def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
     elif not batching.enable_prefix_caching:
         yield Complaint(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
-    elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups is not None:
+    elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups not in (None, "mean"):
         text = "is modelled without async_scheduling, speculative and kv_groups: remove what is set of them"
         yield Complaint(at, text)
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):

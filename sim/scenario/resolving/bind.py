@@ -112,8 +112,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     power = nearest(*(level.power for level in levels)) or Power()
     kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
     together = pool.enable_expert_parallel and pool.data_parallel_size > 1
-    computed = isinstance(pool.steptime, Roofline | None) and not together
-    batching, kv_layout = _grouped(batching, model, kv_cache_dtype, computed)
+    stays = pool.role == "both" and not pool.kv_tiers
+    able = isinstance(pool.steptime, Roofline | None) and stays and not together
+    batching, kv_layout = _grouped(batching, model, kv_cache_dtype, able)
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
     offload = offload_of(pool, engine, model)
