@@ -42,7 +42,7 @@ def _reports_nothing(pool: BoundPool) -> str:
     batching = pool.batching
     if not getattr(batching, "enable_prefix_caching", False):
         return "has no prefix cache: say enable_prefix_caching: true"
-    if getattr(batching, "kv_groups", None) is not None:
+    if getattr(batching, "kv_groups", None) not in (None, "mean"):
         return "has kv_groups with blocks of their own: choose index: {kind: approximate}"
     if pool.layout.enable_expert_parallel and pool.layout.data_parallel_size > 1:
         return "has ranks that step together, each with its own cache: choose index: {kind: approximate}"
@@ -59,7 +59,7 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
         workload = scenario.workload if service is None else service.workload
         if not workload.names_tenants:
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
-        if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) is not None:
+        if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
 
 
@@ -103,7 +103,7 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Compla
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):
         yield Complaint((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
-    elif batching.kv_groups is not None:
+    elif batching.kv_groups not in (None, "mean"):
         yield Complaint((*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out")
     if pool.layout.pipeline_parallel_size > 1:
         yield Complaint((*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size")
