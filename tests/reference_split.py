@@ -63,7 +63,7 @@ class SplitReference(ReferenceEngine):
                     one.computed, one.made, one.decoding = one.request.prompt_tokens, 1, True
                     self.joining.append(one)
                 else:
-                    self.waiting.append(one)
+                    self._queue(one)
 
     def _let_go(self, now: float) -> None:
         for entry in sorted(self.behind, key=lambda entry: entry[0]):

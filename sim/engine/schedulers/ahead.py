@@ -124,8 +124,9 @@ class AsyncRank(Rank):
 
     def flying(self, flight: Flight) -> Span:
         """What runs, for whoever looks at single steps."""
-        prompts = {sequence.request.index: chunk for sequence, chunk in flight.chunks.items()}
-        others = [*(one for one in self.running if one.decoding), *self._leaving, *self._coming]
+        prompts = {sequence.request.index: chunk for sequence, chunk in flight.chunks.items() if not sequence.brought}
+        goes_on = (one for one in flight.chunks if one.brought)
+        others = [*(one for one in self.running if one.decoding), *self._leaving, *self._coming, *goes_on]
         decoding = frozenset(one.request.index for one in others if one not in flight.standing) - prompts.keys()
         end_s = flight.start_s + leap_s(flight.leap, flight.steps)
         return Span(flight.start_s, end_s, flight.steps, flight.batch, flight.blocked_by, prompts, decoding)

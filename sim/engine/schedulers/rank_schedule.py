@@ -310,10 +310,10 @@ class RankSchedule(Entrance, ABC):
 
     def span(self, start_s: float, end_s: float, steps: int) -> Span:
         """The steps formed last."""
-        prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks}
+        prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.brought}
         standing = self.shares.standing(self._step)
-        decoding = [] if self._decodes_wait else [s for s in self.running if s.decoding and s not in standing]
-        indices = frozenset(sequence.request.index for sequence in decoding)
+        able = () if self._decodes_wait else self.running
+        indices = frozenset(s.request.index for s in able if (s.decoding or s.brought) and s not in standing)
         return Span(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices)
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:

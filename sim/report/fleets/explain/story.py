@@ -30,6 +30,7 @@ ENDINGS = {
     "lost": N_("It was lost with its replica, and its client had no attempt left."),
 }
 AFTER = N_("is left out: no budget")
+MOVES = N_("its KV crosses the network")
 
 
 def story(journal: Journal) -> Iterator[RenderableType]:
@@ -100,6 +101,8 @@ def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
             )
         elif request.index in span.decoding:
             what = _("decodes")
+        elif span.start_s < request.first_token_s + request.kv_transfer_s:
+            what = _(MOVES)
         else:
             what = _(REASONS[span.blocked_by] if not started or span.blocked_by == "kv" else AFTER)
         if alike and (what != last or prompt is not None):
