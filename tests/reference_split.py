@@ -22,6 +22,7 @@ class SplitReference(ReferenceEngine):
         self.behind: list[tuple[float, Tracked]] = []
         self.expected: deque[Tracked] = deque()
         self.joining: deque[Tracked] = deque()
+        self.counters[""] = 0.0  # no tenants here
         made = [replace(t.request, output_tokens=1) if t in self.handed else t.request for t in tracked]
         possible = [t for t, request in zip(tracked, made, strict=True) if self._possible(request)]
         self.coming = sorted((t.request.arrived_s, t.request.index, t) for t in possible)
