@@ -79,9 +79,10 @@ class Scale:
             return
         self.bring(position, self._wanted[position])
         spares = pool.failures.spares if pool.failures else None
-        if spares is not None and spares.kind == "warm" and self._is_there(engines):
+        warm = pool.start.wake or (spares is not None and spares.kind == "warm")
+        if warm and self._is_there(engines):
             self._stands_by.add(engines[0])
-            self._stage(position, engines, self._plan.pools[position].start.stages)
+            self._stage(position, engines, pool.start.stages)
 
     def start(self, position: int, engines: list[int]) -> None:
         """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""

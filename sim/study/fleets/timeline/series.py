@@ -16,6 +16,7 @@ MOST_STRETCHES = 120
 LENGTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ALWAYS_ON = frozenset({"serving", "draining"})
 """States of replicas that nobody switches."""
+BROKEN = ("failed", "repairing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Timeline:
     edges_s: Series
     """Ends of the stretches, the beginning of the first in front."""
     arrivals_rps: Series | None
-    """Requests that arrive; None where the run kept no requests."""
+    """Requests that arrive, nan behind the last; None where the run kept no requests."""
     ttft_s: Series | None
     """95th percentile over those that arrive in the stretch; nan where none does, inf where it is never answered."""
     waiting: Series | None
@@ -59,7 +60,7 @@ def timeline_of(case: FinishedCase) -> Timeline:
         edges_s,
         *_requests(requests, edges_s),
         replicas,
-        tuple(_breakdowns(usage, kept == "failed")),
+        tuple(_breakdowns(usage, np.isin(kept, BROKEN))),
         _cost(costs, edges_s) if costs.num_rows else None,
     )
 
@@ -90,7 +91,8 @@ def _requests(requests: Any, edges_s: Series) -> tuple[Series | None, Series | N
     ttft_s = np.where(np.isnan(first_s), np.inf, first_s - arrived_s)
     place = np.searchsorted(arrived_s, edges_s)
     late_s = [_p95(ttft_s[a:b]) for a, b in pairwise(place)]
-    return counts / np.diff(edges_s), np.array(late_s), waiting.astype(float)
+    rates_rps = np.where(edges_s[:-1] <= arrived_s.max(), counts / np.diff(edges_s), np.nan)
+    return rates_rps, np.array(late_s), waiting.astype(float)
 
 
 def _p95(values: Series) -> float:
@@ -100,11 +102,11 @@ def _p95(values: Series) -> float:
     return float(np.quantile(values, 0.95, method="higher" if np.isinf(values).any() else "linear"))
 
 
-def _breakdowns(usage: Any, failed: NDArray[np.bool_]) -> Sequence[float]:
-    """Beginnings of failures: intervals that a meter reading cuts are one."""
+def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
+    """When replicas broke down: a failure and its repair, whatever reads meters meanwhile, are one."""
     replicas, starts_s, ends_s = (usage[name].to_numpy() for name in ("replica", "start_s", "end_s"))
-    ended = set(zip(replicas[failed].tolist(), ends_s[failed].tolist(), strict=True))
-    begun = zip(replicas[failed].tolist(), starts_s[failed].tolist(), strict=True)
+    ended = set(zip(replicas[broken].tolist(), ends_s[broken].tolist(), strict=True))
+    begun = zip(replicas[broken].tolist(), starts_s[broken].tolist(), strict=True)
     return sorted(start_s for replica, start_s in begun if (replica, start_s) not in ended)
 
 

@@ -20,7 +20,7 @@ STATES = [
     (1, "booting", 100.0, 121.0),
     (1, "serving", 121.0, 180.0),
     (1, "failed", 180.0, 200.0),
-    (1, "failed", 200.0, 240.0),
+    (1, "repairing", 200.0, 240.0),
 ]
 
 
@@ -57,6 +57,7 @@ def test_means_over_stretches() -> None:
     assert course.waiting is not None
     assert course.usd_per_h is not None
     assert course.arrivals_rps[:6].tolist() == [0.5, 0.5, 0, 0, 0, 0.5]
+    assert np.isnan(course.arrivals_rps[6:]).all()
     assert course.ttft_s[[0, 1, 5]].tolist() == [1.0, 4.0, inf]
     assert isnan(course.ttft_s[2])
     assert course.waiting[[0, 1, 2, 5, 119]].tolist() == [0, 1, 0, 1, 1]
