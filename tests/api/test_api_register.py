@@ -159,7 +159,7 @@ class FromMain:
 if __name__ == "__main__":
     from sim.study.cases import cores
     cores.ALONE_S = 0.0
-    run = sim.run("s.yaml", workers=2, out="out", quiet=True)
+    run = sim.run("s.yaml", workers={workers}, out="out", quiet=True)
     print(*sorted(set(run.requests.query("fleet == 'two'").replica)), len(list((run.folder / "points").iterdir())))
 """
 
@@ -170,16 +170,16 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
     scenario["fleets"] = [scenario["fleets"][1] | {"routing": {"policy": "from_main"}}]
     (tmp_path / "s.yaml").write_text(dump(scenario | {"horizon_s": 5}))
 
-    def told(minus: int) -> str:
-        (tmp_path / "script.py").write_text(SCRIPT.format(minus=minus))
+    def told(minus: int, workers: int) -> str:
+        (tmp_path / "script.py").write_text(SCRIPT.format(minus=minus, workers=workers))
         done = subprocess.run(
             [sys.executable, "script.py"], cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    assert told(0) == "1 4"
-    assert told(1) == "0 4"
+    assert told(0, workers=2) == "1 4"
+    assert told(1, workers=1) == "0 4"
 
 
 def test_a_worker_elsewhere_gets_what_only_the_sweep_names(scenario: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ class Open(VllmEngine):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> None:
     requests, limits = workload
     schedule, reference_type = POLICIES[policy]
@@ -72,7 +72,7 @@ def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) -> None:
     requests, limits = workload
     make = ENGINES[engine]
@@ -107,7 +107,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, data) -> None:
     requests, limits = workload
     place = data.draw(st.integers(0, len(requests) - 1))
@@ -134,7 +134,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workload, data) -> None:
     requests, limits = workload
     if policy == "static":

@@ -42,7 +42,7 @@ def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Af
 
 
 @given(workloads(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_fair_queues_agree(workload: tuple[list[dict], dict], tenants: list[int]) -> None:
     requests, limits = workload
     for request, tenant in zip(requests, tenants, strict=False):
@@ -82,7 +82,7 @@ def test_tiers_below_the_gpu_agree(
 
 
 @given(workloads(), st.floats(0.1, 10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_arbitrary_times_agree_to_tolerance(workload: tuple[list[dict], dict], scale: float) -> None:
     fast, _, slow, _ = both(*workload, Affine(scale / 3))
     for ours, theirs in zip(fast, slow, strict=True):
@@ -91,7 +91,7 @@ def test_arbitrary_times_agree_to_tolerance(workload: tuple[list[dict], dict], s
 
 
 @given(workloads())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_tokens_and_blocks_are_conserved(workload: tuple[list[dict], dict]) -> None:
     fast, engine, _, _ = both(*workload, Affine())
     done = [r for r in fast if not r.rejected]

@@ -56,7 +56,7 @@ def dates(engine, rows: list[Request]) -> list[tuple[float, float]]:
 
 
 @given(requests)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> None:
     plain = dates(VllmEngine(Affine(), LIMITS), rows)
     assert dates(LockstepEngine(Affine(), LIMITS, 1), rows) == plain
@@ -64,7 +64,7 @@ def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> Non
 
 
 @given(requests, st.integers(2, 4), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_tokens_and_time_are_conserved(rows: list[Request], size: int, lockstep: bool) -> None:
     engine = (LockstepEngine if lockstep else PipelineEngine)(Affine(), LIMITS, size)
     assert all(first <= last for first, last in dates(engine, rows))
@@ -101,7 +101,7 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
 
 @pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
 @given(requests)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], rows: list[Request]) -> None:
     # dyadic step times, but a step's time over its tokens is not: sums agree to rounding
     engines = [
@@ -124,7 +124,7 @@ def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], 
 
 @pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
 @given(requests)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_load_is_split_like_the_time_of_its_steps(schedule: type[RankSchedule], rows: list[Request]) -> None:
     # the load is the same in all steps: one half
     for engine in (VllmEngine(Affine(), LIMITS, schedule), PipelineEngine(Affine(), LIMITS, 2, schedule)):

@@ -31,7 +31,7 @@ POLICIES = {
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.booleans(), st.sampled_from([0.0, 0.1]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark) -> None:
     requests, limits = workload
     schedule, reference_type = POLICIES[policy]
@@ -81,7 +81,7 @@ def test_who_finds_its_prefix_goes_first(longest, order) -> None:
 
 
 @given(workloads(), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_static_batches_agree_exactly(workload, model) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
@@ -97,7 +97,7 @@ def test_static_batches_agree_exactly(workload, model) -> None:
 
 @pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
 @given(workloads(), st.floats(0.1, 10))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
@@ -110,7 +110,7 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
 
 @pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
 @given(workloads(), st.integers(2, 3), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_stages_and_ranks_lose_nothing(schedule, workload, size, lockstep) -> None:
     requests, limits = workload
     limits = RankLimits(**limits | {"enable_prefix_caching": False})

@@ -22,8 +22,8 @@ quantization: gptq-int4
 workload:
   arrivals: {{process: poisson, rate_rps: 1.0}}
   lengths: {{prompt: {{distribution: fixed, value: 100}}, output: {{distribution: geometric, mean: 20}}}}
-horizon_s: 20
-warmup_s: 2
+horizon_s: 10
+warmup_s: 1
 replications: 2
 slo: {{ttft_s: {{p50: 2.0, p99: 3.0}}, tpot_s: {{p90: 0.1}}, e2e_s: 5, attainment: 0.9}}
 fleets:
