@@ -74,7 +74,8 @@ def test_a_point_that_is_another_one_is_simulated_again(
 
 
 def test_a_search_counts_no_point_twice_either(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "s.yaml").write_text(AFFINE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2"))
+    text = AFFINE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
+    (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     command = [
         "capacity",

@@ -48,8 +48,7 @@ def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
 
 
 def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
-    output = {"distribution": "geometric", "mean": TOKENS}
-    loaded = scenario(tmp_path, {"process": "poisson", "rate_rps": 1.0}, output, horizon_s=900, warmup_s=90)
+    loaded = scenario(tmp_path, {"process": "poisson", "rate_rps": 1.0}, {"distribution": "geometric", "mean": TOKENS})
     mu, limit = 1 / SERVICE_S, 3.0 - STEP_S
 
     def late(rate: float) -> float:
