@@ -57,8 +57,9 @@ class FairQueue:
         return self.head() is sequence
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request."""
+        """A preempted request; its tenant may be new here, where it came with the KV of its prompt."""
         self._again.add(sequence)
+        self._counters.setdefault(sequence.request.tenant, 0.0)
         self._queues.setdefault(sequence.request.tenant, deque()).appendleft(sequence)
 
     def pop(self) -> Sequence:
