@@ -64,7 +64,7 @@ def tiers(draw: st.DrawFn) -> tuple[list[tuple[int, float, float, bool]], float]
 
 
 @given(workloads(), tiers())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_tiers_below_the_gpu_agree(
     workload: tuple[list[dict], dict], below: tuple[list[tuple[int, float, float, bool]], float]
 ) -> None:

@@ -86,7 +86,7 @@ PROMPTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0
 
 
 @given(sent=PROMPTS, room=st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_index_against_lists(sent: list[tuple[int, int, int]], room: int) -> None:
     index = RememberedIndex(3, room * BLOCK)
     recent: dict[int, list[int]] = defaultdict(list)
