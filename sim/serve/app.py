@@ -1,7 +1,9 @@
 """Every address of the workspace, and what answers there."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import escape
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -13,6 +15,8 @@ from starlette.types import ASGIApp
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.shared.folder import FolderBusy
+from sim.language import ENGLISH, LANGUAGES, N_, _, current
+from sim.language.catalogue import catalogue
 from sim.serve.answers.causes import CauseRoutes
 from sim.serve.answers.exports import ExportRoutes
 from sim.serve.answers.held import HeldRuns
@@ -25,6 +29,8 @@ from sim.serve.scenarios.routes import ScenarioRoutes
 from sim.serve.workspace import Workspace
 
 STATIC = Path(__file__).parent / "static"
+NAVIGATION = N_("Answers, scenarios, templates")
+"""As the page has it."""
 
 
 class App:
@@ -50,17 +56,18 @@ class App:
         ]
 
     @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """From start to end of the server, which ends what it runs."""
         yield
         self.queue.close()
 
-    async def page(self, _: Request) -> HTMLResponse:
+    async def page(self, _request: Request) -> HTMLResponse:
         """The one page; what it shows stands in its address."""
         text = (STATIC / "index.html").read_text(encoding="utf-8")
-        return HTMLResponse(text.replace("CHANGE_TOKEN", self.access.change_token))
+        text = text.replace("CHANGE_TOKEN", self.access.change_token)
+        return HTMLResponse(text if current() == ENGLISH else _translated(text))
 
-    def listing(self, _: Request) -> JSONResponse:
+    def listing(self, _request: Request) -> JSONResponse:
         """What there is to open."""
         found = self.workspace.listed()
         return JSONResponse(
@@ -73,7 +80,16 @@ class App:
         )
 
 
-async def healthy(_: Request) -> PlainTextResponse:
+def _translated(page: str) -> str:
+    """The page with its own texts, and those that its scripts show, in the language that is spoken."""
+    words = {english: text for english, text in catalogue(current()).items() if "{" not in english}
+    content = escape(json.dumps(words, ensure_ascii=False))
+    page = page.replace('<html lang="en">', f'<html lang="{LANGUAGES[current()]}">')
+    page = page.replace(NAVIGATION, _(NAVIGATION))
+    return page.replace("<title>", f'<meta name="words" content="{content}">\n<title>')
+
+
+async def healthy(_request: Request) -> PlainTextResponse:
     """That the server runs."""
     return PlainTextResponse("ok\n")
 

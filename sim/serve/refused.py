@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 from sim.catalogue.catalog import CatalogError, UnknownId
 from sim.cost import CostError
 from sim.deliver.shared.folder import FolderBusy, FolderRefused
+from sim.language import retold
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
@@ -26,9 +27,9 @@ class Refused(Exception):
 async def refused(_: Request, error: Exception) -> JSONResponse:
     """What is wrong, as `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
     if isinstance(error, Refused):
-        return JSONResponse({"errors": [{"message": text} for text in error.texts]}, error.status)
+        return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status)
     if isinstance(error, FolderBusy):
-        return JSONResponse({"errors": [{"message": str(error)}]}, 409)
+        return JSONResponse({"errors": [{"message": retold(str(error))}]}, 409)
     return JSONResponse({"errors": told(error)}, 422)
 
 
@@ -38,13 +39,13 @@ def told(error: Exception) -> list[dict[str, str | int]]:
         return [_as_data(one) for one in error.errors]
     if isinstance(error, YamlError):
         return [_as_data(InputError(error.path, error.line, "", error.message))]
-    return [{"message": str(error)}]
+    return [{"message": retold(str(error))}]
 
 
 def _as_data(error: InputError) -> dict[str, str | int]:
-    return {"message": error.message, "line": error.line, "where": error.where, "path": error.path}
+    return {"message": retold(error.message), "line": error.line, "where": error.where, "path": error.path}
 
 
 def sentences(errors: Sequence[InputError]) -> list[str]:
     """*errors* without the file that the page shows anyway."""
-    return [": ".join(part for part in (one.where, one.message) if part) for one in errors]
+    return [": ".join(part for part in (one.where, retold(one.message)) if part) for one in errors]

@@ -2,6 +2,12 @@
 
 const MOST_TRIES = 3;
 const SVG = "http://www.w3.org/2000/svg";
+/** @type {Record<string, string>} English texts of the page, where it is read in another language. */
+const WORDS = JSON.parse(document.querySelector('meta[name="words"]')?.getAttribute("content") || "{}");
+const READ = ["title", "aria-label", "placeholder"];
+
+/** @param {string} text @returns {string} an English text in the language of the page */
+export const said = (text) => WORDS[text] ?? text;
 
 /**
  * @param {string} tag
@@ -21,9 +27,10 @@ export function drawn(tag, attributes = {}, ...children) {
 /** @param {Element} made @param {Record<string, any>} attributes @param {(Node | string)[]} children */
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : String(value));
+    if (value === undefined || value === false) continue;
+    made.setAttribute(name, value === true ? "" : READ.includes(name) ? said(String(value)) : String(value));
   }
-  made.append(...children);
+  made.append(...children.map((child) => (typeof child === "string" ? said(child) : child)));
   return made;
 }
 
