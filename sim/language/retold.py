@@ -44,8 +44,9 @@ def _sentence(text: str, code: str) -> str | None:
     for one in dict.fromkeys((text, small)):
         if told := _whole(one, code, stop):
             return told
-    if stop and (told := _whole(small[:-1], code)):
-        return told + catalogue(code).get(stop, stop)
+    for one in dict.fromkeys((text[:-1], small[:-1])) if stop else ():
+        if told := _whole(one, code):
+            return told + catalogue(code).get(stop, stop)
     return _whole(text, code) if stop else None
 
 

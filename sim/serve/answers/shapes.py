@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.language import retold
 from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
 from sim.report.fleets.run.figures import columns_for, figure, interval, standing
 from sim.report.fleets.run.verdict import verdict
@@ -179,11 +180,13 @@ def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
 def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
     """In words, with what each figure rests on."""
     if met is None:
-        return f"misses the SLO from {place(axis, missed)} on (simulated)"
+        return retold(f"misses the SLO from {place(axis, missed)} on (simulated)")
     if missed is None:
-        return f"meets the SLO up to {place(axis, met)}, the highest that was simulated"
+        return retold(f"meets the SLO up to {place(axis, met)}, the highest that was simulated")
     bracket = f"capacity between {short(met)} and {place(axis, missed)} (simulated)"
-    return bracket if about is None else f"{bracket}, about {place(axis, float(f'{about:.3g}'))} (interpolated)"
+    if about is None:
+        return retold(bracket)
+    return retold(f"{bracket}, about {place(axis, float(f'{about:.3g}'))} (interpolated)")
 
 
 def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:

@@ -7,7 +7,7 @@ const WORDS = JSON.parse(document.querySelector('meta[name="words"]')?.getAttrib
 const READ = ["title", "aria-label", "placeholder"];
 
 /** @param {string} text @returns {string} an English text in the language of the page */
-export const said = (text) => WORDS[text] ?? text;
+export const said = (text) => text.replace(/\S(?:[^]*\S)?/, (own) => WORDS[own] ?? own);
 
 /**
  * @param {string} tag

@@ -1,6 +1,6 @@
 /** The queue: what waits, runs and has ended, told by the server as it happens. */
 
-import { ask, element, queryOf } from "./dom.js";
+import { ask, element, queryOf, said } from "./dom.js";
 
 /** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, command: string, state: string, done: number, message: string}} Job */
 
@@ -25,7 +25,7 @@ export class QueueView {
       this.update(JSON.parse(event.data).jobs);
     });
     news.addEventListener("error", () => {
-      this.problem.textContent = "The server does not answer. What was finished is kept; start gpufleet serve again.";
+      this.problem.textContent = said("The server does not answer. What was finished is kept; start gpufleet serve again.");
       this.problem.hidden = this.box.hidden;
     });
     window.addEventListener("pagehide", () => news.close());

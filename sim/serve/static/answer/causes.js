@@ -1,6 +1,6 @@
 /** What makes one fleet dearer than another, by property: Shapley values that `gpufleet sensitivity` has left, or leaves when asked. */
 
-import { ask, element, latest, plain, queryOf } from "../dom.js";
+import { ask, element, latest, plain, queryOf, said } from "../dom.js";
 
 /** @typedef {{folder: string, load: string, clients: number, gap: number, half: number | null, parts: {group: string, part: number, half: number | null}[]}} Gap */
 
@@ -45,7 +45,7 @@ export class Causes {
   async start() {
     try {
       await ask(`/api/causes?${this.query()}`, { method: "POST" });
-      this.told.textContent = "In the queue, above; they appear here when it has ended.";
+      this.told.textContent = said("In the queue, above; they appear here when it has ended.");
       this.onRun();
     } catch (error) {
       this.refuse(error);

@@ -2,7 +2,7 @@
 
 import { Causes } from "./causes.js";
 import { Chart } from "./chart.js";
-import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
+import { ask, element, keepInAddress, latest, queryOf, said, tint } from "../dom.js";
 import { Knobs } from "./knobs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
@@ -121,7 +121,7 @@ export class AnswerView {
   tellChanges() {
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
     this.linkExports();
-    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : this.unmoved;
+    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : said(this.unmoved);
   }
 
   async listExports() {

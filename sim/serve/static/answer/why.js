@@ -1,6 +1,6 @@
 /** Why one fleet costs more than another: the components of a token's cost, which sum to the gap. */
 
-import { element, plain } from "../dom.js";
+import { element, plain, said } from "../dom.js";
 
 /** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number | null, parts: Record<string, number>, text: string}} Cost */
 
@@ -43,7 +43,7 @@ export class Why {
     const [first, second] = found;
     this.table.replaceChildren();
     if (!first || !second || first === second) {
-      this.sentence.textContent = "Choose two fleets that answer at this load.";
+      this.sentence.textContent = said("Choose two fleets that answer at this load.");
       return;
     }
     this.causes.about(first.fleet, second.fleet);
