@@ -103,8 +103,8 @@ def test_messages_and_plurals() -> None:
         ("load", "负载"),
         ("Evenly spaced arrivals at 2 requests/s.", "等间隔到达，2 请求/秒。"),
         (
-            "Poisson arrivals at 2 requests/s; prompts: 9 tokens; answers: lognormal, mean 8 (cv 2), at most 64 tokens.",
-            "泊松到达，2 请求/秒；提示词：9 词元；回答：对数正态，均值 8（cv 2），至多 64 词元。",
+            "Poisson arrivals at 2 requests/s; prompts: 9 tokens; answers: lognormal, mean 8 (cv 2), at most 6 tokens.",
+            "泊松到达，2 请求/秒；提示词：9 词元；回答：对数正态，均值 8（cv 2），至多 6 词元。",
         ),
         ("4x RTX 4090", "4x RTX 4090"),
     ],
