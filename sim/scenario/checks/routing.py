@@ -110,7 +110,7 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Compla
     if spec.failures is not None or spec.spot is not None:
         key = "failures" if spec.failures is not None else "spot"
         yield Complaint((*place, key), "does not go with roles of pools: KV on its way would have to be made again")
-    if pool.model is None and spec.kv_bytes_per_token is None:
+    if spec.role == "prefill" and pool.model is None and spec.kv_bytes_per_token is None:
         yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves")
     if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:
         key = "model" if pool.model != first.model else "kv_cache_dtype"
