@@ -19,6 +19,7 @@ from sim.fleet import RunningFleet
 from sim.fleet.arrivals.tenants import Bucket
 from sim.records import Request
 from sim.rng import stream
+from sim.scenario.checks.scenario import scenario_complaints
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
@@ -176,3 +177,23 @@ def test_tenants_and_nobody_sum_to_the_fleet(tmp_path: Path) -> None:
     done = [one for one in result.log.requests if 3 <= one.arrived_s < 12 and one.status == "finished"]
     for name in ("prompt_tokens", "output_tokens"):
         assert sum(row[name] for row in tenants) == sum(getattr(one, name) for one in done)
+
+
+def test_services_say_which_rows_of_a_trace_are_theirs(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens,service\n0,9,1,chat\n1,9,1,code\n")
+    pool = {"steptime": STEP, "batching": {"policy": "vllm", "num_gpu_blocks": 99, "max_model_len": 400}}
+
+    def scenario(**keys: str) -> Scenario:
+        trace = {"path": str(tmp_path / "t.csv"), "format": "csv"}
+        return Scenario.model_validate(
+            {
+                "name": "t",
+                "services": [{"name": "chat", "workload": {"trace": trace | keys}}],
+                "horizon_s": 9,
+                "fleets": [{"name": "a", "pools": [pool | {"service": "chat"}]}],
+            }
+        )
+
+    (told,) = (str(one) for one in scenario_complaints(scenario()))
+    assert "say whose with service: <name>" in told
+    assert list(scenario_complaints(scenario(service="chat"))) == []

@@ -11,7 +11,7 @@ from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sections.slo import Slo
-from sim.workload import TraceError, Workload
+from sim.workload import CsvTrace, TraceError, Workload
 
 TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
@@ -98,6 +98,16 @@ def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) ->
     if any(dynamic) and workload.lengths is not None:
         yield Complaint((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
     yield from _trace_complaints(workload, dynamic, (*place, "trace"))
+    if isinstance(workload.trace, CsvTrace) and workload.trace.service is None and _names_services(workload.trace):
+        text = "has rows of several services in its column 'service': say whose with service: <name>"
+        yield Complaint((*place, "trace"), text)
+
+
+def _names_services(trace: CsvTrace) -> bool:
+    try:
+        return trace.requests(None).service is not None
+    except TraceError:
+        return False  # verify reports it
 
 
 def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[Complaint]:
