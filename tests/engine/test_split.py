@@ -49,7 +49,7 @@ def split_workloads(draw: st.DrawFn):
 
 
 @given(split_workloads(), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_fast_engine_is_the_reference(workload, model) -> None:
     requests, limits, handed, brought = workload
     fast = [Request(**r) for r in requests]
@@ -67,7 +67,7 @@ def test_the_fast_engine_is_the_reference(workload, model) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(split_workloads())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
     requests, limits, handed, brought = workload
     rows = [Request(**r) for r in requests]

@@ -115,7 +115,7 @@ def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None
     st.sampled_from([None, 1, 2]),
     st.sampled_from([1.0, 3.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, concurrent, oversubscription) -> None:
     plan = TransferPlan(
         (Ports(8.0), Ports(4.0, 2)), (True, False), 0.125, concurrent, oversubscription, 0,
