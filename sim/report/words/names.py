@@ -20,7 +20,8 @@ KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fi
 PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
 OWNER = (N_("network and storage"), N_("failures"))
 """What a bill may leave out, with components."""
-NOTHING = N_("nothing")
+NOTHING = (N_("nothing"), N_("a list"), N_("a mapping"))
+"""What an error calls a value."""
 COUNTED = (N_("searches"), N_("hybrids"), N_("cases"))
 """What progress counts."""
 FITS = (N_("fits at {names}"), N_("fits at {names}, or {other}"), N_("fits on {other}"))

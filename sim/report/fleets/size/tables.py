@@ -73,7 +73,7 @@ def _table(
     titles = [
         _("fleet"),
         "GPUs",
-        in_code("cost [USD/month]"),
+        in_code(_("cost [USD/month]")),
         *map(in_code, heads(scenario)),
         *names.values(),
         _("verdict"),
@@ -115,7 +115,7 @@ def front_table(found: Sizing, scenario: Scenario) -> Table:
     note = _(
         "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
     )
-    heads = [_("fleet"), in_code("cost [USD/month]"), *names.values(), _("cost")]
+    heads = [_("fleet"), in_code(_("cost [USD/month]")), *names.values(), _("cost")]
     return Table(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 

@@ -190,7 +190,7 @@ def ranking(answer: BreakevenAnswer) -> Table:
     heads = [
         _("candidate"),
         _("units"),
-        in_code("cost [USD/month]"),
+        in_code(_("cost [USD/month]")),
         in_code(_("capital cost [USD]")),
         in_code(_("operating cost [USD/month]")),
         in_code(_("cost [USD per million output tokens]")),

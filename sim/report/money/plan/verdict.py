@@ -46,7 +46,7 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     first = _("Over {span} {fleet} costs least: {costs}", span=span(plan), fleet=best.fleet, costs=_costs(best))
     if len(order) > 1:
         others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
-        first += f"; {listing(others)}" if others else ""
+        first += _("; ") + listing(others) if others else ""
     kept = next((one for one in order if not one.short and not one.api), None)
     if best.api:
         fleet = (
