@@ -131,7 +131,7 @@ class RunningFleet:
                 moved(replica, following)
 
         watching: list[Callable[[int, State], None]] = []
-        lives = Lives(states, before_move, self._send_held)
+        lives = Lives(states, before_move, self._open)
         scale = Scale(self._plan, self._env, lives, roster)
         ByClock(self._plan, self._env, scale)
         if any(pool.autoscaling for pool in self._plan.pools):
@@ -191,8 +191,12 @@ class RunningFleet:
         for request in requests:
             self._source.answered(request, now)
 
-    def _send_held(self) -> None:
-        """A replica has begun to serve."""
+    def _open(self) -> None:
+        """A replica has begun to serve; others may in this same moment, and share what is held."""
+        self._env.timeout(0).callbacks.append(self._send_held)
+
+    def _send_held(self, event: simpy.Event | None = None) -> None:
+        """Replicas have begun to serve."""
         held = self._held.copy()
         self._held.clear()
         self._outstanding -= len(held)

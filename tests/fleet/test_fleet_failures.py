@@ -1,6 +1,6 @@
 """Replicas that break down: long-run availability, repair crews, domains, spares, and requests that are not lost."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from math import comb, factorial, fsum
@@ -264,6 +264,36 @@ def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: C
         assert states[:3] == [("off", 0.0), ("booting", 10.0), ("serving", 15.0)]
         # back at 45 s, the spot replicas need nobody to stand in for them
         assert next(at for state, at in states[3:] if state in ("off", "draining")) == 45.0
+
+
+def busy(plan: CasePlan, rate_rps: float) -> CasePlan:
+    arrivals = plan.workload.arrivals.model_copy(update={"rate_rps": rate_rps})
+    return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
+
+
+def test_spot_capacity_that_is_back_within_the_notice_is_another_instance(plan: CasePlan) -> None:
+    spot = Spot(trace={10 / 3600: 2, 12 / 3600: 3}, notice_s=5.0)
+    case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=25.0, drain_limit_s=10.0)
+    states = states_of(RunningFleet(case).run(), 2)
+    assert states[:4] == [("serving", 0.0), ("draining", 10.0), ("booting", 15.0), ("serving", 19.0)]
+
+
+def test_every_notice_is_as_long_as_it_says(plan: CasePlan) -> None:
+    # nothing to answer at first, so the instance is gone at once; the second time it answers to the end of the notice
+    spot = Spot(trace={0: 2, 1 / 3600: 3, 20 / 3600: 2}, notice_s=25.0)
+    case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=30.0, drain_limit_s=30.0)
+    states = states_of(RunningFleet(case).run(), 2)
+    states = [one for one in states if one != ("draining", 30.0)]  # a reading at the horizon
+    assert states == [("off", 0.0), ("booting", 1.0), ("serving", 5.0), ("draining", 20.0), ("off", 45.0)]
+
+
+def test_replicas_that_begin_to_serve_at_once_share_what_waits(plan: CasePlan) -> None:
+    spot = Spot(trace={0: 0, 10 / 3600: 3}, notice_s=0.0)
+    case = spot_plan(busy(plan, 4), spot, 5.0, horizon_s=15.0, drain_limit_s=1e4)
+    case = replace(case, pools=case.pools[:1])
+    waited = Counter(one.replica for one in RunningFleet(case).run().requests if one.arrived_s < 15)
+    assert len(waited) == 3
+    assert max(waited.values()) <= min(waited.values()) + 1
 
 
 @given(seed=st.integers(0, 1000), notice_s=st.sampled_from([0.0, 0.5]), fallback=st.sampled_from([None, "on demand"]))

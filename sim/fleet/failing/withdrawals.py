@@ -1,6 +1,7 @@
 """Replicas that are taken out on notice: they drain, and are gone when they have answered or when the time is up."""
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 import simpy
@@ -39,9 +40,15 @@ class Withdrawals:
         self._look(engines[0])
 
     def give_back(self, position: int, places: list[int]) -> None:
-        """The replicas at *places* may start again; those that are broken will when they have been repaired."""
+        """The replicas at *places* may start again: those that are broken when they have been repaired, those that
+        still answer what they have when they are out.
+        """
         for place in places:
             replica = self._scale.replicas[position][place]
+            if replica[0] in self._waiting:
+                engines = self._waiting[replica[0]][0]
+                self._waiting |= dict.fromkeys(engines, (engines, partial(self.give_back, position, [place])))
+                continue
             self._scale.barred.discard(replica[0])
             if all(self._lives.states[engine] is State.OFF for engine in replica):
                 self._scale.is_back(position, replica)
@@ -66,7 +73,9 @@ class Withdrawals:
         """The time is up: what has not been answered is lost, and known to be."""
         now, lost = self._env.now, []
         for engine in engines:
-            if engine in self._waiting and self._lives.states[engine] is State.DRAINING:
+            # it may have been back meanwhile, and go for the next time
+            waits = self._waiting.get(engine, (None,))[0] is engines
+            if waits and self._lives.states[engine] is State.DRAINING:
                 self._losses.strike(engine, now)
                 lost += self._losses.notice(engine, now)
                 if self._lives.states[engine] is State.DRAINING:
