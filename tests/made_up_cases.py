@@ -49,17 +49,19 @@ class MadeUpCase:
         return pa.table(columns)
 
     def usage(self) -> pa.Table:
-        names = ["service", "pool", "server", "state"]
+        names = ["service", "pool", "server"]
         numbers = ["start_s", "end_s", "gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"]
         counts = ["replica", "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens"]
-        return pa.table({n: ["x"] for n in names} | {n: [1.5] for n in numbers} | {n: [3] for n in counts})
+        figures = {n: [1.5] for n in numbers} | {"start_s": [0.0], "state": ["serving"]} | {n: [3] for n in counts}
+        return pa.table({n: ["x"] for n in names} | figures)
 
     def costs(self) -> pa.Table:
         names = ["pool", "server", "component", "phase", "unit", "currency", "source"]
         numbers = ["start_s", "end_s", "quantity", "unit_price_usd", "amount_usd", "amount_in_currency", "fx_rate"]
         rows = 0 if self.metrics["cost_usd"] is None else 2
         words = {name: pa.array(["y"] * rows, pa.string()) for name in names}
-        return pa.table(words | {name: pa.array([0.1] * rows, pa.float64()) for name in numbers})
+        figures = {name: pa.array([0.1] * rows, pa.float64()) for name in numbers}
+        return pa.table(words | figures | {"start_s": pa.array([0.0] * rows, pa.float64())})
 
 
 def made_up(
