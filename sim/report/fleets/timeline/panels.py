@@ -37,7 +37,9 @@ def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
     found: dict[str, Timeline] = {}
     for line in sweep.lines:
         for point in line.points:
-            if sweep.value(point) == sweep.reference and line.fleet not in found and len(found) < MOST_FLEETS:
+            wanted = sweep.value(point) == sweep.reference and line.fleet not in found and len(found) < MOST_FLEETS
+            # where all requests are refused at once the run has no length
+            if wanted and point.cases[0].usage().num_rows:
                 found[line.fleet] = timeline_of(point.cases[0])
     if not any(course.changes for course in found.values()):
         return []
