@@ -11,8 +11,9 @@ from sim.report.words.money import in_code, money_mark
 from sim.report.words.text import plain
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
+from sim.study.fleets.run.point import FinishedCase
 from sim.study.fleets.run.sweep import Sweep
-from sim.study.fleets.timeline.series import Series, Timeline, timeline_of
+from sim.study.fleets.timeline.series import Series, Timeline, is_switched, timeline_of
 from sim.units import SECONDS_PER_HOUR
 
 MOST_FLEETS = 7
@@ -34,19 +35,20 @@ LONG_S = 3 * SECONDS_PER_HOUR
 
 def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
     """Charts of the first replication of each fleet at the reference point; none where nothing is switched."""
-    found: dict[str, Timeline] = {}
+    cases: dict[str, FinishedCase] = {}
     for line in sweep.lines:
         for point in line.points:
-            wanted = sweep.value(point) == sweep.reference and line.fleet not in found and len(found) < MOST_FLEETS
-            # where all requests are refused at once the run has no length
-            if wanted and point.cases[0].usage().num_rows:
-                found[line.fleet] = timeline_of(point.cases[0])
-    if not any(course.changes for course in found.values()):
+            if sweep.value(point) == sweep.reference and line.fleet not in cases and len(cases) < MOST_FLEETS:
+                cases[line.fleet] = point.cases[0]
+    switched = {name for name, case in cases.items() if is_switched(case)}
+    if not switched:
         return []
+    # where all requests are refused at once the run has no length
+    found = {name: timeline_of(case) for name, case in cases.items() if case.usage().num_rows}
     colors = {name: color for name, (color, _marker) in style(sweep.fleets).items()}
     panels = [_load(found), _latency(found, colors, slo), _queue(found, colors), _cost(found, colors)]
     shown = [panel for panel in panels if panel is not None]
-    return shown + [_replicas(name, course, colors[name]) for name, course in found.items() if course.changes]
+    return shown + [_replicas(name, course, colors[name]) for name, course in found.items() if name in switched]
 
 
 def _load(found: Mapping[str, Timeline]) -> Panel | None:

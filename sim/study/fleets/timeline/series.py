@@ -38,10 +38,10 @@ class Timeline:
     usd_per_h: Series | None
     """None without prices."""
 
-    @property
-    def changes(self) -> bool:
-        """Whether replicas start, stop or break down."""
-        return not set(self.replicas) <= ALWAYS_ON
+
+def is_switched(case: FinishedCase) -> bool:
+    """Whether replicas of *case* start, stop or break down."""
+    return not set(case.usage()["state"].unique().to_pylist()) <= ALWAYS_ON
 
 
 def timeline_of(case: FinishedCase) -> Timeline:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sim.report.fleets.timeline.panels import timeline_panels
-from sim.study.fleets.timeline.series import timeline_of
+from sim.study.fleets.timeline.series import is_switched, timeline_of
 
 NONE = float("nan")
 STATES = [
@@ -44,8 +44,9 @@ class Case:
 
 
 def test_means_over_stretches() -> None:
-    course = timeline_of(Case(STATES))
-    assert course.changes
+    case: Any = Case(STATES)
+    course = timeline_of(case)
+    assert is_switched(case)
     assert np.diff(course.edges_s).tolist() == [2.0] * 120
     assert course.replicas["serving"][[0, 60, 61, 89, 90]].tolist() == pytest.approx([1, 1.5, 2, 2, 1])
     assert course.replicas["booting"][[49, 50, 60]].tolist() == pytest.approx([0, 1, 0.5])
