@@ -11,21 +11,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sim.autoscaling.behavior import Behavior, RatePolicy, Rules
-from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, Metric, Seen, gauge_of, whole
+from sim.autoscaling.protocol import ROUNDED, OnMetric, Seen, gauge_of, whole
 from sim.spec import Fraction, NonNegative, Positive
 
 UNLIMITED = Rules(policies=(RatePolicy(type="percent", value=1_000_000, period_s=1),))
 """The algorithm has its own limits on the rate."""
 
 
-class Aibrix(Bounds):
+class Aibrix(OnMetric):
     """AIBrix's APA on a metric of the replicas."""
 
     policy: Literal["aibrix"]
-    metric: Metric
-    """Averaged over the replicas that serve."""
-    target: Positive
-    """Value of the metric that each replica shall have."""
     metric_window_s: NonNegative = 180.0
     """Time over which the metric is averaged."""
     sync_period_s: Positive = 10.0
@@ -43,11 +39,6 @@ class Aibrix(Bounds):
     def period_s(self) -> float:
         """How often it decides [s]."""
         return self.sync_period_s
-
-    @property
-    def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
-        return frozenset([gauge_of(self.metric)])
 
     @property
     def keep_s(self) -> float:

@@ -8,18 +8,14 @@ way down.
 from typing import Literal
 
 from sim.autoscaling.behavior import DOWN, UP, Behavior, Rules
-from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, Metric, Seen, gauge_of, whole
+from sim.autoscaling.protocol import ROUNDED, OnMetric, Seen, gauge_of, whole
 from sim.spec import NonNegative, Positive
 
 
-class Hpa(Bounds):
+class Hpa(OnMetric):
     """Kubernetes' HPA: replicas x (metric / target), rounded up."""
 
     policy: Literal["hpa"]
-    metric: Metric
-    """Averaged over the replicas that serve."""
-    target: Positive
-    """Value of the metric that each replica shall have."""
     sync_period_s: Positive = 15.0
     """How often it decides."""
     tolerance: NonNegative = 0.1
@@ -39,11 +35,6 @@ class Hpa(Bounds):
     def period_s(self) -> float:
         """How often it decides [s]."""
         return self.sync_period_s
-
-    @property
-    def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
-        return frozenset([gauge_of(self.metric)])
 
     @property
     def keep_s(self) -> float:

@@ -20,6 +20,8 @@ Metric = Literal[
     "kv_used",
 ]
 """A gauge averaged over replicas, as scenarios name it."""
+SHARES = ("gpu_busy", "kv_used")
+"""Metrics that are parts of a whole."""
 ROUNDED = 9
 """Digits: a ratio that is one but for the last bits of its numbers is one."""
 
@@ -109,6 +111,26 @@ class Bounds(Spec):
     def keep_s(self) -> float:
         """How far back it looks at readings [s]."""
         return 0.0
+
+
+class OnMetric(Bounds):
+    """Keys of the autoscalers that bring a metric of the replicas to a target."""
+
+    metric: Metric
+    """Averaged over the replicas that serve."""
+    target: Positive
+    """Value of the metric that each replica shall have."""
+
+    @model_validator(mode="after")
+    def _in_reach(self) -> Self:
+        if self.metric in SHARES and self.target > 1:
+            raise ValueError(f"{self.metric} is 1 at most, and target {self.target:g} is never reached: 70 % is 0.7")
+        return self
+
+    @property
+    def gauges(self) -> frozenset[Gauge]:
+        """What has to be read of the replicas."""
+        return frozenset([gauge_of(self.metric)])
 
 
 def gauge_of(metric: Metric) -> Gauge:

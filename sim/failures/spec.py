@@ -73,6 +73,12 @@ class Maintenance(Spec):
     takes_h: Positive
     """How long a server is out, once its replicas have nothing to answer [h]."""
 
+    @model_validator(mode="after")
+    def _comes_back(self) -> Self:
+        if self.takes_h >= self.every_h:
+            raise ValueError(f"takes_h ({self.takes_h:g}) must be below every_h ({self.every_h:g})")
+        return self
+
 
 class Spares(Spec):
     """Replicas that stand by until another one fails."""
@@ -83,6 +89,12 @@ class Spares(Spec):
     """hot: serves with the others from the start. warm: switched on, with the weights in memory. cold: switched off."""
     takeover_s: NonNegative = 0.0
     """From the alarm until a warm spare serves; a cold one goes through its whole start [s]."""
+
+    @model_validator(mode="after")
+    def _takes_over(self) -> Self:
+        if self.takeover_s and self.kind != "warm":
+            raise ValueError(f"takeover_s is of warm spares: a {self.kind} one has none")
+        return self
 
 
 COMPONENTS = ("replica", "gpu", "server", "nic", "psu", "rack", "site")

@@ -210,6 +210,8 @@ def test_a_forecast_sees_the_second_day_coming(method: str) -> None:
         ({"policy": "hpa", "metric": "gpu_busy", "target": 0.5, "max_replicas": None}, "max_replicas"),
         ({"policy": "hpa", "metric": "gpu_busy", "target": 0}, "target"),
         ({"policy": "hpa", "metric": "cpu", "target": 1}, "metric"),
+        ({"policy": "hpa", "metric": "gpu_busy", "target": 70}, "never reached"),
+        ({"policy": "aibrix", "metric": "kv_used", "target": 1.5}, "never reached"),
         ({"policy": "hpa", "metric": "gpu_busy", "target": 1, "min_replicas": 0}, "1 at least"),
         ({"policy": "kpa", "target": 1, "min_replicas": 101}, "must not exceed"),
         ({"policy": "slo"}, "needs a limit"),

@@ -198,8 +198,9 @@ class Once(Law):
 @pytest.mark.parametrize(("kind", "state", "takes_over_s"), [("warm", "reserve", 23.0), ("cold", "off", 30.0)])
 def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: str, takes_over_s: float) -> None:
     domains = (Domain("replica 0", (0,), Once(1, 1)),)
+    spares = Spares(count=1, kind=kind, takeover_s=2.0 if kind == "warm" else 0.0)
     case = failing(
-        plan, 2, domains, spares=Spares(count=1, kind=kind, takeover_s=2.0), detection_s=1.0, drain_limit_s=0.0,
+        plan, 2, domains, spares=spares, detection_s=1.0, drain_limit_s=0.0,
         horizon_s=100.0, start=Start(at_once(9.0)),
     )  # fmt: skip
     log = RunningFleet(case).run()

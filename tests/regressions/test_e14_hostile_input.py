@@ -30,6 +30,7 @@ fleets:
       - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
         batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
 """
+HPA = "{policy: hpa, metric: gpu_busy, target: 0.7, max_replicas: 2, scrape_interval_s: %s}"
 CLOSED = "{process: closed_loop, concurrency: %s, think_s: %s}"
 
 
@@ -71,6 +72,16 @@ def told(folder: Path, catalog: Catalog, text: str, *sets: str) -> list[str]:
          "s.yaml:3: workload.arrivals: about 1e+302 requests in one case"),
         ("{process: poisson, rate_rps: 1.0}", CLOSED % (10**9, 0),
          "s.yaml:3: workload.arrivals: 1,000,000,000 clients"),
+        ("    pools:\n      - ", "    pools:\n      - failures: {replica: {mtbf_h: 1e-12, repair_h: 0}}\n        ",
+         "s.yaml:11: fleets.0.pools.0.failures.replica: about 5.6e+10 rows of usage in one case, "
+         "two for each outage of a replica; at most 10,000,000 (limits.usage_rows raises it)"),
+        ("    pools:\n      - ", "    pools:\n      - spot: {interruptions_per_h: 1e12, recovery_h: 0, notice_s: 0}\n"
+         "        ",
+         "s.yaml:11: fleets.0.pools.0.spot.interruptions_per_h: about 5.6e+10 rows"),
+        ("    pools:\n      - ", f"    pools:\n      - autoscaling: {HPA % 1e-9}\n"
+         "        cold_start: {total_s: 1}\n        ",
+         "s.yaml:11: fleets.0.pools.0.autoscaling: about 2e+11 readings and decisions of the autoscaler in one case; "
+         "at most 100,000,000 (limits.readings raises it)"),
         ("horizon_s: 100", "horizon_s: 1e15", "s.yaml:3: workload.arrivals: about 1e+15 requests in one case"),
     ],
 )  # fmt: skip

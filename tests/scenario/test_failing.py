@@ -59,6 +59,14 @@ MISTAKES = [
         ", spot: {interruptions_per_h: 1, recovery_h: 1, notice_s: 9, fallback: secnd}",
         "fallback: 'secnd' names no other pool of this fleet; did you mean second?",
     ),
+    (
+        f"{SERVER}, failures: {{replica: {{mtbf_h: 9, repair_h: 1}}, spares: {{count: 1, kind: cold, takeover_s: 9}}}}",
+        "spares: takeover_s is of warm spares: a cold one has none",
+    ),
+    (
+        ", failures: {maintenance: {every_h: 2, takes_h: 2}}",
+        "maintenance: takes_h (2) must be below every_h (2)",
+    ),
     (", spot: {notice_s: 9}", "spot: either interruptions_per_h or trace is needed"),
     (", spot: {trace: {never: 1}, notice_s: 9}", "a number of hours from the start is needed, not 'never'"),
     (", cold_start: {total_s: 9}", "cold_start: nothing switches these replicas"),

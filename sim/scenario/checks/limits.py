@@ -14,6 +14,7 @@ from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import SECTIONS, Pool, Scenario
 from sim.scenario.sections.limits import Limits
+from sim.units import SECONDS_PER_HOUR
 from sim.workload import ClosedLoop, Workload
 
 USUAL_INTERVAL_S = 300.0
@@ -73,6 +74,8 @@ def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
     yield from _requests(scenario)
     yield from _replicas(scenario)
     yield from _usage_rows(scenario)
+    yield from _outages(scenario)
+    yield from _readings(scenario)
     yield from _months(scenario)
 
 
@@ -125,6 +128,39 @@ def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:
             place = "horizon_s" if scenario.meter_interval_s >= USUAL_INTERVAL_S else "meter_interval_s"
             yield _over((place,), told, "usage_rows", scenario.limits)
             return
+
+
+def _outages(scenario: Scenario) -> Iterator[Complaint]:
+    """Rows of usage.csv that failures and interruptions add: two for each outage of a replica."""
+    span_s = _span_s(scenario)
+    for i, fleet in enumerate(scenario.fleets):
+        for j, pool in enumerate(fleet.pools):
+            per_s = {
+                ("failures", kind): 1 / (SECONDS_PER_HOUR * (one.mtbf_h + one.repair_h))
+                for kind, one in (pool.failures.components.items() if pool.failures else ())
+                if one.mtbf_h is not None
+            }
+            if pool.spot is not None:
+                per_s["spot", "interruptions_per_h"] = 1 / pool.spot.interval_s
+            for place, rate_per_s in per_s.items():
+                rows = 2 * _most_replicas(pool) * span_s * rate_per_s
+                if rows > scenario.limits.usage_rows:
+                    told = f"about {rows:.2g} rows of usage in one case, two for each outage of a replica"
+                    yield _over(("fleets", i, "pools", j, *place), told, "usage_rows", scenario.limits)
+
+
+def _readings(scenario: Scenario) -> Iterator[Complaint]:
+    """Scrapes and decisions of autoscalers over the time simulated at least."""
+    span_s = _span_s(scenario)
+    for i, fleet in enumerate(scenario.fleets):
+        for j, pool in enumerate(fleet.pools):
+            scaler = pool.autoscaling
+            if scaler is None:
+                continue
+            readings = span_s * (scaler.max_replicas / scaler.scrape_interval_s + 1 / scaler.period_s)
+            if readings > scenario.limits.readings:
+                told = f"about {readings:.2g} readings and decisions of the autoscaler in one case"
+                yield _over(("fleets", i, "pools", j, "autoscaling"), told, "readings", scenario.limits)
 
 
 def _span_s(scenario: Scenario) -> float:

@@ -18,7 +18,9 @@ class Limits(Spec):
     replicas: Count = 100_000
     """Replicas of one fleet, each data-parallel rank counted: about 0.5 GB and 10 s for each case."""
     usage_rows: Count = 10_000_000
-    """Replicas x meter intervals in one case."""
+    """Replicas x meter intervals in one case, and what failures and interruptions add."""
+    readings: Count = 100_000_000
+    """Replicas x scrapes of the autoscalers in one case, and their decisions."""
     months: Count = 1200
     """How far `plan` and `breakeven` look ahead."""
 
