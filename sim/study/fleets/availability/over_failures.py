@@ -126,4 +126,9 @@ def why_no_availability(slo: Slo, fleets: Sequence[Fleet]) -> str:
     for fleet in fleets:
         if any(pool.schedule is not None or pool.autoscaling is not None for pool in fleet.pools):
             return f"slo.availability: fleet {fleet.name} is scaled while it runs; availability needs a fixed number"
+        if any(pool.spot is not None and pool.spot.trace is not None for pool in fleet.pools):
+            return (
+                f"slo.availability: fleet {fleet.name} has spot instances by a trace of hours; "
+                "availability over years needs interruptions_per_h"
+            )
     return ""

@@ -13,7 +13,13 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.scenario.sweep import cases
-from sim.study.fleets.availability.over_failures import OverFailures, answered, in_state, over_failures
+from sim.study.fleets.availability.over_failures import (
+    OverFailures,
+    answered,
+    in_state,
+    over_failures,
+    why_no_availability,
+)
 from sim.study.fleets.availability.states import BATCHES, ServingStates, serving_states
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import half_width
@@ -121,3 +127,21 @@ def test_a_fleet_in_a_state_has_what_serves_and_nothing_that_fails(plan: CasePla
     (fleet,) = load(file, (), catalog=CATALOG).fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert (pool.replicas, pool.failures) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("spot: {trace: {0: 4, 1: 0}, notice_s: 5}", "by a trace of hours; availability over years needs"),
+        ("spot: {interruptions_per_h: 1, recovery_h: 1, notice_s: 5}", ""),
+        ("autoscaling: {policy: kpa, target: 1, max_replicas: 4}\n        cold_start: {total_s: 1}", "is scaled"),
+    ],
+)
+def test_what_has_no_share_over_years_is_refused(tmp_path: Path, more: str, told: str) -> None:
+    file = tmp_path / "s.yaml"
+    slo = "slo: {ttft_s: 1, attainment: 0.9, availability: 0.99}\n"
+    file.write_text(SCENARIO.replace("replicas: 4", f"replicas: 4\n        {more}") + slo)
+    scenario = load(file, (), catalog=CATALOG)
+    found = why_no_availability(scenario.slo, scenario.fleets)
+    assert bool(found) == bool(told)
+    assert told in found
