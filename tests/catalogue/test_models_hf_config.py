@@ -72,6 +72,37 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "torch_dtype": "bfloat16",
     },
 }
+V3 = CONFIGS["deepseek-v3"]
+QWEN35 = LLAMA | {"model_type": "qwen3_5_moe_text", "vocab_size": 248320, "max_position_embeddings": 262144}
+CONFIGS |= {
+    "deepseek-v3.2": V3 | {"model_type": "deepseek_v32", "index_topk": 2048, "index_n_heads": 64},
+    "kimi-k2.6": V3
+    | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
+    | {"first_k_dense_replace": 1, "vocab_size": 163840, "max_position_embeddings": 262144}
+    | {"quantization_config": {"quant_method": "compressed-tensors"}},
+    "mistral-small-4": V3
+    | {"model_type": "mistral4", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
+    | {"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 131072, "n_routed_experts": 128}
+    | {"num_experts_per_tok": 4, "first_k_dense_replace": 0, "q_lora_rank": 1024, "kv_lora_rank": 256}
+    | {"qk_nope_head_dim": 64, "max_position_embeddings": 1048576, "quantization_config": None},
+    "ministral3-8b": LLAMA
+    | {"model_type": "ministral3", "num_hidden_layers": 34, "vocab_size": 131072, "max_position_embeddings": 262144},
+    "minimax-m3": LLAMA
+    | {"model_type": "minimax_m3", "hidden_size": 6144, "intermediate_size": 3072, "dense_intermediate_size": 12288}
+    | {"num_hidden_layers": 60, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128}
+    | {"vocab_size": 200064, "max_position_embeddings": 1048576, "use_qk_norm": True, "num_local_experts": 128}
+    | {"num_experts_per_tok": 4, "moe_intermediate_size": 3072, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    "qwen3.6-35b-a3b": QWEN35
+    | {"hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16, "num_key_value_heads": 2}
+    | {"intermediate_size": None, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32}
+    | {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32", "num_experts": 256}
+    | {"num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512},
+    "gemma4-26b-a4b": LLAMA
+    | {"model_type": "gemma4_text", "hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30}
+    | {"num_attention_heads": 16, "head_dim": 256, "vocab_size": 262144, "max_position_embeddings": 262144}
+    | {"sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5}
+    | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
+}
 NAMES = {"id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted"}
 
 
@@ -90,6 +121,18 @@ def test_config_gives_the_model_of_the_catalogue(model_id: str, tmp_path: Path) 
     assert (model.dimensions.source, model.dimensions.kind) == ("hf_config", "quoted")
 
 
+def test_sparse_attention_says_what_it_is_taken_as(tmp_path: Path) -> None:
+    note = model_from_config(write(tmp_path, CONFIGS["deepseek-v3.2"])).dimensions.note
+    assert note == "sparse attention (the best 2048 tokens) is taken as full attention, and its indexer is not counted"
+
+
+def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
+    model = load_catalog().model("qwen3.5-397b-a17b")
+    assert model.moe is not None
+    ungated = model.model_copy(update={"moe": model.moe.model_copy(update={"shared_expert_gate": False})})
+    assert params_total(model) - params_total(ungated) == 60 * 4096
+
+
 def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
     inner = {key: value for key, value in LLAMA.items() if key != "torch_dtype"} | {"model_type": "gemma3_text"}
     write(tmp_path, {"model_type": "gemma3", "text_config": inner | {"sliding_window": 1024}})
@@ -104,6 +147,16 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
         (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),
+        (
+            {"model_type": "deepseek_v4"},
+            "compress_ratios: attention to a compressed context (CSA and HCA)",
+        ),
+        ({"model_type": "kimi_linear"}, "linear_attn_config: Kimi Delta Attention (KDA) cannot be costed"),
+        (
+            {"model_type": "nemotron_h"},
+            "hybrid_override_pattern: a stack of Mamba-2, attention",
+        ),
+        (LLAMA | {"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "an embedding for every layer"),
         ([1, 2], "not a JSON object"),
         ("{", "not JSON"),
     ],

@@ -18,7 +18,7 @@ class Gpu(Spec):
     name: str
     aliases: tuple[str, ...] = ()
     """Other names under which benchmarks and articles know it."""
-    vendor: Literal["nvidia", "amd", "intel", "apple"]
+    vendor: Literal["nvidia", "amd", "intel", "apple", "google", "aws", "huawei"]
     architecture: str
     form_factor: str = ""
     release_date: date | None = None
@@ -54,7 +54,7 @@ class Gpu(Spec):
     int8_sparse_ops_per_s: Value | None = None
     fp4_sparse_flops: Value | None = None
     sm_count: Value | None = None
-    """Streaming multiprocessors; on Apple, GPU cores."""
+    """Streaming multiprocessors; on Apple, GPU cores; elsewhere what the maker counts as cores."""
     cuda_cores: Value | None = None
     """CUDA cores; on AMD, stream processors."""
     boost_clock_hz: Value | None = None

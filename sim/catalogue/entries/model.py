@@ -24,6 +24,8 @@ class Moe(Spec):
     moe_intermediate: Count
     shared_experts: WholeNumber = 0
     """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
+    shared_expert_gate: bool = False
+    """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
     dense_layers: WholeNumber = 0
     """Leading layers with an ordinary feed-forward block."""
 
@@ -192,6 +194,8 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
         if moe.shared_experts:
             found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, span)
         found.append(Matrix("router", "router", model.hidden, moe.experts, "none", *span))
+        if moe.shared_expert_gate:
+            found.append(Matrix("shared_expert_gate", "router", model.hidden, 1, "none", *span))
         if model.linear_bias:
             found.append(Matrix("router_bias", "vector", 1, moe.experts, "none", *span))
     if not model.tie_embeddings:

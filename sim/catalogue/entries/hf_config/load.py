@@ -1,0 +1,95 @@
+"""A model's dimensions from its Hugging Face `config.json`.
+
+One reader per `model_type`; most differ from Llama in a few facts that the config leaves to the code (biases, norms,
+sliding layers). Keys that transformers has defaults for may be missing; any other missing key is an error naming it.
+"""
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sim.catalogue.entries.hf_config.config import Config, ConfigError, shown
+from sim.catalogue.entries.hf_config.mixed import MIXED
+from sim.catalogue.entries.hf_config.plain import PLAIN
+from sim.catalogue.entries.model import Model
+from sim.infile import opened
+
+READERS = {**PLAIN, **MIXED}
+"""By `model_type`."""
+
+MOST_BYTES = 8_000_000
+LONGEST_NAME = 200
+
+
+def _nonsense(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _printable(text: str) -> str:
+    """*text* as a name for tables and pages."""
+    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_NAME]) or "model"
+
+
+def is_config(path: Path) -> bool:
+    """Whether *path* is a folder that holds a config.json."""
+    try:
+        return (path / "config.json").is_file()
+    except OSError:  # too long for a name, not to be entered
+        return False
+
+
+def model_from_config(path: Path) -> Model:
+    """The model that *path* (a config.json, or a folder with one) describes; its id is the folder's name.
+
+    Raises ConfigError for a file that is not there or not JSON, an unknown architecture, a missing or senseless key.
+    """
+    file = path / "config.json" if is_config(path) else path
+    try:
+        with opened(file) as held:
+            text = held.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")
+        keys = json.loads(text.decode("utf-8-sig"), parse_constant=_nonsense)
+    except OSError as error:
+        raise ConfigError(file, "", error.strerror or "cannot be read") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, "", f"no UTF-8 text (byte {error.start})") from error
+    except RecursionError as error:
+        raise ConfigError(file, "", "not JSON: nested too deeply") from error
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(file, "", f"not JSON: {error}") from error
+    if not isinstance(keys, dict):
+        raise ConfigError(file, "", "not a JSON object")
+    if isinstance(keys.get("text_config"), dict):
+        keys = {**keys, **keys["text_config"]}
+    kind = keys.get("model_type")
+    if not isinstance(kind, str) or kind not in READERS:
+        raise ConfigError(file, "model_type", f"{shown(kind)} is not known; known are {', '.join(sorted(READERS))}")
+    config = Config(file, keys)
+    fields = READERS[kind](config)
+    folder = file.resolve().parent.name
+    name = config.get("_name_or_path", str, "") or folder
+    dimensions = {"source": "hf_config", "where": file.name, "kind": "quoted", "note": fields.pop("note", "")}
+    try:
+        return Model(
+            id=_printable(folder),
+            name=_printable(name),
+            family=kind,
+            dimensions=dimensions,
+            native_dtype=_native_dtype(config),
+            **fields,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), first["msg"]) from error
+
+
+def _native_dtype(config: Config) -> str:
+    method = config.get("quantization_config", dict, {}).get("quant_method")
+    if method in ("fp8", "mxfp4"):
+        return "float8" if method == "fp8" else "mxfp4"
+    dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
+    return "float16" if dtype == "float16" else "bfloat16"

@@ -1,0 +1,97 @@
+"""Readers of architectures in which layers attend in more than one way, or to a chosen part of the context.
+
+A part that has no step time is either taken as something that costs at least as much, with a `note` that says so, or
+the model is refused with the part named.
+"""
+
+from collections.abc import Callable
+
+from sim.catalogue.entries.hf_config.config import Config, Fields
+from sim.catalogue.entries.hf_config.plain import deepseek, gated_moe, llama, moe, qwen3, sliding
+
+LINEAR_INTERVAL = 4
+"""Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+
+
+def _deepseek_sparse(config: Config) -> Fields:
+    """DeepSeek Sparse Attention: an indexer chooses `index_topk` tokens for every query (DeepSeek-V3.2-Exp report)."""
+    best = config.count("index_topk")
+    note = f"sparse attention (the best {best} tokens) is taken as full attention, and its indexer is not counted"
+    return deepseek(config) | {"note": note}
+
+
+def _minimax_m3(config: Config) -> Fields:
+    sparse = config.get("sparse_attention_config", dict, {})
+    dense = Config(config.path, {**config.keys, "intermediate_size": config.count("dense_intermediate_size")})
+    shared = config.whole("n_shared_experts", 0)
+    leading = config.whole("first_k_dense_replace", 0)
+    note = "block-sparse attention is taken as full attention, and its indexer is not counted"
+    return (
+        llama(dense)
+        | {"qk_norm": config.flag("use_qk_norm")}
+        | moe(config, "num_local_experts", "moe_intermediate_size", shared_experts=shared, dense_layers=leading)
+        | ({"note": note} if sparse.get("use_sparse_attention") else {})
+    )
+
+
+def _gated_delta(config: Config) -> Fields:
+    """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in the others."""
+    kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
+    interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
+    inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
+    linear = {
+        "key_heads": config.count("linear_num_key_heads"),
+        "value_heads": config.count("linear_num_value_heads"),
+        "key_head_dim": config.count("linear_key_head_dim"),
+        "value_head_dim": config.count("linear_value_head_dim"),
+        "state_bits": 32 if config.get("mamba_ssm_dtype", str, "") == "float32" else 16,
+    }
+    return (
+        qwen3(Config(config.path, {**config.keys, "intermediate_size": inner}))
+        | {"attention_output_gate": config.flag("attn_output_gate", True), "linear_attention": linear}
+        | {"linear_attention_layers": kinds.count("linear_attention") if kinds else layers - layers // interval}
+        | (gated_moe(config) if config.whole("num_experts", 0) else {})
+    )
+
+
+def _gemma4(config: Config) -> Fields:
+    if config.whole("hidden_size_per_layer_input", 0):
+        raise config.no_step_time("hidden_size_per_layer_input", "an embedding for every layer")
+    fields = llama(config, tied=True) | {"norms_per_layer": 4, "qk_norm": True} | sliding(config, lambda layers: 0)
+    note = "layers with full attention have other KV heads: all layers are taken as the windowed ones"
+    if not config.flag("enable_moe_block"):
+        return fields | {"note": note}
+    shared = config.count("intermediate_size") // config.count("moe_intermediate_size")
+    experts = moe(config, "num_experts", "moe_intermediate_size", "top_k_experts", shared_experts=shared)
+    return fields | experts | {"note": f"{note}; the dense block beside the experts stands as {shared} shared experts"}
+
+
+def _deepseek_v4(config: Config) -> Fields:
+    raise config.no_step_time("compress_ratios", "attention to a compressed context (CSA and HCA)")
+
+
+def _kimi_linear(config: Config) -> Fields:
+    raise config.no_step_time("linear_attn_config", "Kimi Delta Attention (KDA)")
+
+
+def _nemotron_h(config: Config) -> Fields:
+    key = "layers_block_type" if "layers_block_type" in config.keys else "hybrid_override_pattern"
+    raise config.no_step_time(
+        key, "a stack of Mamba-2, attention and feed-forward layers, one each instead of in pairs,"
+    )
+
+
+MIXED: dict[str, Callable[[Config], Fields]] = {
+    "deepseek_v32": _deepseek_sparse,
+    "deepseek_v4": _deepseek_v4,
+    "gemma4": _gemma4,
+    "gemma4_text": _gemma4,
+    "glm_moe_dsa": _deepseek_sparse,
+    "kimi_linear": _kimi_linear,
+    "minimax_m3": _minimax_m3,
+    "nemotron_h": _nemotron_h,
+    "qwen3_5_moe_text": _gated_delta,
+    "qwen3_5_text": _gated_delta,
+    "qwen3_next": _gated_delta,
+}
+"""By `model_type`."""
