@@ -76,9 +76,7 @@ def _kimi_linear(config: Config) -> Fields:
 
 def _nemotron_h(config: Config) -> Fields:
     key = "layers_block_type" if "layers_block_type" in config.keys else "hybrid_override_pattern"
-    raise config.no_step_time(
-        key, "a stack of Mamba-2, attention and feed-forward layers, one each instead of in pairs,"
-    )
+    raise config.no_step_time(key, "a stack of Mamba-2, attention and feed-forward layers, one at a time,")
 
 
 MIXED: dict[str, Callable[[Config], Fields]] = {
