@@ -1,4 +1,4 @@
-"""A spreadsheet's calculation, as far as our workbooks use one: arithmetic, names, SUM and SUMPRODUCT."""
+"""A spreadsheet's calculation, as far as our workbooks use one: arithmetic, names, SUM, SUMPRODUCT and EXACT."""
 
 import re
 from functools import cache
@@ -10,6 +10,19 @@ from openpyxl.worksheet.worksheet import Worksheet
 _WORD = re.compile(r"(\$?[A-Z]+\$?\d+:\$?[A-Z]+\$?\d+)|(\$?[A-Z]+\$?\d+)|([a-z_]+)|(?<![<>])(=)|(\^)")
 
 
+class _Text(str):
+    """Text as `=` compares it: whatever the case."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.casefold() == other.casefold()
+
+    __hash__ = str.__hash__
+
+
+def _exact(span: Any, one: str) -> Any:
+    return np.array([str(each) == str(one) for each in span])
+
+
 class Sheet:
     """The values of a sheet's cells; formulas are calculated, whatever value was stored with them."""
 
@@ -19,7 +32,9 @@ class Sheet:
 
     def _value(self, cell: str) -> Any:
         held = self.sheet[cell]
-        return self.evaluate(held.value[1:]) if held.data_type == "f" else held.value
+        if held.data_type == "f":
+            return self.evaluate(held.value[1:])
+        return _Text(held.value) if isinstance(held.value, str) else held.value
 
     def evaluate(self, formula: str) -> Any:
         def python(found: re.Match[str]) -> str:
@@ -30,8 +45,9 @@ class Sheet:
                 return f"value({cell.replace('$', '')!r})"
             return f"names[{name!r}]" if name else "==" if equals else "**"
 
-        functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "span": self._span}
+        functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "EXACT": _exact, "span": self._span}
         return eval(_WORD.sub(python, formula), functions | {"value": self.value, "names": self.names})
 
     def _span(self, cells: str) -> Any:
-        return np.array([self.value(cell.coordinate) for row in self.sheet[cells] for cell in row])
+        held = [self.value(cell.coordinate) for row in self.sheet[cells] for cell in row]
+        return np.array(held, dtype=object if any(isinstance(one, str) for one in held) else None)

@@ -9,6 +9,20 @@ JSON, is English for everybody.
 
 from sim.language.current import N_, _, current, ngettext, speak, speaking
 from sim.language.known import ENGLISH, LANGUAGES, known_language
+from sim.language.names import keep, release
 from sim.language.retold import retold
 
-__all__ = ["ENGLISH", "LANGUAGES", "N_", "_", "current", "known_language", "ngettext", "retold", "speak", "speaking"]
+__all__ = [
+    "ENGLISH",
+    "LANGUAGES",
+    "N_",
+    "_",
+    "current",
+    "keep",
+    "known_language",
+    "ngettext",
+    "release",
+    "retold",
+    "speak",
+    "speaking",
+]

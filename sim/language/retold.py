@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sim.language.catalogue import catalogue
 from sim.language.current import current
 from sim.language.known import ENGLISH
+from sim.language.names import hidden, shown
 
 LEAST = 6
 """Letters that a message needs beside its places for a sentence to be recognised by them."""
@@ -27,13 +28,18 @@ def retold(text: str) -> str:
     """*text*, a sentence that files keep in English, in the language that is spoken.
 
     Values within it that are sentences themselves are retold, too; of several lines, and of what stands behind a
-    colon, each part on its own. What no message fits stays as it is.
+    colon, each part on its own. What no message fits stays as it is, and so do names that a scenario gives (`keep`).
     """
     code = current()
-    if code == ENGLISH or not text.strip():
+    return text if code == ENGLISH else shown(_told(hidden(text), code))
+
+
+def _told(text: str, code: str) -> str:
+    """*text*, whose names are hidden, in the language *code*."""
+    if not text.strip():
         return text
     if "\n" in text:
-        return "\n".join(map(retold, text.split("\n")))
+        return "\n".join(_told(line, code) for line in text.split("\n"))
     return _sentence(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
 
 
@@ -56,7 +62,7 @@ def _one_by_one(text: str, code: str) -> str | None:
         at = text.find(mark)
         while at >= 0:
             if told := _sentence(text[: at + kept], code):
-                return told + (catalogue(code).get(mark, mark) if not kept else "") + retold(text[at + 2 :])
+                return told + (catalogue(code).get(mark, mark) if not kept else "") + _told(text[at + 2 :], code)
             at = text.find(mark, at + 1)
     return None
 
@@ -72,21 +78,21 @@ def _whole(text: str, code: str, end: str = "") -> str | None:
             and all(piece in text for piece in sentence.pieces)
             and (found := _pattern(sentence.message).fullmatch(text))
         ):
-            values = {name: _value(value, known) for name, value in found.groupdict().items()}
+            values = {name: _value(value, known, code) for name, value in found.groupdict().items()}
             return _places_filled(known[sentence.message], values)
     return None
 
 
-def _value(text: str, known: dict[str, str]) -> str:
+def _value(text: str, known: dict[str, str], code: str) -> str:
     """What stands in a place: a sentence, a list of names, or a name or number, which stays as it is."""
     if text == NOTHING or " " in text:
         parts = text.split(", ")
         if len(parts) > 1 and all(part in known for part in parts):
             return known.get(", ", ", ").join(known[part] for part in parts)
         head, mark, rest = text.partition("; ")  # a clause that was joined to what holds the place
-        if mark and (told := retold(rest)) != rest:
-            return _value(head, known) + known.get(mark, mark) + told
-        return retold(text)
+        if mark and (told := _told(rest, code)) != rest:
+            return _value(head, known, code) + known.get(mark, mark) + told
+        return _told(text, code)
     return text
 
 

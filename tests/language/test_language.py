@@ -11,7 +11,7 @@ import pytest
 from babel.messages.pofile import read_po
 from rich.cells import cell_len
 
-from sim.language import ENGLISH, LANGUAGES, _, ngettext, retold, speaking
+from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
 from sim.language.catalogue import catalogue, file_of
 from sim.report.charts import fonts
 from tests.language.english import english, text_of
@@ -114,6 +114,23 @@ def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
     with speaking("zh"):
         assert retold(text) == told
         assert retold(told) == told
+
+
+def test_names_of_a_scenario_are_never_retold() -> None:
+    text = "2x A100 bought cannot be planned: must be above 0, not -1"
+    kept = keep(["2x A100", "2x A100 bought", "lone"])
+    try:
+        with speaking("zh"):
+            assert retold("2x A100 bought") == "2x A100 bought"
+            assert retold("2 年内 2x A100 bought 成本最低") == "2 年内 2x A100 bought 成本最低"
+            assert "2x A100 bought" in retold(text)
+            assert "必须大于 0" in retold(text)
+    finally:
+        release(kept)
+
+
+def test_a_currency_that_is_put_in_the_place_of_the_dollar_leaves_no_dollar() -> None:
+    assert not [text for text in catalogue("zh").values() if re.search("美元.?USD", text)]
 
 
 @pytest.mark.parametrize("code", OTHERS)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sim.cli.shared.common import Format, app, bad_input_told, fail, show_all, show_money_of
+from sim.language import ENGLISH, speaking
 
 
 @app.command()
@@ -30,6 +31,7 @@ def diff(
         show_money_of(runs[1].scenario)
         found = compare(*runs)
     if format == "json":
-        typer.echo(as_json(diff_document(*runs, found)))
+        with speaking(ENGLISH):
+            typer.echo(as_json(diff_document(*runs, found)))
     else:
         show_all(*diff_tables(*runs, found))

@@ -191,7 +191,7 @@ def _write(
     key = columns[0].head
     for line, (name, value) in enumerate(ours, start=top + 1):
         sheet.write_string(line, 0, name)
-        wanted = f"({span(key)}={cell(line, 0)})" + ("" if horizon is None else f"*({span('month')}=after_months)")
+        wanted = f"EXACT({span(key)},{cell(line, 0)})" + ("" if horizon is None else f"*({span('month')}=after_months)")
         summed = span("present value" if horizon is None else "net present cost")
         formula = f"=SUMPRODUCT({wanted}*{summed})"
         sheet.write_formula(line, 1, formula, book.formats["total"], value)

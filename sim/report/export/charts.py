@@ -10,7 +10,9 @@ SIZE = {"width": 620, "height": 360}
 
 
 class Line(NamedTuple):
-    """One line or group of columns of a chart: rows *first* to *last* of two columns of a sheet."""
+    """One line or group of columns of a chart: rows *first* to *last* of two columns of a sheet, whose first one has
+    its name: a text in its place may look like a formula to the writer (`=lab!A1`).
+    """
 
     name: str
     first: int
@@ -25,7 +27,7 @@ def scatter(book: Book, sheet: str, title: str, x: tuple[int, str], y: tuple[int
         color = looks[line.name][0]
         chart.add_series(
             {
-                "name": line.name,
+                "name": [sheet, line.first, 0],
                 "categories": [sheet, line.first, x[0], line.last, x[0]],
                 "values": [sheet, line.first, y[0], line.last, y[0]],
                 "line": {"color": color, "width": 1.75},

@@ -12,7 +12,8 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from sim.language import _
+from sim.language import _, keep, release
+from sim.report.words.names import names_of
 from sim.report.words.text import percent, plain, steady
 from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.job.schema import WorkScenario
@@ -39,20 +40,23 @@ R = TypeVar("R")
 
 
 def show_in(scenario: ReportingFleets) -> None:
-    """From here on money is shown in the currency of *scenario*, and work in its unit."""
+    """From here on money is shown in the currency of *scenario*, work in its unit, and names as it has them."""
     _SHOWN.set(Currency(*reporting_currency(scenario)))
     count_in(noun_of(scenario))
+    keep(names_of(scenario))
 
 
 @contextmanager
 def showing(scenario: ReportingFleets) -> Iterator[None]:
-    """Within it, money is shown in the currency of *scenario*, and work in its unit."""
+    """Within it, money is shown in the currency of *scenario*, work in its unit, and names as it has them."""
     token, unit = _SHOWN.set(Currency(*reporting_currency(scenario))), count_in(noun_of(scenario))
+    kept = keep(names_of(scenario))
     try:
         yield
     finally:
         _SHOWN.reset(token)
         reset(unit)
+        release(kept)
 
 
 def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:

@@ -3,7 +3,12 @@
 In files and in code they are ids (`gpu_capital`); whoever shows one passes it through `name_told`.
 """
 
+from collections.abc import Iterator
+
 from sim.language import N_, _
+from sim.scenario.resolving.terms import ReportingFleets
+from sim.scenario.schema import Scenario
+from sim.study.money.breakeven.candidates import OWN_WAY
 
 COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("tax"), N_("deployment")),
@@ -35,6 +40,14 @@ INPUTS = (
 """What sensitivity and breakeven move, and its units."""
 UNITS = (N_("image"), N_("sample"), N_("sequence"), N_("utterance"), N_("volume"), N_("query"), N_("unit"))
 """Of services that answer in one pass."""
+
+
+def names_of(scenario: ReportingFleets) -> Iterator[str]:
+    """What *scenario* calls its fleets, and what `breakeven` calls the ways to pay for them."""
+    ways = scenario.breakeven.also if isinstance(scenario, Scenario) and scenario.breakeven else {}
+    for fleet in scenario.fleets:
+        name = str(getattr(fleet, "name", ""))
+        yield from (name, *(f"{name} {way}" for way in (*OWN_WAY.values(), *ways.get(name, ()))))
 
 
 def name_told(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import fsum
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import openpyxl
 import pytest
@@ -24,7 +25,7 @@ workload:
 horizon_s: 8
 slo: {ttft_s: 0.5}
 fleets:
-  - name: =own
+  - name: =own!A1
     pools:
       - gpu: rtx-4090
         server: workstation-1x4090
@@ -32,7 +33,7 @@ fleets:
         batching: &batching {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
     cost: {acquisition: buy}
     operations: {tax: {fraction_of_purchases: 0.1}, decommissioning: {usd_per_server: 50}}
-  - name: rented
+  - name: =Own!A1
     pools: [{gpu: rtx-4090, steptime: *step, batching: *batching}]
     cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
@@ -132,7 +133,11 @@ def test_the_monthly_bill_sums_to_the_summary(answers: Path) -> None:
 
 def test_text_that_looks_like_a_formula_stays_text(answers: Path) -> None:
     book = openpyxl.load_workbook(answers / "run.xlsx")
-    assert {cell.data_type for row in book["Summary"].iter_rows() for cell in row if cell.value == "=own"} == {"s"}
+    assert {cell.data_type for row in book["Summary"].iter_rows() for cell in row if cell.value == "=own!A1"} == {"s"}
+    with ZipFile(answers / "plan.xlsx") as file:
+        drawn = "".join(file.read(name).decode() for name in file.namelist() if name.startswith("xl/charts/chart"))
+    assert set(re.findall("<c:f>([^!]*)!", drawn)) == {"'Cash flow'", "'Monthly bill'"}
+    assert drawn.count("<c:f>") == len(re.findall("<c:f>[^!<]*!", drawn))
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +183,7 @@ def test_focus_rows_keep_the_requirements_of_the_specification(charges: list[dic
 def test_effective_cost_is_the_bill_and_billed_cost_is_cash(answers: Path, charges: list[dict[str, str]]) -> None:
     ledger = rows(answers / "run/costs.csv")
     summary = {row["fleet"]: row for row in rows(answers / "run/summary.csv")}
-    for fleet in ("'=own", "rented"):
+    for fleet in ("'=own!A1", "'=Own!A1"):
         account = f"small/{fleet.removeprefix(chr(39))}/rate_rps=4/1"
         mine = [row for row in charges if row["BillingAccountId"] == account]
         booked = [row for row in ledger if (row["fleet"], row["rate_rps"], row["replication"]) == (fleet, "4", "1")]

@@ -26,6 +26,7 @@ WORDS = {
     "facility_power_w_mean": N_("power at the meter [W]"),
     "usd_per_million_output_tokens": N_("USD/M output tokens"),
 }
+VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
 NOTE = N_("second less first, with half of the 95 % interval over replications paired by seed")
 
 
@@ -98,7 +99,7 @@ def _figures(one: Difference) -> list[str]:
     values = [_amount(one.metric, value) for value in (*one.values, -one.difference)]
     sign = "+" if -one.difference > 0 else ""
     half = f" ± {plain(_amount(one.metric, one.half_width), 2)}" if one.half_width else ""
-    return [plain(values[0]), plain(values[1]), f"{sign}{plain(values[2])}{half}", one.verdict]
+    return [plain(values[0]), plain(values[1]), f"{sign}{plain(values[2])}{half}", _(one.verdict)]
 
 
 def _amount(metric: str, value: float) -> float:

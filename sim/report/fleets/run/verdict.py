@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.language import _, retold
+from sim.language import _, ngettext, retold
 from sim.report.words.compared import anywhere, at, comparative, goal, goal_of_all, misses, none_of, where_of
 from sim.report.words.goals import readings, unsure
 from sim.report.words.money import cash
@@ -241,7 +241,14 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     if not told:
         return ""
     why = _("the 95 % interval contains the target; more replications narrow it")
-    return _("Inconclusive whether {listing} {goal}: {why}.", listing=listing(told), goal=goal(part), why=why)
+    return ngettext(
+        "Inconclusive whether {listing} {goal}: {why}.",
+        "Inconclusive whether each of {listing} {goal}: {why}.",
+        len(told),
+        listing=listing(told),
+        goal=goal(part),
+        why=why,
+    )
 
 
 def _significance(part: Comparison) -> str:

@@ -34,7 +34,10 @@ class StoredRun:
 
     @classmethod
     def read(cls, folder: Path, catalog: Catalog) -> "StoredRun":
-        """The run in *folder*, whatever version has left it. Raises ScenarioErrors where it cannot be read."""
+        """The run in *folder*, whatever version has left it.
+
+        Raises ScenarioErrors where it cannot be read, or is the answer of a command that simulates no sweep.
+        """
         file = folder / SCENARIO_FILE
         if not file.is_file():
             raise ScenarioErrors([InputError(str(folder), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
@@ -42,6 +45,9 @@ class StoredRun:
         stored = [one for path in (folder / POINTS).glob("[!.]*") if (one := load_case(path)) is not None]
         by_key = {key_of(one): one for one in stored}
         cases = [by_key[key_of(case)] for case in with_further(scenario, by_key) if key_of(case) in by_key]
+        if not cases:
+            text = "holds no simulation of its sweep: only answers of run and price are compared"
+            raise ScenarioErrors([InputError(str(folder), 0, "", text)])
         return cls(folder, scenario, summarize(cases, axes(scenario), limits(scenario)))
 
 

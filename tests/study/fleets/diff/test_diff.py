@@ -9,6 +9,7 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.run import price_run, run_scenario
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.given import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
@@ -66,3 +67,14 @@ def test_the_terminal_says_the_same(
     refused = gpufleet("diff", runs[0], tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "is no finished run" in refused.stderr
+    chinese = gpufleet("diff", *runs, "--format", "json", "--lang", "zh").stdout
+    assert loads(chinese) == document
+    assert "有差异" in gpufleet("diff", *runs, "--lang", "zh").stdout
+
+
+def test_an_answer_without_the_points_of_a_sweep_is_no_run(
+    runs: tuple[Path, Path], catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "scenario.yaml").write_bytes((runs[0] / "scenario.yaml").read_bytes())
+    with pytest.raises(ScenarioErrors, match="no simulation of its sweep"):
+        StoredRun.read(tmp_path, catalog)
