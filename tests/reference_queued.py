@@ -51,7 +51,7 @@ class QueuedReference(ReferenceEngine):
             if not (self.waiting or self.running or queue):
                 now = max(now, coming[0].request.arrived_s)
             while coming and coming[0].request.arrived_s <= now:
-                self.waiting.append(coming.popleft())
+                self._queue(coming.popleft())
             while leaving and leaving[0][0] <= now:
                 self._evict(*leaving.popleft(), {})
             if self.waiting or self.running:
@@ -65,7 +65,7 @@ class QueuedReference(ReferenceEngine):
             launched = queue.popleft()
             now = max(now, launched.end_s)
             while coming and coming[0].request.arrived_s <= now:
-                self.waiting.append(coming.popleft())
+                self._queue(coming.popleft())
             while leaving and leaving[0][0] < now:
                 self._evict(*leaving.popleft(), {})
             self._update(launched, now)
@@ -129,4 +129,4 @@ class QueuedReference(ReferenceEngine):
             if done and one in self.running:
                 self._remove(one)
             elif done:
-                self.waiting.remove(one)
+                self._unqueue(one)
