@@ -30,10 +30,10 @@ class Machines:
         host = "tls://127.0.0.1" if security else "127.0.0.1"
         self._start("scheduler", "--host", host, "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file))
         started = time.monotonic()
-        while not self.file.exists():
+        while not (self.file.exists() and (text := self.file.read_text()).endswith("}")):
             assert time.monotonic() - started < START_S
             time.sleep(0.05)
-        self.address = json.loads(self.file.read_text())["address"]
+        self.address = json.loads(text)["address"]
 
     def worker(self) -> Started:
         return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")

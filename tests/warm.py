@@ -92,6 +92,9 @@ class Started:
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self._connection, self.pid = connection, pid
 
+    def __del__(self) -> None:
+        self._connection.close()
+
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)

@@ -68,9 +68,9 @@ def test_names_that_hold_what_was_typed_come_first(
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
-        ("failures", "operations.failures or fleets.0.operations.failures"),
+        ("failures", "operations.failures or size.failures"),
         ("electricity_usd_per_kwh", "site.electricity_usd_per_kwh or fleets.0.site.electricity_usd_per_kwh"),
-        ("gpu", "fleets.0.pools.0.gpu"),
+        ("gpu", "fleets.0.pools.0.gpu or size.failures.gpu"),
         ("rate_rsp", "workload.arrivals.rate_rps or services.0.workload.arrivals.rate_rps"),
         ("horizont_s", "horizon_s"),
     ],

@@ -126,9 +126,13 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
         known = _places_by_key(spec)
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
-            near = sorted(elsewhere, key=lambda path: (-_together(path, place), len(path), dotted(path)))
+            near = sorted(elsewhere, key=lambda path: (-_together(path, place), _depth(path), dotted(path)))
             return f"; did you mean {' or '.join(dotted(path) for path in near[:2])}?"
     return did_you_mean(wrong, here, listed=16)
+
+
+def _depth(path: Place) -> int:
+    return sum(isinstance(step, str) for step in path)
 
 
 def _together(one: Place, other: Place) -> int:
