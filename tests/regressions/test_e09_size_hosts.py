@@ -152,7 +152,7 @@ def test_what_needs_which_host() -> None:
     assert fits("rtx-5090", 2, 400.0)["workstation-7slot-trpro"] == ("pcie5-x16-no-p2p", 3), "and three of 400 W"
     assert None in fits("apple-m2-ultra-192gb", 1), "a Mac is a host"
     for gpu, gpus, why in (
-        ("b300-288gb-sxm", 1, "carries 1x b300-288gb-sxm$"),
+        ("mi325x", 1, "carries 1x mi325x$"),
         ("rtx-5090", 4, "workstation-7slot-trpro has power for 2 of them"),
         ("a100-80gb-sxm", 16, "dgx-a100 has 8 slots"),
     ):
