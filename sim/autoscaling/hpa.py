@@ -8,7 +8,7 @@ way down.
 from typing import Literal
 
 from sim.autoscaling.behavior import DOWN, UP, Behavior, Rules
-from sim.autoscaling.protocol import ROUNDED, OnMetric, Seen, gauge_of, whole
+from sim.autoscaling.protocol import ROUNDED, OnMetric, Seen, gauge_of, whole, within
 from sim.spec import NonNegative, Positive
 
 
@@ -76,14 +76,10 @@ def recommendation(values: list[float], replicas: int, target: float, tolerance:
     ratio = round(sum(values) / len(values) / target, ROUNDED)
     missing = replicas - len(values)
     if missing <= 0:
-        return replicas if _within(ratio, tolerance) else whole(ratio * len(values))
+        return replicas if within(ratio, tolerance) else whole(ratio * len(values))
     taken = 0.0 if ratio > 1 else target
     with_them = round((sum(values) + missing * taken) / replicas / target, ROUNDED)
-    if _within(with_them, tolerance) or (ratio > 1) != (with_them > 1):
+    if within(with_them, tolerance) or (ratio > 1) != (with_them > 1):
         return replicas
     wanted = whole(with_them * replicas)
     return replicas if (with_them > 1) != (wanted > replicas) else wanted
-
-
-def _within(ratio: float, tolerance: float) -> bool:
-    return abs(round(1 - ratio, ROUNDED)) <= tolerance

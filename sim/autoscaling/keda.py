@@ -8,7 +8,7 @@ from math import inf
 from typing import ClassVar, Literal
 
 from sim.autoscaling.behavior import DOWN, UP, Behavior, Rules
-from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, Seen, whole
+from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, Seen, whole, within
 from sim.spec import NonNegative, Positive, WholeNumber
 
 
@@ -79,7 +79,7 @@ class RunningKeda:
             return replicas
         self._next_sync_s = now + spec.sync_period_s
         ratio = round(value / (spec.target * replicas), ROUNDED)
-        same = abs(round(1 - ratio, ROUNDED)) <= spec.tolerance
+        same = within(ratio, spec.tolerance)
         least = max(1, spec.min_replicas)
         recommended = replicas if same else min(max(whole(value / spec.target), least), spec.max_replicas)
         return self._behavior.applied(now, replicas, recommended, least, spec.max_replicas)

@@ -146,3 +146,12 @@ def whole(replicas: float) -> int:
     (3, 4)
     """
     return ceil(round(replicas, ROUNDED))
+
+
+def within(ratio: float, tolerance: float) -> bool:
+    """Whether *ratio* is so close to 1 that nothing changes.
+
+    >>> within(1.1, 0.1), within(1.11, 0.1)
+    (True, False)
+    """
+    return abs(round(1 - ratio, ROUNDED)) <= tolerance
