@@ -17,6 +17,7 @@ from rows import judged, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
+from sim.study.fidelity.validate.ranking import OPEN_LOADS, Entrant, rankings
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -92,6 +93,26 @@ def table(lines: list[Line]) -> str:
     return "\n".join(rows)
 
 
+def ranking(lines: list[Line], measured: Path, scheme: str) -> str:
+    """How often the faster of two servers is named, each predicted with its group left out."""
+    rows = {row.id: row for row in read_rows(measured)}
+    entrants = []
+    for line in lines:
+        row = rows[line["id"]]
+        paced = line["metric"] == "tput" and row.load in OPEN_LOADS
+        if line["scheme"] == scheme and row.isl and row.osl and not paced:
+            column = next(name for name, value in row.measured.items() if value == float(line["measured"]))
+            task = (row.model_family, row.load, row.concurrency, row.rate_req_s, row.num_requests, column)
+            server = (row.gpu, row.n_gpus)
+            guessed = float(line["predicted"])
+            lengths = (row.isl, row.osl)
+            entrants.append(Entrant(task, lengths, server, line["metric"], row.measured[column], guessed))
+    return ", ".join(
+        f"{one.quantity} {one.right_share:.1%} of {one.comparisons} pairs of servers ({one.row_pairs} pairs of rows)"
+        for one in rankings(entrants)
+    )
+
+
 def by_group(lines: list[Line], column: str, metric: str) -> str:
     """Median error of left-out pairs for each value of *column*."""
     found = []
@@ -135,6 +156,8 @@ def main(measured: Path, errors: Path, image: Path) -> None:
         lines = list(csv.DictReader(file))
     lines += plain_roofline(measured)
     print(table(lines))
+    for scheme in ("in-sample", "pairs", "gpus"):
+        print(f"\nranking, {scheme}: {ranking(lines, measured, scheme)}")
     for metric in LABELS:
         for column in ("engine", "gpu", "source_key"):
             print(f"\n{metric} by {column}, pair left out: {by_group(lines, column, metric)}")

@@ -10,6 +10,7 @@ from sim.report.charts.fonts import drawable
 from sim.report.fidelity.validate.frame import write_lines
 from sim.report.fidelity.validate.picture import write_picture
 from sim.report.terminal.fitted import FittedTable
+from sim.study.fidelity.validate.ranking import Ranking, entrants, rankings
 from sim.study.fidelity.validate.score import SCORED, Coverage, PredictedRow, Score, coverage, reasons, scores
 
 GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedRow], tuple[str, ...]]]] = {
@@ -34,7 +35,7 @@ MOST_REASONS = 12
 
 
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
-    """validation.csv, summary_by_*.csv, coverage.csv and validation.png in *folder*."""
+    """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv and validation.png in *folder*."""
     columns = row_columns()
     write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
@@ -44,6 +45,9 @@ def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
     write_lines(folder / "coverage.csv", heads, lines)
+    heads = ["quantity", "comparisons", "row_pairs", "right_share"]
+    ranked = rankings(entrants(outcomes))
+    write_lines(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
     with drawable():
         write_picture(folder / "validation.png", outcomes)
 
@@ -92,6 +96,9 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
     parts.append(_score_table(found, "class"))
     if len({score.group for score in by_engine}) > 1:
         parts.append(_score_table([_without_class(score) for score in by_engine], "engine"))
+    ranked = rankings(entrants(scored))
+    if ranked:
+        parts.append(_ranking_table(ranked))
     return parts
 
 
@@ -129,6 +136,13 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
         rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
         before = name
     return FittedTable(heads, rows, frozenset({0, 1}), 2)
+
+
+def _ranking_table(found: Sequence[Ranking]) -> FittedTable:
+    heads = (_("quantity"), _("comparisons"), _("pairs of rows"), _("faster one named"))
+    rows = [[one.quantity, str(one.comparisons), str(one.row_pairs), f"{100 * one.right_share:.0f} %"] for one in found]
+    title = _("Two servers measured more than 10 % apart at the same task")
+    return FittedTable(heads, rows, title=title)
 
 
 def _percent(share: float | None) -> str:
