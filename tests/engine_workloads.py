@@ -108,6 +108,16 @@ def some_evictions(usual: list[tuple[float, float, float]], seed: int) -> list[t
     return evictions
 
 
+def some_crashes(usual: list[tuple[float, float, float]], seed: int) -> list[float]:
+    """In every second run one crash, near the *usual* timestamps of a request: in mid-step or on a boundary."""
+    dice = random.Random(seed + 1)
+    at_s = dice.choice(dice.choice(usual)) + BASE * dice.choice(
+        [0, dice.randint(-4, 4) / 2, -0.25, dice.randint(1, 60)]
+    )
+    arrivals = {arrived_s for arrived_s, *_ in usual}
+    return [at_s] if dice.random() < 0.5 and at_s > 0 and at_s not in arrivals else []
+
+
 def timestamps(tracked: list) -> list[tuple[float, float, float]]:
     """(arrival, first token, finish) of what an engine has served."""
     return [(one.request.arrived_s, one.first_token_s, one.finished_s) for one in tracked]

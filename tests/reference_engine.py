@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
 
+from sim.engine.kv.blocks import PrefixCache
 from sim.records import Batch, Progress, Request
 
 Eviction = tuple[float, int]
@@ -95,22 +96,37 @@ class ReferenceEngine:
         self.preemptions = 0
         self.steps = 0
 
-    def run(self, requests: list[Request], evictions: list[Eviction] = ()) -> list[Tracked]:
+    def run(self, requests: list[Request], evictions: list[Eviction] = (), crashes: list[float] = ()) -> list[Tracked]:
         tracked = [Tracked(r) for r in requests]
         coming = deque(sorted((t for t in tracked if self._possible(t.request)), key=lambda t: t.request.arrived_s))
         leaving = deque((at_s, tracked[place]) for at_s, place in sorted(evictions))
+        dying = deque(sorted(crashes))
         now = 0.0
         while coming or self.waiting or self.running:
             if not self.waiting and not self.running:
                 now = max(now, coming[0].request.arrived_s)
+                while dying and dying[0] < now:
+                    self._crash(dying.popleft())
             while coming and coming[0].request.arrived_s <= now:
                 self._queue(coming.popleft())
             while leaving and leaving[0][0] <= now:
                 self._evict(*leaving.popleft(), {})
+            if dying and dying[0] <= now:
+                self._crash(dying.popleft())
+                continue
             scheduled = self._schedule()
             if not scheduled:
                 continue
-            now += self.step_s(self._batch(scheduled)) + self.read_s
+            end_s = now + self.step_s(self._batch(scheduled)) + self.read_s
+            if dying and dying[0] < end_s:
+                now = dying.popleft()
+                while coming and coming[0].request.arrived_s <= now:
+                    self._queue(coming.popleft())
+                while leaving and leaving[0][0] <= now:
+                    self._evict(*leaving.popleft(), scheduled)
+                self._crash(now)
+                continue
+            now = end_s
             self.steps += 1
             while coming and coming[0].request.arrived_s <= now:
                 self._queue(coming.popleft())
@@ -167,6 +183,16 @@ class ReferenceEngine:
             self._remove(one)
             return []
         return [one]
+
+    def _crash(self, at_s: float) -> None:
+        """Everybody is lost, whatever step is under way; the cache is empty."""
+        for one in (*self.waiting, *self.running):
+            self._evict(at_s, one, {})
+        for one in list(self.running):  # evicted before, in the step under way
+            self._remove(one)
+        for block in self.free:
+            block.name = None
+        self.named = {}
 
     def _progress(self, one: Tracked) -> Progress:
         return Progress(one.computed, one.made)
@@ -429,19 +455,24 @@ def drain(engine, requests: list[Request]) -> None:
             end = engine.plan(end)
 
 
-def drain_evicting(engine, requests: list[Request], evictions: list[Eviction]) -> dict[int, Progress]:
-    """Feeds *requests* to a fast engine and evicts some: place in the list -> how far it had come.
+def drain_evicting(
+    engine, requests: list[Request], evictions: list[Eviction], crashes: list[float] = ()
+) -> dict[int, Progress]:
+    """Feeds *requests* to a fast engine, which loses some, and all that it has where it *crashes*: place in the list ->
+    how far it had come.
 
-    At a step boundary arrivals come first, then the step is completed, then requests are evicted, and then the next
-    step is formed.
+    At a step boundary arrivals come first, then the step is completed, then requests are evicted, then the engine
+    crashes, and then the next step is formed.
     """
     coming = deque(sorted(requests, key=lambda r: r.arrived_s))
     leaving = deque(sorted(evictions))
+    dying = deque(sorted(crashes))
     evicted: dict[int, Progress] = {}
     here: set[Request] = set()
     end = inf
     while coming or end < inf:
         now = min(end, coming[0].arrived_s if coming else inf, leaving[0][0] if leaving else inf)
+        now = min(now, dying[0] if dying else inf)
         touched = end <= now
         while coming and coming[0].arrived_s <= now:
             request = coming.popleft()
@@ -456,6 +487,15 @@ def drain_evicting(engine, requests: list[Request], evictions: list[Eviction]) -
                 evicted[place] = engine.evict(requests[place], now)
                 here.remove(requests[place])
                 touched = True
+        if dying and dying[0] <= now:
+            dying.popleft()
+            evicted |= {place: engine.evict(one, now) for place, one in enumerate(requests) if one in here}
+            here.clear()
+            engine.crash(now)
+            for pool in engine.caches():
+                if isinstance(pool, PrefixCache):
+                    pool.clear()
+            touched = True
         if touched:
             end = engine.plan(now)
     assert not here

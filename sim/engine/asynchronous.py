@@ -79,6 +79,21 @@ class AsyncEngine:
         self._cut(flight, now)
         return progress
 
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        flight = self._flight
+        if flight is not None:
+            self._book(flight, now, steps_within(flight.leap, now - flight.start_s, flight.steps))
+        while self._flight is not None:
+            flight = self._flight
+            if not flight.closed:
+                self._rank.close(flight)
+                self._rank.drop_evicted(formed=False)
+            self._rank.finish(flight, now)
+            self._rank.drop_evicted(formed=True)
+            self._flight, self._next = self._next, None
+        self._begun, self._end_s = False, inf
+
     def _cut(self, flight: Flight, now: float) -> bool:
         """A step is formed at the first boundary at or after *now*; whether that moved the next event."""
         if flight.closed:
@@ -128,11 +143,7 @@ class AsyncEngine:
         if flight is None or not flight.closed:
             self._begun = True
             return []
-        duration_s = self._end_s - flight.start_s
-        book(self._meters, flight, duration_s, flight.leap.load * duration_s, flight.steps)
-        if self._sharing:
-            self._share(flight, duration_s)
-            self._rank.shares.shared_s = 0.0
+        self._book(flight, self._end_s, flight.steps)
         left = self._rank.finish(flight, self._end_s)
         changed = self._rank.drop_evicted(formed=True) or (flight.finished and self.waiting())
         self._rank.transit.settle()
@@ -142,6 +153,14 @@ class AsyncEngine:
             if changed:
                 self._flight.steps = 1
         return left
+
+    def _book(self, flight: Flight, end_s: float, whole_steps: int) -> None:
+        """*flight* ends at *end_s*, *whole_steps* of which were made."""
+        duration_s = end_s - flight.start_s
+        book(self._meters, flight, duration_s, flight.leap.load * duration_s, whole_steps)
+        if self._sharing:
+            self._share(flight, duration_s)
+            self._rank.shares.shared_s = 0.0
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`."""

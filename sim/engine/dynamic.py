@@ -70,6 +70,12 @@ class DynamicEngine(Unsplit):
             running.requests = [one for one in running.requests if one is not request]
         return Progress(0, 0)
 
+    def crash(self, now: float) -> None:
+        """See `ReplicaEngine.crash`."""
+        self._advance_clock(now)
+        self._passes.clear()
+        self._ending, self._end_s = [], inf
+
     def plan(self, now: float) -> float:
         """See `ReplicaEngine.plan`: the next batch's end, or when the oldest request has waited long enough.
 

@@ -49,6 +49,12 @@ class ReplicaEngine(Protocol):
         """
         ...
 
+    def crash(self, now: float) -> None:
+        """Dies at *now*; every request has been evicted before. The step under way is dropped: its time up to *now* and
+        its whole steps count, what it would have made does not, seats and KV blocks are free.
+        """
+        ...
+
     def plan(self, now: float) -> float:
         """When this replica next changes something that others see; inf if it is idle. Forms a step if none runs."""
         ...

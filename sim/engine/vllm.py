@@ -71,11 +71,19 @@ class VllmEngine:
         steps = self._steps
         progress = self._rank.turn_away(request)
         if progress is None:
-            whole = steps_within(self._leap, now - self._start_s, steps - 1) if steps else 0
+            # others that left just now have cut the leap here
+            most = steps if self._end_s <= now else steps - 1
+            whole = steps_within(self._leap, now - self._start_s, most) if steps else 0
             progress = self._rank.evict(request, whole, stepping=steps > 0)
         if steps:
             self._cut(now)
         return progress
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        if self._steps:
+            self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
+        self._end_s = inf
 
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
@@ -112,15 +120,19 @@ class VllmEngine:
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
+        left = self._complete(self._end_s, self._steps)
+        return [sequence.request for sequence in left] if left else []
+
+    def _complete(self, end_s: float, whole_steps: int) -> list[Sequence]:
+        """The leap under way ends at *end_s*, *whole_steps* of which were made; who leaves with the last token."""
         steps = self._steps
-        duration_s = self._end_s - self._start_s
-        book(self._meters, self._rank, duration_s, self._leap.load * duration_s, steps)
+        duration_s = end_s - self._start_s
+        book(self._meters, self._rank, duration_s, self._leap.load * duration_s, whole_steps)
         if self._sharing:
             self._rank.share_time(duration_s)
             self._rank.shares.shared_s = 0.0
         self._steps = 0
-        left = self._rank.commit(steps, self._end_s)
-        return [sequence.request for sequence in left] if left else []
+        return self._rank.commit(steps, end_s)
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`."""

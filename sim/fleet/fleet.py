@@ -210,18 +210,23 @@ class RunningFleet:
         self._outstanding -= len(requests)
         self._send(requests, now)
 
-    def _take(self, request: Request, now: float) -> bool:
-        """Takes *request* away from where it is; False if it gets its last token just then."""
-        index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
-        if index >= 0 and self._gate is not None:
-            self._gate.timed_out(index)
-        if self._losses is not None and self._losses.gives_up(request):
-            return True
-        if index < 0:
-            self._held.remove(request)
-        elif self._replicas[index].evict(request, now):
-            self._left(request, index)
-        return isnan(request.finished_s)
+    def _take(self, requests: list[Request], now: float) -> list[Request]:
+        """Takes *requests* away from where they are; all but those that get their last tokens just then."""
+        here: dict[int, list[Request]] = {}
+        for request in requests:
+            index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
+            if index >= 0 and self._gate is not None:
+                self._gate.timed_out(index)
+            if self._losses is not None and self._losses.gives_up(request):
+                continue
+            if index < 0:
+                self._held.remove(request)
+            else:
+                here.setdefault(index, []).append(request)
+        for index, at_replica in here.items():
+            for request in self._replicas[index].evict(at_replica, now):
+                self._left(request, index)
+        return [request for request in requests if isnan(request.finished_s)]
 
     def _joined(self, request: Request, replica: int) -> None:
         """*request* is on its way to *replica*."""

@@ -1,6 +1,6 @@
 """One engine on the fleet's clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf, isnan, nan
 
 from sim.engine.protocol import ReplicaEngine
@@ -64,17 +64,33 @@ class Replica:
         self.engine.let_go(request, now)
         self.replan(now)
 
-    def evict(self, request: Request, now: float) -> bool:
-        """Takes *request* away from here at *now* and notes its visit; False if it gets its last token just then."""
-        if now >= self.end_s:
-            self._fire()
-        if not isnan(request.finished_s):
-            return False
-        progress = self.engine.evict(request, now)
-        request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
-        request.replica, request.came_s, request.busy = -1, nan, BusyTime()
+    def evict(self, requests: Iterable[Request], now: float) -> list[Request]:
+        """Takes *requests* away from here at *now*, before the next step is formed; those that were taken: who gets the
+        last token just then is not.
+        """
+        gone = self._take_away(requests, now)
         self.replan(now)
-        return True
+        return gone
+
+    def crash(self, requests: Iterable[Request], now: float) -> list[Request]:
+        """Dies at *now* with *requests*, all that it has, and with the step under way; those that are lost: who gets the
+        last token just then is answered.
+        """
+        gone = self._take_away(requests, now)
+        self.engine.crash(now)
+        self.end_s, self._due = inf, -1
+        return gone
+
+    def _take_away(self, requests: Iterable[Request], now: float) -> list[Request]:
+        """The visits of *requests* end."""
+        if now >= self.end_s:
+            self._complete()
+        gone = [request for request in requests if isnan(request.finished_s)]
+        for request in gone:
+            progress = self.engine.evict(request, now)
+            request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
+            request.replica, request.came_s, request.busy = -1, nan, BusyTime()
+        return gone
 
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""
@@ -96,12 +112,17 @@ class Replica:
 
     def _fire(self) -> None:
         """Ends the step: arrivals up to its end come first, then it is completed and the next one formed."""
+        end_s = self._complete()
+        self.replan(end_s)
+        if self.after_step is not None:
+            self.after_step(self, end_s)
+
+    def _complete(self) -> float:
+        """Ends the step: arrivals up to its end come first; when it ended [s]."""
         self._release(self.end_s)
         end_s = self.end_s
         done = self.engine.advance()
         self.end_s = inf
         if done:
             self._finished(self, done, end_s)
-        self.replan(end_s)
-        if self.after_step is not None:
-            self.after_step(self, end_s)
+        return end_s

@@ -21,7 +21,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, some_evictions, timestamps, workloads
+from engine_workloads import Affine, Windowed, some_crashes, some_evictions, timestamps, workloads
 from reference_engine import ReferenceEngine, drain, drain_evicting
 from reference_policies import PrefillFirst, Reserve, Static
 
@@ -53,12 +53,12 @@ def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> 
     if policy == "static":
         limits = limits | {"enable_prefix_caching": False}
     usual = reference_type(model.leap, window=model.window, **limits).run([Request(**r) for r in requests])
-    evictions = some_evictions(timestamps(usual), seed)
+    evictions, crashes = some_evictions(timestamps(usual), seed), some_crashes(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
     engine = VllmEngine(model, RankLimits(window=model.window, **limits), schedule)
-    evicted = drain_evicting(engine, fast, evictions)
+    evicted = drain_evicting(engine, fast, evictions, crashes)
     reference = reference_type(model.leap, window=model.window, **limits)
-    slow = reference.run([Request(**r) for r in requests], evictions)
+    slow = reference.run([Request(**r) for r in requests], evictions, crashes)
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     for ours, theirs in zip(fast, slow, strict=True):
         assert dates(ours) == dates(theirs)
@@ -82,11 +82,12 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
         return
     usual = [Request(**r) for r in requests]
     drain(make(RankLimits(**limits), POLICIES[policy][0]), usual)
-    evictions = some_evictions([(r.arrived_s, r.first_token_s, r.finished_s) for r in usual], seed)
+    dates_ = [(r.arrived_s, r.first_token_s, r.finished_s) for r in usual]
+    evictions, crashes = some_evictions(dates_, seed), some_crashes(dates_, seed)
     running = make(RankLimits(**limits), POLICIES[policy][0])
     rows = [Request(**r) for r in requests]
     running.share_time(True, 0.0)
-    evicted = drain_evicting(running, rows, evictions)
+    evicted = drain_evicting(running, rows, evictions, crashes)
     for place, request in enumerate(rows):
         assert request.rejected + (place in evicted) + (not isnan(request.finished_s)) == 1
     for pool in pools(running):

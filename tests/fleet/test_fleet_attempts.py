@@ -33,6 +33,7 @@ fleets:
 ARRIVALS = {
     "open": "{process: poisson, rate_rps: 6}",
     "closed": "{process: closed_loop, concurrency: 20, think_s: 0.0}",
+    "burst": "{process: burst, num_requests: 8}",
 }
 CATALOG = load_catalog()
 
@@ -62,7 +63,7 @@ clients = st.builds(
 )
 
 
-@given(client=clients, arrivals=st.sampled_from(list(ARRIVALS)), seed=st.integers(0, 1000))
+@given(client=clients, arrivals=st.sampled_from(["open", "closed"]), seed=st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
 def test_every_request_ends_once(plans: dict[str, CasePlan], client: Client, arrivals: str, seed: int) -> None:
     fleet = RunningFleet(replace(plans[arrivals], client=client, seed=seed, horizon_s=6.0, drain_limit_s=1e4))
@@ -122,3 +123,19 @@ def test_a_resumed_answer_is_made_to_its_end_and_its_time_counts_from_its_first_
             steps = 80 - made[1]
             last_s = steps * 0.0625 + (100 + made[1] + steps - 1) / 8192
             assert one.finished_s - one.came_s == pytest.approx(last_s, abs=0.07)
+
+
+def test_nothing_is_computed_for_requests_that_time_out_together_at_the_end_of_a_step(
+    plans: dict[str, CasePlan],
+) -> None:
+    plan = plans["burst"]
+    (pool,) = plan.pools
+    pool = replace(pool, replicas=1, steptime=pool.steptime.model_copy(update={"per_token_s": 0.0}))
+    lengths = plan.workload.lengths
+    long = lengths.model_copy(update={"output": lengths.prompt.model_copy(update={"value": 80})})
+    workload = plan.workload.model_copy(update={"lengths": long})
+    log = run(plan, Client(timeout_s=1, attempts=1), pools=(pool,), workload=workload)
+    assert [one.status for one in log.requests] == ["timed_out"] * 8
+    # three run and five wait, whom no step may join
+    assert sum(one.busy_s for one in log.intervals) == 1.0
+    assert [isnan(one.started_s) for one in log.requests] == [False] * 3 + [True] * 5

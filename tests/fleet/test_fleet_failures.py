@@ -218,6 +218,9 @@ def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) ->
     early = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=0.0, horizon_s=48.0)).run()
     hit = [one for one in late.requests if one.attempts > 1]
     assert len(hit) > sum(one.attempts > 1 for one in early.requests)
+    # the step under way is dropped: whoever is dead does not go on
+    assert time_in(late)["failed"] == 10.0
+    assert all(one.busy_s == 0 for one in late.intervals if one.state == "failed")
     # all of them began anew when the failure was noticed, at 30 s
     assert all(one.first_token_s >= 30.0 for one in hit)
     assert {one.arrived_s > 20 for one in hit} == {True, False}

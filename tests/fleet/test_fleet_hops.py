@@ -49,7 +49,7 @@ class Two:
 
     def move(self, request: Request) -> None:
         source = request.replica
-        if source >= 0 and isnan(request.finished_s) and self.replicas[source].evict(request, self.env.now):
+        if source >= 0 and isnan(request.finished_s) and self.replicas[source].evict([request], self.env.now):
             self.send(request, 1 - source)
 
 

@@ -72,13 +72,20 @@ class LockstepEngine:
         steps = self._steps
         progress = self._leave_queue(request)
         if progress is None:
-            whole = steps_within(self._leap, now - self._start_s, steps - 1) if steps else 0
+            most = steps if self._end_s <= now else steps - 1
+            whole = steps_within(self._leap, now - self._start_s, most) if steps else 0
             rank = next(rank for rank in self._ranks if any(one.request is request for one in rank.running))
             stepping = steps > 0 and any(other is rank for other, _ in self._stepping)
             progress = rank.evict(request, whole if stepping else 0, stepping)
         if steps:
             self._cut(now)
         return progress
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        if self._steps:
+            self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
+        self._end_s = inf
 
     def _leave_queue(self, request: Request) -> Progress | None:
         """Takes *request* out of the queue that it waits in; None if it waits in none."""
@@ -126,12 +133,17 @@ class LockstepEngine:
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
-        self._book(self._meters, self._end_s - self._start_s, self._steps)
+        return self._complete(self._end_s, self._steps)
+
+    def _complete(self, end_s: float, whole_steps: int) -> list[Request]:
+        """The leap under way ends at *end_s*, *whole_steps* of which were made; who leaves with the last token."""
+        duration_s = end_s - self._start_s
+        self._book(self._meters, duration_s, whole_steps)
         if self._sharing:
             for rank, _ in self._stepping:
-                rank.share_time((self._end_s - self._start_s) / len(self._stepping))
+                rank.share_time(duration_s / len(self._stepping))
                 rank.shares.shared_s = 0.0
-        finished = [s.request for rank, _ in self._stepping for s in rank.commit(self._steps, self._end_s)]
+        finished = [s.request for rank, _ in self._stepping for s in rank.commit(self._steps, end_s)]
         self._steps = 0
         return finished
 

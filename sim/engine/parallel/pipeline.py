@@ -78,6 +78,13 @@ class PipelineEngine(Unsplit):
         lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
         return lane.rank.evict(request, 0, stepping=lane.end_s < inf)
 
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        for lane in self._lanes:
+            if lane.end_s < inf:
+                self._complete(lane, lane.stage_s * lane.flown(now), now, 0)
+        self._stage_free_s = [now] * len(self._stage_free_s)
+
     def plan(self, now: float) -> float:
         """See `Engine.plan`."""
         # requests that were in a batch before are scheduled before new ones get an empty lane
@@ -109,12 +116,16 @@ class PipelineEngine(Unsplit):
     def advance(self) -> list[Request]:
         """See `Engine.advance`: the batch that leaves the pipeline first."""
         lane = min(self._lanes, key=lambda lane: lane.end_s)
-        book(self._meters, lane.rank, lane.stage_s, lane.load * lane.stage_s, 1)
+        return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
+
+    def _complete(self, lane: Lane, busy_s: float, end_s: float, whole_steps: int) -> list[Sequence]:
+        """The batch of *lane* ends at *end_s*, with *whole_steps* of its one step made; who leaves with it."""
+        book(self._meters, lane.rank, busy_s, lane.load * busy_s, whole_steps)
         if self._sharing:
-            lane.rank.share_time(lane.stage_s)
+            lane.rank.share_time(busy_s)
             lane.rank.shares.shared_s = 0.0
-        end_s, lane.end_s = lane.end_s, inf
-        return [sequence.request for sequence in lane.rank.commit(1, end_s)]
+        lane.end_s = inf
+        return lane.rank.commit(1, end_s)
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""

@@ -64,6 +64,17 @@ class StagesEngine(Unsplit):
             self._schedule.leave(one)
         return Progress(max(0, one.computed - one.flying), one.made)
 
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        for launch in self._flying:
+            self._book(launch, launch.stage_s * launch.flown(now), 0)
+        self._drop_evicted()
+        for launch in self._flying:
+            self._schedule.update(launch, now)
+        self._flying.clear()
+        self._waits = False
+        self._stage_free_s = [now] * len(self._stage_free_s)
+
     def plan(self, now: float) -> float:
         """See `Engine.plan`."""
         while not self._waits and len(self._flying) < self._depth and (self._waiting or self._schedule.running):
@@ -93,14 +104,21 @@ class StagesEngine(Unsplit):
         """See `Engine.advance`: the oldest batch leaves the last stage."""
         launch = self._flying.popleft()
         self._waits = False
-        book(self._meters, launch, launch.stage_s, launch.load * launch.stage_s, 1)
+        self._book(launch, launch.stage_s, 1)
+        self._drop_evicted()
+        return self._schedule.update(launch, launch.end_s)
+
+    def _book(self, launch: Launch, busy_s: float, whole_steps: int) -> None:
+        """*launch* has kept a stage busy for *busy_s*, and its one step is made or is not."""
+        book(self._meters, launch, busy_s, launch.load * busy_s, whole_steps)
         if self._sharing:
-            self._share(launch, launch.stage_s)
+            self._share(launch, busy_s)
+
+    def _drop_evicted(self) -> None:
         for one in self._evicted:
             if one in self._schedule.running:
                 self._schedule.leave(one)
         self._evicted.clear()
-        return self._schedule.update(launch, launch.end_s)
 
     def _share(self, launch: Launch, elapsed_s: float) -> None:
         """Shares out the time of *launch* up to *elapsed_s* among its tokens."""

@@ -21,8 +21,8 @@ class Hands:
     """Routes requests that arrive."""
     send_again: Callable[[list[Request], float], None]
     """Routes requests that have been sent before."""
-    take: Callable[[Request, float], bool]
-    """Takes a request away from where it is; False if it gets its last token just then."""
+    take: Callable[[list[Request], float], list[Request]]
+    """Takes requests away from where they are; all but those that get their last tokens just then."""
     ended: Callable[[list[Request], float], None]
     """Requests have ended without an answer."""
 
@@ -69,19 +69,20 @@ class Attempts:
                 self._pausing.add(request)
                 self._env.timeout(self.LEAST_PAUSE_S).callbacks.append(partial(self._resume, request))
 
-    def _timed_out(self, request: Request, now: float) -> None:
-        if self._taken(request, now) and self._goes_on(request, "timed_out", now):
-            self._hands.send_again([request], now)
+    def _timed_out(self, requests: list[Request], now: float) -> None:
+        again = [request for request in self._taken(requests, now) if self._goes_on(request, "timed_out", now)]
+        if again:
+            self._hands.send_again(again, now)
 
-    def _leaves(self, request: Request, now: float) -> None:
-        if self._taken(request, now):
+    def _leaves(self, requests: list[Request], now: float) -> None:
+        for request in self._taken(requests, now):
             self._end(request, "timed_out", now)
 
-    def _taken(self, request: Request, now: float) -> bool:
-        if request in self._pausing:
-            self._pausing.remove(request)
-            return True
-        return self._hands.take(request, now)
+    def _taken(self, requests: list[Request], now: float) -> list[Request]:
+        pausing = [request for request in requests if request in self._pausing]
+        self._pausing.difference_update(pausing)
+        sent = [request for request in requests if request not in pausing] if pausing else requests
+        return [*pausing, *self._hands.take(sent, now)]
 
     def _goes_on(self, request: Request, ending: str, now: float) -> bool:
         """Whether *request* is to be sent again now; else it pauses, or that was its last attempt."""
@@ -130,11 +131,11 @@ class Deadlines:
         self,
         env: simpy.Environment,
         after_s: float | None,
-        passed: Callable[[Request, float], None],
+        passed: Callable[[list[Request], float], None],
         is_past: Callable[[Request, int], bool],
     ) -> None:
-        """*passed* gets a request at its limit, unless the attempt that began *is_past*; without *after_s* there is no
-        limit.
+        """*passed* gets the requests that reach their limits together, unless the attempt that began *is_past*; without
+        *after_s* there is no limit.
         """
         self._env, self._after_s = env, after_s
         self._passed, self._is_past = passed, is_past
@@ -158,10 +159,13 @@ class Deadlines:
     def _wake(self, event: simpy.Event) -> None:
         self._armed = False
         now = self._env.now
+        passed = []
         while self._coming and self._coming[0][0] <= now:
             _, request, attempt = self._coming.popleft()
             if not self._is_past(request, attempt):
-                self._passed(request, now)
+                passed.append(request)
+        if passed:
+            self._passed(passed, now)
         self._arm()
 
 

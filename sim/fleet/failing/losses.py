@@ -52,13 +52,11 @@ class Losses:
         return True
 
     def strike(self, index: int, now: float) -> None:
-        """Replica *index* fails: its KV cache is gone, and what it works on is stranded."""
+        """Replica *index* fails: its KV cache and its step under way are gone, and what it works on is stranded."""
         self._dead.add(index)
-        for request in list(self._has[index]):
-            # the step that ends just now may finish some
-            if request in self._has[index] and self._replicas[index].evict(request, now):
-                del self._has[index][request]
-                self._stranded[request] = index
+        for request in self._replicas[index].crash(list(self._has[index]), now):
+            del self._has[index][request]
+            self._stranded[request] = index
 
     def notice(self, index: int, now: float) -> list[Request]:
         """It is noticed that replica *index* has failed; the requests that were stranded there."""

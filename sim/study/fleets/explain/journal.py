@@ -1,6 +1,6 @@
 """The steps of the replicas that served one request, from its arrival to its last token."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
@@ -54,6 +54,12 @@ class Watched:
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
         return self._engine.evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`; the steps under way end there."""
+        begun = [span for span in self._engine.under_way() if span.start_s < now]
+        self._spans += [(self._replica, replace(span, end_s=now)) for span in begun]
+        self._engine.crash(now)
 
     def plan(self, now: float) -> float:
         """See `Engine.plan`."""

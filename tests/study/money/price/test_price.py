@@ -164,7 +164,7 @@ def move_all(fleet: RunningFleet) -> None:
     source, target = fleet._replicas
     now = fleet._env.now
     for request in [one for one in fleet._source.requests if one.replica == 0 and not one.rejected]:
-        if source.evict(request, now):
+        if source.evict([request], now):
             fleet._router.left(0, request)
             request.replica, request.came_s = 1, now
             target.offer(request, now)
