@@ -1,0 +1,261 @@
+"""What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
+
+    python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv --write data
+
+Needs the errors that steptime.py leaves (and, where it is there, outputs/fit/left_out_power.csv of power.py). It writes
+data/fidelity/measured.csv (which GPUs, models, formats, engines, layouts and loads were measured: no results),
+data/fidelity/left_out.csv (measured over predicted of each row, its pair or its GPU left out of the fit, with the mark
+that it has without them) and data/fidelity/intervals.yaml. The method is in benchmarks/fit/README.md. Seconds.
+"""
+
+import argparse
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log
+from pathlib import Path
+
+import numpy as np
+from rows import judged, read_rows
+
+from sim.benchdata import BenchRow
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.model import params_total
+from sim.catalogue.entries.quantization import native_quantization
+from sim.study.fidelity.marks.distance import MARKS, Setting, link_class, mark_of, model_kind
+from sim.study.fidelity.marks.measured import COLUMNS, Entry
+from sim.study.fidelity.validate.case import layout
+from sim.study.fidelity.validate.names import NotCovered, family_of, match
+from sim.study.fidelity.validate.predict import campaigns_of
+
+METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
+LEFT_OUT = ("scheme", "metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
+QUANTILES = (0.1, 0.9)
+LEAST_PAIRS = 6
+"""Of fewer pairs no interval is made; the next farther mark's holds."""
+BILLION = 1e9
+ORIGIN = """source: gpufleet-study
+where: "benchmarks/fit/worth.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
+kind: fitted
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A measured row in the terms of the index."""
+
+    row: BenchRow
+    setting: Setting
+    prompt: float
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """One left-out measurement."""
+
+    scheme: str
+    metric: str
+    mark: str
+    gpu: str
+    family: str
+    campaign: str
+    ratio: float
+    """Measured over predicted."""
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """GPU and model family, which weigh the same whatever the number of their rows."""
+        return self.gpu, self.family
+
+
+def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
+    """The judged rows that the catalogue covers."""
+    campaigns = campaigns_of(catalog)
+    for row in rows:
+        setup = campaigns.setup(row)
+        try:
+            names = match(replace(row, isl=setup.isl, osl=setup.osl), catalog, campaigns)
+        except NotCovered:
+            continue
+        tp, pp, dp, _ = layout(row, setup)
+        weights = native_quantization(catalog.quantization(names.quantization), names.model, catalog.quantization)
+        setting = Setting(
+            gpu=names.gpu.id,
+            architecture=names.gpu.architecture,
+            family=names.model.family or names.model.id,
+            kind=model_kind(names.model),
+            params_billion=float(f"{params_total(names.model) / BILLION:.4g}"),
+            kernel=weights.kernel,
+            engine=family_of(names.engine.id),
+            link=link_class(catalog.link(names.link), tp * pp * dp),
+            tp=tp,
+            pp=pp,
+            dp=dp,
+            sequences=1.0 if row.load == "single" else row.concurrency or row.avg_batch,
+            prompt=setup.isl,
+        )
+        yield Located(row, setting, setup.isl or 1.0)
+
+
+def index_of(rows: Sequence[Located]) -> list[Entry]:
+    """One entry for all rows that differ in their load only."""
+    groups: dict[tuple[object, ...], list[Located]] = defaultdict(list)
+    for one in rows:
+        groups[_key(one.setting)].append(one)
+    return [_entry(members) for _, members in sorted(groups.items(), key=lambda item: str(item[0]))]
+
+
+def _key(setting: Setting) -> tuple[object, ...]:
+    return tuple(getattr(setting, name) for name in COLUMNS if hasattr(setting, name))
+
+
+def _entry(members: list[Located]) -> Entry:
+    first = members[0].setting
+    sequences = [one.setting.sequences for one in members if one.setting.sequences]
+    prompts = [one.prompt for one in members]
+    return Entry(
+        **{name: getattr(first, name) for name in COLUMNS if hasattr(first, name)},  # type: ignore[arg-type]
+        sequences_low=min(sequences, default=inf),
+        sequences_high=max(sequences, default=0.0),
+        prompt_low=min(prompts),
+        prompt_high=max(prompts),
+        rows=len(members),
+        campaigns=len({one.row.source_key for one in members}),
+    )
+
+
+def left_out(path: Path, rows: dict[str, Located], index: list[Entry]) -> Iterator[Error]:
+    """The errors in the file *path*, each marked by the index without what was left out."""
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            one = rows.get(line["id"])
+            if one is None or float(line["predicted"]) <= 0:
+                continue
+            setting = one.setting
+            mark, _ = mark_of(setting, [entry for entry in index if not _without(line["scheme"], setting, entry)])
+            ratio = float(line["measured"]) / float(line["predicted"])
+            told = (line["scheme"], METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
+            yield Error(*told, ratio)
+
+
+def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
+    """Whether *entry* was left out of the fit that predicted *setting*."""
+    same_gpu = entry.gpu == setting.gpu
+    return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
+
+
+def quantiles(errors: Sequence[Error]) -> tuple[float, float]:
+    """10th and 90th percentile of measured over predicted, pairs weighing the same."""
+    rows_of: dict[tuple[str, str], int] = defaultdict(int)
+    for one in errors:
+        rows_of[one.pair] += 1
+    ordered = sorted(errors, key=lambda one: one.ratio)
+    weights = np.array([1.0 / rows_of[one.pair] for one in ordered])
+    places = (np.cumsum(weights) - weights / 2) / weights.sum()
+    low, high = np.interp(QUANTILES, places, [log(one.ratio) for one in ordered])
+    return exp(float(low)), exp(float(high))
+
+
+def common_sd(errors: Sequence[Error]) -> float:
+    """Standard deviation of the part of log(ratio) that the pairs of a campaign have in common.
+
+    It is the root of the mean product of two pairs' deviations in the same campaign, campaigns weighing by their pairs.
+    """
+    by_pair: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in errors:
+        by_pair[one.campaign][one.pair].append(log(one.ratio))
+    medians = {name: [float(np.median(found)) for found in pairs.values()] for name, pairs in by_pair.items()}
+    centre = float(np.median([value for found in medians.values() for value in found]))
+    products = weight = 0.0
+    for found in medians.values():
+        off = np.clip(np.array(found) - centre, -1.0, 1.0)
+        if len(off) > 1:
+            products += (float(off.sum()) ** 2 - float((off**2).sum())) / (len(off) - 1)
+            weight += len(off)
+    return max(0.0, products / weight) ** 0.5 if weight else 0.0
+
+
+def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
+    """The errors that an interval is made of."""
+    return [one for one in errors if one.metric == metric and one.mark == mark]
+
+
+def intervals(errors: Sequence[Error]) -> str:
+    """data/fidelity/intervals.yaml."""
+    lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
+    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors)).rstrip()]
+    lines.append("metrics:")
+    for metric in METRICS.values():
+        found = {mark: chosen(errors, metric, mark) for mark in MARKS}
+        kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
+        if not kept:
+            continue
+        lines.append(f"  {metric}:")
+        for mark, some in kept.items():
+            low, high = quantiles(some)
+            counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
+            lines.append(
+                f"    {mark}: {{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def inside(errors: Sequence[Error]) -> float:
+    """Share of measurements within an interval that was made without their GPU, pairs weighing the same."""
+    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for gpu in {one.gpu for one in errors}:
+        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors)
+        for one in errors:
+            if one.gpu == gpu:
+                shares[one.pair].append(low <= one.ratio <= high)
+    return float(np.mean([np.mean(found) for found in shares.values()]))
+
+
+def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error]) -> None:
+    """The three files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([f"{v:g}" if isinstance(v, float) else v for v in _cells(entry)] for entry in index)
+    with (folder / "left_out.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(LEFT_OUT)
+        writer.writerows(
+            [one.scheme, one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in errors
+        )
+    (folder / "intervals.yaml").write_text(intervals(errors), encoding="utf-8")
+
+
+def _cells(entry: Entry) -> list[object]:
+    return [getattr(entry, name) for name in COLUMNS]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("measured", type=Path)
+    parser.add_argument(
+        "errors", type=Path, nargs="*", help="left_out.csv of steptime.py, left_out_power.csv of power.py"
+    )
+    parser.add_argument("--write", type=Path, help="the data/ folder to write into")
+    arguments = parser.parse_args()
+    rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], load_catalog()))
+    index = index_of(rows)
+    by_id = {one.row.id: one for one in rows}
+    errors = [error for path in arguments.errors for error in left_out(path, by_id, index)]
+    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
+    for metric in METRICS.values():
+        for mark in MARKS:
+            some = chosen(errors, metric, mark)
+            if some:
+                low, high = quantiles(some)
+                told = f"{low:.2f} to {high:.2f}, GPU left out {inside(some):.0%} inside, common {common_sd(some):.2f}"
+                print(f"{metric:10s} {mark:18s} {len(some):5d} rows {len({one.pair for one in some}):3d} pairs: {told}")
+    if arguments.write:
+        write(arguments.write / "fidelity", index, errors)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The mark and the interval of a fleet, from the scenario alone or with the load that a simulation showed."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.model import params_total
+from sim.scenario.experiment import Experiment, Fleet, Pool
+from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import at_point, cases
+from sim.steptime import Roofline
+from sim.study.fidelity.marks.distance import MARKS, Setting, link_class, mark_of, model_kind
+from sim.study.fidelity.marks.interval import METRICS, Worth, read_intervals
+from sim.study.fidelity.marks.measured import read_index
+from sim.study.fidelity.validate.names import family_of
+from sim.study.fleets.run.point import Point
+
+BILLION = 1e9
+Load = tuple[float | None, float | None]
+"""(sequences in flight on a replica, mean prompt [tokens]); None: not known."""
+UNKNOWN: Load = (None, None)
+
+
+def fleet_worth(scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN) -> Worth | None:
+    """What predictions for *fleet* are worth: those of the pool that is farthest from what was measured.
+
+    None where no pool's step time is computed: it is given, or the pools serve networks that answer in one pass.
+    """
+    settings = (setting_of(scenario, fleet, pool, catalog) for pool in fleet.pools)
+    known = [replace(one, sequences=load[0], prompt=load[1]) for one in settings if one is not None]
+    return worst(worth_of(setting, catalog) for setting in known)
+
+
+def worth_of(setting: Setting, catalog: Catalog) -> Worth:
+    """Mark, reasons and factors of one setting."""
+    mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
+    intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
+    found = {metric: intervals.of(metric, mark) for metric in METRICS}
+    return Worth(mark, why, {metric: (one.low, one.high) for metric, one in found.items() if one is not None})
+
+
+def worst(worths: Iterable[Worth | None]) -> Worth | None:
+    """The one that is farthest from what was measured; the first of several. None where there is none."""
+    return max((one for one in worths if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
+
+
+def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) -> list[Worth | None]:
+    """What the predictions at each of *points* of the scenario's sweep are worth, under the load that it had there.
+
+    Fleets are looked up as the scenario has them at the point, so that a sweep of GPUs or layouts is marked rightly.
+    None where a point is not of the scenario's sweep, did not run, or has a step time that is not computed.
+    """
+    asked = _askable(scenario, catalog)
+    found: list[Worth | None] = []
+    for point in points:
+        ask = asked.get((point.fleet, _axes_key(point.axes)))
+        found.append(ask(_load_of(point.row)) if ask is not None and point.ok else None)
+    return found
+
+
+def _askable(scenario: Scenario, catalog: Catalog) -> dict[tuple[str, str], Callable[[Load], Worth | None]]:
+    """(fleet, its axes) -> what answers for the fleet there under a load."""
+    found: dict[tuple[str, str], Callable[[Load], Worth | None]] = {}
+    scenarios: dict[str, Scenario] = {}
+    places = {fleet.name: place for place, fleet in enumerate(scenario.fleets)}
+    for case in cases(scenario):
+        key = case.fleet, _axes_key(case.axes)
+        if key not in found:
+            at = scenarios.setdefault(repr(case.overrides), at_point(scenario, case.overrides))
+            found[key] = partial(fleet_worth, at, at.fleets[places[case.fleet]], catalog)
+    return found
+
+
+def _axes_key(axes: Mapping[str, Any]) -> str:
+    """What tells points of a sweep apart."""
+    return repr([axes[name] for name in sorted(axes)])
+
+
+def _load_of(row: Mapping[str, Any]) -> Load:
+    """The load that a row of summary.csv shows."""
+    requests, tokens, answers = (row.get(n) for n in ("requests_per_s", "total_tokens_per_s", "output_tokens_per_s"))
+    prompt = (tokens - answers) / requests if requests and tokens is not None and answers is not None else None
+    sequences = row.get("batch_mean")
+    return sequences or None, prompt or None
+
+
+def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Setting | None:
+    """*pool* in the terms of the index; None where its step time is not computed from GPU and model."""
+    bound = bind(scenario, fleet, pool, catalog)
+    gpu, model, layout = bound.gpu, bound.model, bound.layout
+    if gpu is None or model is None or bound.kernel is None or not isinstance(bound.steptime, Roofline):
+        return None
+    return Setting(
+        gpu=gpu.id,
+        architecture=gpu.architecture,
+        family=model.family or model.id,
+        kind=model_kind(model),
+        params_billion=params_total(model) / BILLION,
+        kernel=bound.kernel.id,
+        engine=family_of(bound.engine.id),
+        link=link_class(bound.link, layout.gpus),
+        tp=layout.tensor_parallel_size,
+        pp=layout.pipeline_parallel_size,
+        dp=layout.data_parallel_size,
+        beyond=tuple(_beyond(bound)),
+        calibrated=bound.calibration is not None,
+    )
+
+
+def _beyond(bound: BoundPool) -> Sequence[str]:
+    """What the pool has that no measurement of the fit has."""
+    has = {
+        "speculative decoding is in no measurement of the fit": getattr(bound.batching, "speculative", None),
+        "weights in host memory are in no measurement of the fit": bound.offload,
+        "MIG slices are in no measurement of the fit": bound.slicing,
+        "KV tiers are in no measurement of the fit": bound.spec.kv_tiers,
+        "prompts and answers on different replicas are in no measurement of the fit": bound.spec.role != "both",
+    }
+    return [why for why, there in has.items() if there]

@@ -1,0 +1,112 @@
+"""How near measurements are: hand-made indexes with a truth that can be seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.schema import Scenario
+from sim.study.fidelity.marks import MARKS, Setting, Worth, fleet_worth, worst
+from sim.study.fidelity.marks.distance import mark_of
+from sim.study.fidelity.marks.measured import Entry
+
+SETTING = Setting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")
+ENTRY = Entry("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "", 1, 1, 1, 1.0, 64.0, 100.0, 2000.0, 9, 2)
+BIG = replace(ENTRY, gpu="b", architecture="Hopper", family="big", params_billion=70.0, tp=4, link="fabric")
+INDEX = (ENTRY, BIG, replace(BIG, gpu="c", kernel="fp8", engine="sglang", kind="mixture of experts"))
+NEAR, BETWEEN, FAR = MARKS
+
+
+@pytest.mark.parametrize(
+    ("changed", "mark", "word"),
+    [
+        ({}, NEAR, ""),
+        ({"sequences": 100.0, "prompt": 3000.0}, NEAR, ""),
+        ({"gpu": "d"}, BETWEEN, "this GPU"),
+        ({"gpu": "d", "architecture": "Volta"}, FAR, "architecture"),
+        ({"family": "qwen", "params_billion": 14.0}, BETWEEN, "this model"),
+        ({"family": "qwen", "params_billion": 140.0}, FAR, "parameters"),
+        ({"params_billion": 9.9}, NEAR, ""),
+        ({"family": "deep", "kind": "dense, latent attention"}, FAR, "latent attention"),
+        ({"kernel": "fp8"}, BETWEEN, "this format"),
+        ({"kernel": "int3"}, FAR, "int3"),
+        ({"tp": 2, "link": "fabric"}, BETWEEN, "layout"),
+        ({"tp": 8, "link": "fabric"}, FAR, "at most of 4"),
+        ({"tp": 2, "link": "PCIe"}, FAR, "at most of 0"),
+        ({"engine": "sglang"}, BETWEEN, "engine"),
+        ({"engine": "mine"}, FAR, "mine"),
+        ({"sequences": 129.0}, FAR, "sequences"),
+        ({"beyond": ("drafts",)}, FAR, "drafts"),
+    ],
+    ids=str,
+)
+def test_a_setting_is_as_far_as_its_farthest_direction(changed: dict[str, object], mark: str, word: str) -> None:
+    found, why = mark_of(replace(SETTING, **changed), INDEX)  # type: ignore[arg-type]
+    assert found == mark
+    assert word in "; ".join(why)
+
+
+def test_parts_that_were_never_together_are_between_measurements() -> None:
+    apart = (ENTRY, replace(ENTRY, kernel="fp8", family="qwen"))
+    found, why = mark_of(replace(SETTING, kernel="fp8"), apart)
+    assert (found, len(why)) == (BETWEEN, 1)
+    assert "together" in why[0]
+
+
+def test_the_users_own_calibration_stands_for_a_measured_gpu() -> None:
+    other = replace(SETTING, gpu="d", architecture="Volta", calibrated=True)
+    assert mark_of(other, INDEX)[0] == NEAR
+
+
+def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
+    fleet = {
+        "name": "both",
+        "pools": [
+            {"gpu": "h100-80gb-sxm", "name": "near"},
+            {
+                "gpu": "h100-80gb-sxm",
+                "name": "drafting",
+                "batching": {"speculative": {"num_speculative_tokens": 2, "accepted": 1}},
+            },
+        ],
+    }
+    data = {
+        "model": "llama3.1-8b",
+        "horizon_s": 10,
+        "workload": {
+            "arrivals": {"process": "poisson", "rate_rps": 1},
+            "lengths": {
+                "prompt": {"distribution": "fixed", "value": 100},
+                "output": {"distribution": "fixed", "value": 9},
+            },
+        },
+    }
+    scenario = Scenario.model_validate({**data, "name": "x", "fleets": [fleet]})
+    found = fleet_worth(scenario, scenario.fleets[0], load_catalog())
+    assert found is not None
+    assert (found.mark, found.why) == (FAR, ("speculative decoding is in no measurement of the fit",))
+    near = scenario.fleets[0].model_copy(update={"pools": scenario.fleets[0].pools[:1]})
+    one = fleet_worth(scenario, near, load_catalog())
+    assert one is not None
+    assert one.mark == NEAR
+    assert worst([one, found, None]) is found
+    assert worst([None]) is None
+
+
+def test_a_given_step_time_has_no_mark() -> None:
+    pool = {
+        "steptime": {"model": "affine", "base_s": 0.01, "per_token_s": 0.0, "per_context_token_s": 0.0},
+        "batching": {"policy": "vllm", "num_gpu_blocks": 99, "max_model_len": 999},
+    }
+    data = {"name": "x", "horizon_s": 10, "workload": {"arrivals": {"process": "burst", "num_requests": 2}}}
+    lengths = {"prompt": {"distribution": "fixed", "value": 9}, "output": {"distribution": "fixed", "value": 9}}
+    data["workload"]["lengths"] = lengths  # type: ignore[index]
+    scenario = Scenario.model_validate({**data, "fleets": [{"name": "given", "pools": [pool]}]})
+    assert fleet_worth(scenario, scenario.fleets[0], load_catalog()) is None
+
+
+def test_time_to_the_last_token_has_the_wider_of_both_intervals() -> None:
+    one = Worth(NEAR, (), {"ttft": (0.5, 1.2), "tpot": (0.8, 1.4)})
+    assert one.factor("e2e_s_p95") == (0.5, 1.4)
+    assert one.factor("ttft_s_mean") == (0.5, 1.2)
+    assert one.factor("throughput") is None
