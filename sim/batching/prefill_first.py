@@ -1,8 +1,8 @@
 """Prompts before tokens, as vLLM's V0 scheduler and SGLang do it."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sim.batching.limits import QueueLimits
 from sim.spec import Count, Fraction
@@ -12,7 +12,7 @@ class PrefillFirst(QueueLimits):
     """Waiting prompts are computed, several in a step, before anybody decodes; KV blocks are handed out on demand.
 
     `max_num_batched_tokens` limits the prompts of a step; a longer prompt is computed by itself. The rules are in
-    `sim/engine/schedulers/prefill_first.py`.
+    `sim/engine/schedulers/prefill_first/`.
     """
 
     policy: Literal["prefill_first"]
@@ -21,6 +21,12 @@ class PrefillFirst(QueueLimits):
     chunked_prefill_size: Count | None = None
     """Most prompt tokens in one step, prompts being cut there (SGLang). Left out: the engine's; without one, whole
     prompts."""
+    overlap_schedule: bool | None = None
+    """The next step is formed while one runs; a request that arrives waits one step more (SGLang's overlap scheduler).
+    Left out: as the engine does."""
+    scheduler_recv_interval: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Decode steps from one look for new requests to the next (SGLang) [steps]. Whoever has just computed prompts, or
+    has nothing to do, looks at once."""
     watermark: Fraction = 0.01
     """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager)."""
 

@@ -19,12 +19,12 @@ from sim.records import Meters, Progress, Request, Span, StepTime
 class AsyncEngine:
     """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[AsyncRank] = AsyncRank) -> None:
         self._steptime = steptime
         self._limits = limits
         self._pool = limits.new_pool()
         self._waiting = limits.new_queue()
-        self._rank = AsyncRank(limits, self._pool, self._waiting)
+        self._rank = schedule(limits, self._pool, self._waiting)
         self._meters = Meters()
         self._flight: Flight | None = None
         """What runs."""
@@ -44,7 +44,7 @@ class AsyncEngine:
         is_head = self._rank.enqueue(sequence)
         if self._flight is None:
             return True
-        return is_head and self._rank.may_admit(sequence) and self._cut(self._flight, now)
+        return is_head and self._rank.may_admit(sequence) and self._cut(self._flight, now, True)
 
     def reserve(self, request: Request, now: float) -> bool:
         """See `Engine.reserve`."""
@@ -94,16 +94,20 @@ class AsyncEngine:
             self._flight, self._next = self._next, None
         self._begun, self._end_s = False, inf
 
-    def _cut(self, flight: Flight, now: float) -> bool:
-        """A step is formed at the first boundary at or after *now*; whether that moved the next event."""
+    def _cut(self, flight: Flight, now: float, arrived: bool = False) -> bool:
+        """A step is formed at the first boundary at or after *now*; whether that moved the next event.
+
+        Where that is for one who *arrived*, it is the first boundary at which the scheduler looks for arrivals.
+        """
+        first = self._rank.steps_until_read if arrived else int
         if flight.closed:
             if self._next is not None:
-                self._next.steps = 1
+                self._next.steps = min(self._next.steps, first(1))
             return False
         steps = flight.steps
         if steps > 1:
             over = now > flight.start_s and cut_steps(flight.leap, flight.start_s, now, steps - 1)
-            steps = 1 + over
+            steps = min(first(1 + over), flight.steps)
         moved = steps < flight.steps
         flight.steps = steps
         return moved
@@ -200,4 +204,4 @@ class AsyncEngine:
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""
-        return len(self._waiting) + len(self._rank.joining)
+        return self._rank.queued()

@@ -41,6 +41,8 @@ class RankLimits:
     """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
     prefill_schedule_interval: int = 1
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
+    scheduler_recv_interval: int = 1
+    """Decode steps from one look for new requests to the next, where the policy polls them."""
     kv_groups: tuple[int | None, ...] = (None,)
     """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
     that keeps a block for a sequence."""

@@ -45,7 +45,8 @@ class VllmEngine:
             return True
         if self._steps == 1 or not is_head or not self._rank.may_admit(sequence):
             return False
-        return self._cut(now)
+        heard = self._rank.steps_until_read(cut_steps(self._leap, self._start_s, now, self._steps))
+        return self._shorten(min(heard, self._steps))
 
     def reserve(self, request: Request, now: float) -> bool:
         """See `Engine.reserve`."""
@@ -162,4 +163,4 @@ class VllmEngine:
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""
-        return len(self._waiting) + len(self._rank.joining)
+        return self._rank.queued()

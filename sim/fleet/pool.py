@@ -16,7 +16,8 @@ from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.parallel.stages import StagesEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.drafts import DraftRank
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.prefill_first.overlap import OverlapRank
+from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
@@ -109,6 +110,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         return VllmEngine(pool.steptime, limits, DraftRank)
     if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
         return AsyncEngine(pool.steptime, limits)
+    if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
+        return AsyncEngine(pool.steptime, limits, OverlapRank)
     return VllmEngine(pool.steptime, limits, schedule)
 
 
@@ -150,6 +153,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
         values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
+        values["scheduler_recv_interval"] = batching.scheduler_recv_interval
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)

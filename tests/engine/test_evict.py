@@ -13,7 +13,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.parallel.stages import StagesEngine
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank

@@ -12,7 +12,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
 from sim.engine.parallel.lockstep import LockstepEngine, slowest
 from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank

@@ -1,6 +1,7 @@
 """Asynchronous scheduling and pipelines give the dates of a reference that takes one batch after the other."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.stages import StagesEngine
+from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,6 +27,7 @@ from engine_workloads import (
 )
 from reference_engine import drain, drain_evicting
 from reference_groups import GroupsReference
+from reference_policies import Overlap
 from reference_queued import QueuedReference
 
 
@@ -60,10 +63,16 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
     assert_conserved(engine, fast)
 
 
+AHEAD = {"asynchronous": True}
 IN_FLIGHT = {
-    "one ahead": (lambda limits: AsyncEngine(Affine(), limits), {"asynchronous": True}),
-    "stages": (lambda limits: StagesEngine(Affine(), limits, 3), {"stages": 3}),
-    "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), {"stages": 2, "asynchronous": True}),
+    "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
+    "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
+    "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
+    "overlap": (
+        lambda limits: AsyncEngine(Affine(), replace(limits, scheduler_recv_interval=3), OverlapRank),
+        Overlap,
+        AHEAD | {"scheduler_recv_interval": 3},
+    ),
 }
 
 
@@ -73,13 +82,13 @@ IN_FLIGHT = {
 def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, seed) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
-    make, queue = IN_FLIGHT[kind]
-    usual = QueuedReference(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
+    make, reference_type, queue = IN_FLIGHT[kind]
+    usual = reference_type(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
     evictions = some_evictions(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
     engine = make(RankLimits(**limits))
     evicted = drain_evicting(engine, fast, evictions)
-    reference = QueuedReference(Affine().leap, **queue, **limits)
+    reference = reference_type(Affine().leap, **queue, **limits)
     slow = reference.run([Request(**r) for r in requests], evictions)
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     assert [dates(one) for one in fast] == [dates(one) for one in slow]

@@ -85,6 +85,8 @@ class EngineLimits(Spec):
     """1: on where the operator leaves it open; 0 or None: off."""
     async_scheduling: Value | None = None
     """1: the next step is formed while one runs, where the operator leaves it open; 0 or None: after it."""
+    overlap_schedule: Value | None = None
+    """1: as `async_scheduling`, for an engine that computes prompts first."""
     large_gpu_from_bytes: Value | None = None
     large_gpu_max_num_seqs: Value | None = None
     large_gpu_max_num_batched_tokens: Value | None = None

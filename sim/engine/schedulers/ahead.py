@@ -21,8 +21,8 @@ class Flight:
     """Equal steps that follow each other, from their forming to their end."""
 
     __slots__ = (
-        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "parts", "recomputed_in_step",
-        "standing", "start_s", "steps",
+        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "parts", "prompts_only",
+        "recomputed_in_step", "standing", "start_s", "steps",
     )  # fmt: skip
 
     def __init__(self, rank: "AsyncRank", steps: int, leap: Leap) -> None:
@@ -31,6 +31,7 @@ class Flight:
         self.recomputed_in_step = rank.recomputed_in_step
         self.chunks = dict(rank.chunks)
         self.parts = chunk_parts(rank.chunks)
+        self.prompts_only = rank.prompts_only
         self.standing = rank.standing
         self.leap = leap
         self.steps = steps
@@ -68,7 +69,14 @@ class AsyncRank(Rank):
     @property
     def standing(self) -> list[Sequence]:
         """Who decodes and is left out of the step formed last."""
+        if self.prompts_only:
+            return [sequence for sequence in self.running if sequence.decoding]
         return self.shares.standing(self._step)
+
+    @property
+    def prompts_only(self) -> bool:
+        """Whether all who decode are left out of the step formed last."""
+        return self._decodes_wait
 
     def form(self, now: float) -> int:
         """See `Schedule.form`; `batch` is a new one."""
@@ -87,7 +95,7 @@ class AsyncRank(Rank):
         steps = flight.steps
         if steps > 1:
             self.pool.take(self._blocks_of_leap(steps))
-        self._step += steps
+        self._step += 0 if flight.prompts_only else steps
         flight.closed = True
         self._runs = flight
         for sequence in self._finishing.pop_reached(self._step):
@@ -175,7 +183,8 @@ class AsyncRank(Rank):
                 continue
             computed = sequence.computed + dict(self._chunks).get(sequence, 0)
             if sequence.decoding:
-                computed = sequence.base + self._step - (not formed)
+                in_step = formed and not self._decodes_wait
+                computed = sequence.base + self._step - (not in_step)
                 sequence.held = -(-(computed + 1) // self.pool.block_size)
                 self._leave_decoding(sequence)
             self._prefilling.pop(sequence, None)

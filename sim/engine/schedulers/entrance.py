@@ -33,6 +33,14 @@ class Entrance:
             return len(self.joining) == 1
         return self.waiting.add(sequence)
 
+    def queued(self) -> int:
+        """Requests that wait for admission."""
+        return len(self.waiting) + len(self.joining)
+
+    def steps_until_read(self, steps: int) -> int:
+        """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
+        return steps
+
     def turn_away(self, request: Request) -> Progress | None:
         """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
         waiting = self.waiting.remove(request)

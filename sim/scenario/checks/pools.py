@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sim.batching import Dynamic, Slots, Vllm, foreign
+from sim.batching import Dynamic, PrefillFirst, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
 from sim.scenario.checks.offload import offload_complaints, tier_complaints
@@ -84,6 +84,13 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """Drafts and steps that are formed ahead where they cannot be."""
     limits, layout = pool.batching, pool.layout
+    together = layout.enable_expert_parallel and layout.data_parallel_size > 1
+    if isinstance(limits, PrefillFirst) and (together or layout.pipeline_parallel_size > 1):
+        text = "needs one pipeline stage, and ranks that do not step together"
+        if limits.overlap_schedule:
+            yield Complaint((*place, "overlap_schedule"), text)
+        if limits.scheduler_recv_interval > 1:
+            yield Complaint((*place, "scheduler_recv_interval"), text)
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":
@@ -96,7 +103,6 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         if limits.speculative is not None or layout.data_parallel_size > 1:
             text = "needs one data-parallel rank and no drafts"
             yield Complaint((*place, "kv_groups"), text)
-    together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if pool.drafter is not None and not isinstance(pool.steptime, Roofline):
         yield Complaint((*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model")
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):

@@ -34,7 +34,9 @@ USUAL_ENGINE = "vllm-0.14"
 UNQUANTIZED = "none"
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
-OPEN_SWITCHES = ("enable_prefix_caching", "async_scheduling")
+AHEAD = ("async_scheduling", "overlap_schedule")
+"""Switches of engines that form a step while one runs."""
+OPEN_SWITCHES = ("enable_prefix_caching", *AHEAD)
 """What is on or off as the engine has it where the scenario is silent; a pool with a step time of its own has no
 engine."""
 
@@ -214,7 +216,7 @@ def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Sch
     for name in OPEN_SWITCHES:
         if getattr(batching, name, False) is None:
             usual = default_limit(engine, None, name) if engine else None
-            able = name != "async_scheduling" or (one_rank and getattr(batching, "speculative", None) is None)
+            able = name not in AHEAD or (one_rank and getattr(batching, "speculative", None) is None)
             filled[name] = usual is not None and bool(usual.value) and able
     return batching.model_copy(update=filled)
 

@@ -12,9 +12,11 @@ from math import inf
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.prefill_first.inbox import Inbox
 from sim.engine.schedulers.queues.waiting import PrefixQueue, WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
 
 LONGEST_SORTED = 128
 """Longer queues are first come first served."""
@@ -30,9 +32,31 @@ class PrefillFirstRank(Rank):
         super().__init__(limits, pool, waiting)
         self._kept_free = int(limits.watermark * pool.usable)
         self._answers = None
+        self._inbox = Inbox(limits.scheduler_recv_interval)
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
+        if self._inbox.interval == 1:
+            return super().enqueue(sequence)
+        self._inbox.unread.append(sequence)
+        return True
+
+    def queued(self) -> int:
+        """See `Entrance.queued`."""
+        return super().queued() + len(self._inbox)
+
+    def steps_until_read(self, steps: int) -> int:
+        """See `Entrance.steps_until_read`."""
+        return self._inbox.steps_until_read(steps)
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """See `Entrance.turn_away`."""
+        return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; decodes take no part of the budget."""
+        """See `Schedule.may_admit`; decodes take no part of the budget. Who is unread may join once it is read."""
+        if self._inbox.interval > 1:
+            return True
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
@@ -67,8 +91,9 @@ class PrefillFirstRank(Rank):
                     coming.update(names)
         waiting.sort(places)
 
-    def form(self, now: float) -> int:
-        """See `Schedule.form`."""
+    def _form(self, now: float) -> int:
+        for sequence in self._inbox.read(not self.running):
+            super().enqueue(sequence)
         self._preempted_in_step = False
         self.blocked_by = ""
         if not self.running and not self.waiting:
@@ -93,4 +118,10 @@ class PrefillFirstRank(Rank):
             self.blocked_by = "kv"
         if not self.batch.decode_seqs:
             return 0
-        return 1 if self._preempted_in_step else self._steps_until_change()
+        steps = 1 if self._preempted_in_step else self._steps_until_change()
+        return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """See `Schedule.commit`."""
+        self._inbox.passed(steps, self._decodes_wait)
+        return super().commit(steps, end_s)

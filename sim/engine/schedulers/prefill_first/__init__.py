@@ -1,0 +1,1 @@
+"""Prompts before tokens: the rules of SGLang and of vLLM V0."""
