@@ -7,6 +7,8 @@ from math import ceil
 from sim.failures.law import Law
 
 SITE = "site"
+FAIL_WHILE_OFF = (SITE, "rack")
+"""What others feed and use: it fails whether replicas are switched on or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,8 @@ class Domain:
     replicas: tuple[int, ...]
     """Places in the pool."""
     law: Law
+    needs_power: bool = False
+    """It works only while one of its replicas is switched on, and fails only then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Layout:
 def domains_of(laws: Mapping[str, Law], layout: Layout, servers_per_rack: int) -> tuple[Domain, ...]:
     """The components of a pool: kind -> law, each as often as *layout* has it."""
     return tuple(
-        Domain(f"{kind} {number}", replicas, law)
+        Domain(f"{kind} {number}", replicas, law, kind not in FAIL_WHILE_OFF)
         for kind, law in laws.items()
         for number, replicas in enumerate(_held(kind, layout, servers_per_rack))
     )

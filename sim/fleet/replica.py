@@ -73,8 +73,8 @@ class Replica:
         return gone
 
     def crash(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """Dies at *now* with *requests*, all that it has, and with the step under way; those that are lost: who gets the
-        last token just then is answered.
+        """Dies at *now* with *requests*, all that it has, and with the step under way; those that are lost: who
+        gets the last token just then is answered.
         """
         gone = self._take_away(requests, now)
         self.engine.crash(now)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csc_matrix
+from scipy.sparse.linalg import spsolve
 
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Start, at_once
@@ -188,11 +190,71 @@ def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
     assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
 
 
+def test_two_replicas_that_break_down_are_as_full_as_their_markov_chain(plan: CasePlan) -> None:
+    """The shorter queue of two servers that fail independently; the other one goes on with what a failed one had."""
+    arrive, serve, fail, mend = 1.4, 64 / 40, 1 / 20, 1 / 5
+    expected = mean_in_chain(arrive, serve, fail, mend, most=60)
+    means = []
+    for replication in range(10):
+        case = failing(
+            plan, 2, of_replicas(2, Law(1 / fail, 1 / mend)), arrive, horizon_s=1500.0, replication=replication,
+            client=Client(attempts=10_000, backoff_s=0, retry="resume"),
+        )  # fmt: skip
+        log = RunningFleet(case).run()
+        assert all(one.status == "finished" for one in log.requests)
+        means.append(fsum(one.finished_s - one.arrived_s for one in log.requests) / 1500)
+    assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
+
+
+def mean_in_chain(arrive: float, serve: float, fail: float, mend: float, most: int) -> float:
+    """Mean number of requests, at most *most*: both serve (a, b), one serves with all (n,), or none does (n, None)."""
+    both = [(a, b) for a in range(most + 1) for b in range(most + 1 - a)]
+    states = {state: i for i, state in enumerate([*both, *((n,) for n in range(most + 1))])}
+    states |= {(n, None): len(states) + n for n in range(most + 1)}
+    moves: dict[tuple[int, int], float] = defaultdict(float)
+    for state, i in states.items():
+        queues = [n for n in state if n is not None]
+        total, down = sum(queues), 2 - len(queues) if None not in state else 2
+        to: list[tuple[tuple, float]] = []
+        if down == 0:
+            shorter = queues.index(min(queues))
+            for place, n in enumerate(queues):
+                other = queues[1 - place]
+                to += [((other, n - 1), serve)] if n else []
+                to += [((other, n + 1), arrive)] if place == shorter and total < most else []
+            to.append(((total,), 2 * fail))
+        elif down == 1:
+            to += [((total - 1,), serve)] if total else []
+            to += [((total + 1,), arrive)] if total < most else []
+            to += [((total, None), fail), ((total, 0), mend)]
+        else:
+            to += [((total + 1, None), arrive)] if total < most else []
+            to.append(((total,), 2 * mend))
+        for following, rate in to:
+            moves[states[following], i] += rate
+            moves[i, i] -= rate
+    for i in range(len(states)):
+        moves[0, i] = 1.0  # in place of one balance equation: the probabilities sum to one
+    places, rates = zip(*moves.items(), strict=True)
+    rows, columns = zip(*places, strict=True)
+    right = np.zeros(len(states))
+    right[0] = 1.0
+    chances = spsolve(csc_matrix((rates, (rows, columns))), right)
+    return float(sum(chance * sum(n for n in state if n) for state, chance in zip(states, chances, strict=True)))
+
+
 class Once(Law):
     """Fails at 20 s for 30 s."""
 
     def outage(self, rng: np.random.Generator) -> tuple[float, float]:
         return 20.0, 30.0
+
+
+class EveryQuarter(Law):
+    """Fails 15 s after it began to work."""
+
+    def outage(self, rng: np.random.Generator) -> tuple[float, float]:
+        return 15.0, 30.0
 
 
 @pytest.mark.parametrize(("kind", "state", "takes_over_s"), [("warm", "reserve", 23.0), ("cold", "off", 30.0)])
@@ -224,6 +286,15 @@ def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) ->
     # all of them began anew when the failure was noticed, at 30 s
     assert all(one.first_token_s >= 30.0 for one in hit)
     assert {one.arrived_s > 20 for one in hit} == {True, False}
+
+
+@pytest.mark.parametrize(("kind", "fails_s"), [("replica", 30.0), ("rack", 15.0)])
+def test_what_is_switched_off_does_not_fail(plan: CasePlan, kind: str, fails_s: float) -> None:
+    # the spare is off at 15 s and serves from 20 s on
+    serving, spare = domains_of({kind: Once(1, 1)}, Layout(2, 1), 1)
+    domains = (serving, replace(spare, law=EveryQuarter(1, 1)))
+    log = RunningFleet(failing(plan, 2, domains, spares=Spares(count=1, kind="cold"), horizon_s=45.0)).run()
+    assert [moves(log, place)[0] for place in (0, 1)] == [20.0, fails_s]
 
 
 def states_of(log: FleetLog, replica: int) -> list[tuple[str, float]]:

@@ -14,6 +14,8 @@ from sim.fleet.scaling.scale import Scale
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
+OFF = (State.OFF, State.PROVISIONING)
+
 
 class Component:
     """One component of a pool, on its own stream of chance."""
@@ -58,7 +60,9 @@ class Crews:
 
 
 class Breakdowns:
-    """The failures of a fleet. Their times depend on the components alone, not on what the fleet does."""
+    """The failures of a fleet. Their times depend on the components alone, not on what the fleet does; one that falls
+    into a time without power does not happen, and the time to the next one begins.
+    """
 
     def __init__(
         self, plan: CasePlan, env: simpy.Environment, lives: Lives, scale: Scale, losses: Losses, streams: Streams
@@ -78,6 +82,9 @@ class Breakdowns:
         self._env.timeout(component.next_up_s()).callbacks.append(lambda _: self._fails(component))
 
     def _fails(self, component: Component) -> None:
+        if component.domain.needs_power and self._is_off(component):
+            self._arm(component)
+            return
         down = self._down[component.position]
         for place in component.domain.replicas:
             down[place] += 1
@@ -89,13 +96,19 @@ class Breakdowns:
         else:
             self._noticed(component)
 
+    def _is_off(self, component: Component) -> bool:
+        """Whether nothing that needs *component* is switched on: then nothing can fail."""
+        replicas = self._scale.replicas[component.position]
+        held = [self._lives.states[engine] for place in component.domain.replicas for engine in replicas[place]]
+        return all(state in OFF for state in held)
+
     def _strike(self, engines: list[int]) -> None:
         """A replica goes down, whatever it does; one that is not switched on is known to be down."""
         for engine in engines:
             state = self._lives.states[engine]
             if state is State.PROVISIONING:
                 self._lives.move([engine], State.OFF)
-            if state in (State.OFF, State.PROVISIONING):
+            if state in OFF:
                 self._lives.move([engine], State.REPAIRING)
             else:
                 self._losses.strike(engine, self._env.now)
