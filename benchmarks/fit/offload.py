@@ -23,7 +23,8 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.offload import EngineOffload
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.scenario.resolving.bind import bind, roofline_inputs
+from sim.scenario.resolving.bind import bind
+from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.scenario.schema import Scenario
 from sim.steptime import Roofline, RooflineInputs
 

@@ -27,6 +27,8 @@ class Loaded:
     """Between a GPU and its host."""
     peer_link: Link | None = None
     """Over which a peer sends its weights."""
+    lanes_bytes_per_s: float = inf
+    """What the lanes of its GPUs carry from the host while all GPUs of the server load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,14 @@ def _weights(spec: ColdStart, replica: Loaded, figures: Figures, values: dict[st
         return _from_peer(spec, replica, size_bytes, values)
     source = figures.weights[spec.weights_from]
     of_server = source.shared_by == "server"
+    most_bytes_per_s = replica.lanes_bytes_per_s
     if spec.weights_gb_per_s is not None:
-        return Transfer(size_bytes, spec.weights_from, of_server, spec.weights_gb_per_s * GB, inf)
+        return Transfer(size_bytes, spec.weights_from, of_server, spec.weights_gb_per_s * GB, most_bytes_per_s)
     place = f"weights.{spec.weights_from}"
     values[f"{place}.source_bytes_per_s"] = source.source_bytes_per_s
-    most_bytes_per_s = inf
     if (each := source.bytes_per_s_per_gpu) is not None:
         values[f"{place}.bytes_per_s_per_gpu"] = each
-        most_bytes_per_s = each.value * replica.gpus
+        most_bytes_per_s = min(most_bytes_per_s, each.value * replica.gpus)
     if (each := source.bytes_per_s_per_replica) is not None:
         values[f"{place}.bytes_per_s_per_replica"] = each
         most_bytes_per_s = min(most_bytes_per_s, each.value)
@@ -143,6 +145,6 @@ def _wake(
         size_bytes = spec.weights_gb * GB if spec.weights_gb is not None else replica.weights_bytes
         link = replica.host_link
         values[f"link.{link.id}.rate_bytes_per_s"] = rate = link.measured_bytes_per_s or link.theoretical_bytes_per_s
-        most = rate.value * replica.gpus
+        most = min(rate.value * replica.gpus, replica.lanes_bytes_per_s)
         transfer = Transfer(size_bytes, "host memory", True, inf, most) if size_bytes else None
     return (Stage("waking up", "loading", era.wake_s.value, transfer),)

@@ -22,6 +22,7 @@ from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import Affine, RegisteredStepTime, Roofline
+from sim.steptime.links.network import NetworkSpec
 from sim.workload import Workload
 from sim.workload.client import Client
 from sim.workload.together import Together
@@ -148,6 +149,8 @@ class Pool(Choices):
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
     """Id in data/links. Left out: the server's, else the GPU's own."""
+    network: NetworkSpec | None = None
+    """Between the servers of a replica that fills several; left out: `link` joins all of its GPUs."""
     kv_bytes_per_token: Positive | None = None
     """KV of one token, for a pool with a step time of its own; with a model it follows from that."""
     steptime: PoolStepTime | None = None

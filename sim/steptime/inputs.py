@@ -11,6 +11,7 @@ from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, bits, covers
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.host import Host
+from sim.steptime.links.network import Network
 
 BITS_PER_BYTE = 8
 
@@ -45,6 +46,10 @@ class RooflineInputs:
 
     host: Host | None = None
     """Where some weights lie in host memory."""
+    lanes_stretch: float = 1.0
+    """Rate of the link over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
+    network: Network | None = None
+    """Between the servers that a replica fills; None: `link` joins all of its GPUs."""
 
     @property
     def blackwell(self) -> bool:
@@ -60,6 +65,11 @@ class RooflineInputs:
     def recent_host(self) -> bool:
         """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
         return self.hopper or self.blackwell
+
+    @property
+    def stage_ranks(self) -> int:
+        """GPUs of all pipeline stages."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
     def expert_ranks(self) -> int:

@@ -20,10 +20,11 @@ from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention import LayerAttention
-from sim.steptime.collective import AllReduce, Send
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
+from sim.steptime.links.collective import AllReduce, Send
+from sim.steptime.links.network import AcrossServers
 
 ALL_REDUCES_PER_LAYER = 2
 """After attention and after the feed-forward block."""
@@ -230,8 +231,16 @@ class RooflineStepTime:
         collectives = COLLECTIVES_PER_EXCHANGE if ranks_together > 1 else 1
         gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * ranks_together
         layers_s += experts_layers * collectives * self._expert_allreduce.time_s(gathered)
-        sends_s = self._send.time_s(message / inputs.tensor_parallel_size) if inputs.pipeline_parallel_size > 1 else 0.0
-        return layers_s * self._layers_share + sends_s
+        return layers_s * self._layers_share + self._send_s(message / inputs.tensor_parallel_size)
+
+    def _send_s(self, message: float) -> float:
+        """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""
+        inputs = self.inputs
+        if inputs.pipeline_parallel_size == 1:
+            return 0.0
+        if inputs.network is None or inputs.network.servers(inputs.stage_ranks) == 1:
+            return self._send.time_s(message)
+        return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
     def _host_s(self, served: Value, in_process: Value) -> float:
         seconds = (in_process if self.spec.in_process else served).value * self.spec.host_factor
@@ -305,13 +314,19 @@ def _matrix(weights: list[Matrix], name: str) -> Matrix:
     return next(matrix for matrix in weights if matrix.name == name)
 
 
-def _links(inputs: RooflineInputs) -> tuple[AllReduce, AllReduce, Send]:
+def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:
     """All-reduce between tensor-parallel ranks, between the ranks that share the experts; send between stages."""
-    factor = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value
+    factor, network = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value, inputs.network
+
+    def all_reduce(ranks: int) -> AllReduce | AcrossServers:
+        here = ranks if network is None else min(ranks, network.gpus_per_server)
+        inside = AllReduce.over(inputs.link, here, factor, inputs.lanes_stretch)
+        return inside if network is None else network.all_reduce(inside, ranks)
+
     return (
-        AllReduce.over(inputs.link, inputs.tensor_parallel_size, factor),
-        AllReduce.over(inputs.link, inputs.expert_ranks, factor),
-        Send.over(inputs.link),
+        all_reduce(inputs.tensor_parallel_size),
+        all_reduce(inputs.expert_ranks),
+        Send.over(inputs.link, inputs.lanes_stretch),
     )
 
 

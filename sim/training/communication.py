@@ -7,7 +7,7 @@ pipelined.
 
 from math import ceil
 
-from sim.steptime.collective import AllReduce, Send, ring_traffic
+from sim.steptime.links.collective import AllReduce, Send, ring_traffic
 from sim.training.job import Job
 from sim.training.rates import Rates
 

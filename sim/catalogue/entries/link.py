@@ -37,3 +37,13 @@ class Link(Spec):
     allreduce_bus_bytes_per_s: dict[int, Value]
     """By number of GPUs: bus bandwidth of a very large all-reduce."""
     allreduce_tables: tuple[AllReduceTable, ...] = ()
+
+    @property
+    def bulk_bytes_per_s(self) -> Value:
+        """Rate of bulk transfers over one port, each way."""
+        return self.transfer_bytes_per_s or self.measured_bytes_per_s or self.theoretical_bytes_per_s
+
+    @property
+    def over_pcie(self) -> bool:
+        """Whether the lanes of a server's slots carry it."""
+        return self.id.startswith("pcie")

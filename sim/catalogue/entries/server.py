@@ -5,7 +5,7 @@ from sim.spec import Spec
 
 
 class PcieSlots(Sourced):
-    """Slots of one kind on one CPU. It is shown; time follows the curves of the server's link."""
+    """Slots of one kind on one CPU, or behind one switch."""
 
     cpu: int = 0
     generation: int
@@ -13,6 +13,8 @@ class PcieSlots(Sourced):
     """Of each slot."""
     slots: int
     """One GPU each."""
+    uplink_lanes: int | None = None
+    """Lanes between the CPU and a PCIe switch that these slots share; None: they are the CPU's own."""
 
 
 class Server(Spec):
@@ -27,7 +29,11 @@ class Server(Spec):
     link: str
     """Id in data/links."""
     pcie: tuple[PcieSlots, ...] = ()
-    """Where its GPUs sit; empty: not known."""
+    """Where its GPUs sit, in their order; empty: not known."""
+    socket_bytes_per_s: Value | None = None
+    """Between two CPUs, each way. None: not known, no limit."""
+    linked_gpus: Value | None = None
+    """GPUs that its link joins, those of other servers included; None: its own."""
     nics: Value | None = None
     """Network ports for the traffic of its GPUs; None: not known, each replica is taken to have one."""
     base_power_w: Value | None = None

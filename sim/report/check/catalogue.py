@@ -174,14 +174,33 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
 
 
 def _tree(pcie: Sequence[PcieSlots]) -> list[str]:
-    """Lines of a tree: CPUs, their slots, the GPUs in them."""
-    lines: list[str] = []
+    """Lines of a tree: CPUs, switches behind them, slots, the GPUs in them."""
     gpus = count()
+    lines: list[str] = []
     for cpu in sorted({one.cpu for one in pcie}):
         lines.append(f"CPU {cpu}")
-        slots = [one for one in pcie if one.cpu == cpu for _slot in range(one.slots)]
-        lines += [f"├─ PCIe {one.generation}.0 x{one.lanes} ── GPU {next(gpus)}" for one in slots]
-        lines[-1] = lines[-1].replace("├", "└")
+        groups = [_branch(one, gpus) for one in pcie if one.cpu == cpu]
+        lines += _joined([line for group in groups for line in group])
+    return lines
+
+
+def _branch(group: PcieSlots, gpus: Iterator[int]) -> list[list[str]]:
+    """What stands below a CPU for one group: each slot, or the switch with its slots."""
+    slots = [f"PCIe {group.generation}.0 x{group.lanes} ── GPU {next(gpus)}" for _slot in range(group.slots)]
+    if group.uplink_lanes is None:
+        return [[slot] for slot in slots]
+    return [
+        [_("PCIe {generation}.0 x{lanes} ── switch", generation=group.generation, lanes=group.uplink_lanes), *slots]
+    ]
+
+
+def _joined(branches: Sequence[Sequence[str]]) -> list[str]:
+    """Branches below their parent; the first line of each is its own, the others hang from it."""
+    lines: list[str] = []
+    for position, (head, *below) in enumerate(branches):
+        last = position == len(branches) - 1
+        lines.append(f"{'└' if last else '├'}─ {head}")
+        lines += [f"{' ' if last else '│'}  {line}" for line in (_joined([[one] for one in below]) if below else ())]
     return lines
 
 

@@ -12,8 +12,11 @@ from sim.scenario.checks.switching import switching_complaints
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
+from sim.scenario.resolving.hardware.wiring import joined_gpus, spread
 from sim.scenario.schema import Fleet, nearest
 from sim.steptime import Affine, Roofline
+
+WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infiniband-ndr}"
 
 
 def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
@@ -67,18 +70,37 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             if key not in told:
                 yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
             told.add(key)
-    server, ranks = pool.server, pool.layout.tensor_parallel_size
+    yield from _joint_complaints(pool, place)
+    server = pool.server
     if server is None:
         return
-    slots = int(server.gpu_slots.value)
-    if ranks > slots:
-        yield Complaint((*place, "tensor_parallel_size"), f"{ranks} ranks do not fit the {slots} slots of {server.id}")
-    spread = pool.layout.gpus if pool.layout.enable_expert_parallel else ranks * pool.layout.pipeline_parallel_size
-    if ranks <= slots < spread and pool.spec.link is None:
-        text = f"{spread} GPUs of a replica do not fit the {slots} slots of {server.id}: say what joins servers (link)"
-        yield Complaint((*place, "server"), text)
     if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
         yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
+
+
+def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """GPUs of a replica in several servers of which nobody says what joins them."""
+    server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, spread(pool)
+    if server is None:
+        if pool.spec.network is not None:
+            yield Complaint((*place, "network"), "needs a server: how many GPUs share its adapters?")
+        elif pool.link is not None and pool.spec.link is None and gpus > (most := max(pool.link.allreduce_latency_s)):
+            text = (
+                f"{gpus} GPUs of a replica are more than the {most} that {pool.link.id} is known to join: {WHAT_JOINS}"
+            )
+            yield Complaint((*place, "tensor_parallel_size" if ranks > most else "server"), text)
+        return
+    slots, joined = int(server.gpu_slots.value), joined_gpus(server)
+    if pool.spec.network is not None:
+        if gpus > joined and (slots % ranks if ranks < slots else ranks % slots):
+            text = f"{ranks} ranks cannot be spread evenly over servers of {slots} GPUs"
+            yield Complaint((*place, "tensor_parallel_size"), text)
+    elif ranks > joined:
+        text = f"{ranks} ranks do not fit the {joined} slots of {server.id}: {WHAT_JOINS}"
+        yield Complaint((*place, "tensor_parallel_size"), text)
+    elif gpus > joined and pool.spec.link is None:
+        text = f"{gpus} GPUs of a replica do not fit the {joined} slots of {server.id}: {WHAT_JOINS}"
+        yield Complaint((*place, "server"), text)
 
 
 def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:

@@ -68,6 +68,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
             in_drafts = {"draft_model": catalog.model, "acceptance": catalog.accepted}
             found += unknown_ids(value_at(data, drafts), drafts, in_drafts)
             found += unknown_rates(pool, (*place, "pools", j), catalog)
+            found += unknown_ids(pool.get("network"), (*place, "pools", j, "network"), {"link": catalog.link})
             found += unknown_ids(pool.get("cold_start"), (*place, "pools", j, "cold_start"), {"link": catalog.link})
     for name, section in SECTIONS.items():
         if section.check_ids is not None:

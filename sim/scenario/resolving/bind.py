@@ -16,18 +16,18 @@ from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, OtherModel
 from sim.catalogue.entries.offload import Offload
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, native_quantization, padded
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, native_quantization
 from sim.catalogue.entries.server import Server
 from sim.catalogue.entries.slices.slice import sliced
 from sim.catalogue.value import Value
-from sim.memory import KvLayout, Layout, host_weights
-from sim.power import LoadLaw, Power, PowerCoefficients, load_power_coefficients
+from sim.memory import KvLayout, Layout
+from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.resolving.drafts import DraftModelPlan, bind_drafts
-from sim.scenario.resolving.offload import host_link_of, host_of, offload_of
-from sim.scenario.resolving.slices import Slicing
-from sim.steptime import Affine, Calibration, Coefficients, Host, Roofline, RooflineInputs, load_coefficients
+from sim.scenario.resolving.hardware.slices import Slicing
+from sim.scenario.resolving.offload import host_link_of, offload_of
+from sim.steptime import Affine, Calibration, Roofline
 
 USUAL_ENGINE = "vllm-0.14"
 """What a scenario without `engine` runs on."""
@@ -260,39 +260,6 @@ def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
     return native_quantization(catalog.quantization(quantization), model, catalog.quantization)
 
 
-def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
-    """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
-    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
-        raise ValueError("a roofline needs a gpu and a model")
-    coefficients = _steptime_coefficients(catalog.root)
-    return RooflineInputs(
-        gpu=pool.gpu,
-        model=padded(pool.quantization, pool.model),
-        quantization=pool.quantization,
-        kernel=pool.kernel,
-        engine=pool.engine,
-        link=pool.link,
-        coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
-        tensor_parallel_size=pool.layout.tensor_parallel_size,
-        pipeline_parallel_size=pool.layout.pipeline_parallel_size,
-        data_parallel_size=pool.layout.data_parallel_size,
-        enable_expert_parallel=pool.layout.enable_expert_parallel,
-        serial_stages=isinstance(pool.batching, Slots),
-        kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
-        speed=pool.speed.value if pool.speed else 1.0,
-        load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
-        host=_host(pool),
-    )
-
-
-def _host(pool: BoundPool) -> Host | None:
-    """The host as the step time sees it; None where all weights lie on the GPUs."""
-    if pool.offload is None or pool.model is None or pool.quantization is None:
-        return None
-    weights = host_weights(pool.offload, pool.model, pool.quantization, pool.layout)
-    return host_of(pool.engine, weights, pool.server, pool.host_link, pool.replicas_per_host)
-
-
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
     """The batch time of *pool*'s service on its GPU.
 
@@ -329,8 +296,3 @@ def power_coefficients(catalog: Catalog) -> PowerCoefficients:
 @cache
 def _power_coefficients(root: Path) -> PowerCoefficients:
     return load_power_coefficients(root / "power.yaml")
-
-
-@cache
-def _steptime_coefficients(root: Path) -> Coefficients:
-    return load_coefficients(root / "steptime.yaml")

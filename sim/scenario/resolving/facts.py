@@ -17,9 +17,10 @@ from sim.scenario.resolving.bind import (
     batch_coefficients,
     one_pass_step_time,
     power_coefficients,
-    roofline_inputs,
 )
+from sim.scenario.resolving.hardware.wiring import network_facts
 from sim.scenario.resolving.resolved import Fact
+from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.spec import Spec
 from sim.steptime import Roofline
 from sim.steptime.roofline import used_values
@@ -165,6 +166,8 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
         yield Fact(f"{prefix}.steptime.{name}", value)
     if pool.layout.gpus > 1:
         yield from _link_facts(f"{prefix}.link", inputs.link, pool.layout.tensor_parallel_size)
+    for name, value in network_facts(pool, catalog):
+        yield Fact(f"{prefix}.network.{name}", value)
     if inputs.host is not None and inputs.host.streams_some and pool.host_link is not None:
         yield from _some(f"{prefix}.host_link", pool.host_link, ("theoretical_bytes_per_s",))
 

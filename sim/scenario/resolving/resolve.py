@@ -16,15 +16,22 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
 from sim.routing.transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time, roofline_inputs
+from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time
 from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
+from sim.scenario.resolving.hardware.machines import (
+    facts_of,
+    gpus_per_replica,
+    power_of,
+    servers_per_replica,
+    slices_of,
+)
+from sim.scenario.resolving.hardware.slices import Slices
 from sim.scenario.resolving.life.failing import failures_of
 from sim.scenario.resolving.life.moving import kv_bytes, transfer_facts, transfer_of
 from sim.scenario.resolving.life.starting import start_of_pool
-from sim.scenario.resolving.machines import facts_of, gpus_per_replica, power_of, servers_per_replica, slices_of
 from sim.scenario.resolving.resolved import Fact, PoolPlan
-from sim.scenario.resolving.slices import Slices
+from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline
 from sim.workload import Workload

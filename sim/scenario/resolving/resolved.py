@@ -18,7 +18,7 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.routing.admission import Admission
 from sim.routing.transfer import TransferPlan
-from sim.scenario.resolving.slices import Slices
+from sim.scenario.resolving.hardware.slices import Slices
 from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.workload import Workload

@@ -1,15 +1,16 @@
 """The link between pools with roles: its rate and latency, and who shares the ports of a server."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import kv_bytes_per_token
 from sim.catalogue.entries.quantization import kv_element_bytes
 from sim.catalogue.value import Value
 from sim.routing.transfer import Ports, TransferPlan
 from sim.scenario.experiment import Fleet
 from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.resolving.hardware.wiring import host_bytes_per_s
 
 
 def kv_bytes(pool: BoundPool) -> float:
@@ -17,11 +18,6 @@ def kv_bytes(pool: BoundPool) -> float:
     if pool.model is not None:
         return kv_bytes_per_token(pool.model, float(kv_element_bytes(pool.kv_cache_dtype)))
     return pool.spec.kv_bytes_per_token or 0.0
-
-
-def transfer_rate(link: Link) -> Value:
-    """Rate at which *link* carries KV over one port, each way."""
-    return link.transfer_bytes_per_s or link.measured_bytes_per_s or link.theoretical_bytes_per_s
 
 
 def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:
@@ -32,11 +28,11 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
     rate, latency_s = spec.bytes_per_s or 0.0, spec.latency_s or 0.0
     if spec.link is not None:
         link = catalog.link(spec.link)
-        rate = transfer_rate(link).value
+        rate = link.bulk_bytes_per_s.value
         if spec.latency_s is None:
             latency_s = link.allreduce_latency_s[min(link.allreduce_latency_s)].value
     return TransferPlan(
-        pools=tuple(_ports(pool, rate, of_server=spec.link is not None) for pool in bound),
+        pools=tuple(_within_lanes(_ports(pool, rate, spec.link is not None), pool, catalog) for pool in bound),
         sends=tuple(pool.spec.role == "prefill" for pool in bound),
         latency_s=latency_s,
         concurrent=spec.concurrent,
@@ -58,12 +54,18 @@ def _ports(pool: BoundPool, rate: float, of_server: bool) -> Ports:
     return Ports(rate * own, engines) if own else Ports(rate, max(1, slots // (nics * gpus)) * engines)
 
 
+def _within_lanes(ports: Ports, pool: BoundPool, catalog: Catalog) -> Ports:
+    """*ports*, no faster than the lanes to the GPUs that share a port, while all GPUs of their server send."""
+    most_bytes_per_s = host_bytes_per_s(pool, catalog) * pool.layout.gpus * ports.replicas_per_port
+    return replace(ports, bytes_per_s=min(ports.bytes_per_s, most_bytes_per_s))
+
+
 def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]]:
     """What the transfers rest on: path below the fleet, and value."""
     if fleet.kv_transfer is None or fleet.kv_transfer.link is None:
         return
     link = catalog.link(fleet.kv_transfer.link)
     path = f"kv_transfer.link.{link.id}"
-    yield f"{path}.bytes_per_s", transfer_rate(link)
+    yield f"{path}.bytes_per_s", link.bulk_bytes_per_s
     if fleet.kv_transfer.latency_s is None:
         yield f"{path}.latency_s", link.allreduce_latency_s[min(link.allreduce_latency_s)]

@@ -8,6 +8,7 @@ from sim.coldstart import ColdStart, Figures, Loaded, Start, at_once, load_figur
 from sim.memory import MemoryFit
 from sim.scenario.experiment import Pool
 from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.resolving.hardware.wiring import host_bytes_per_s
 from sim.scenario.resolving.offload import host_link_of
 
 
@@ -48,4 +49,5 @@ def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> Loaded:
         weights_bytes=weights_bytes,
         host_link=host_link_of(pool.gpu, catalog),
         peer_link=catalog.link(peer) if peer is not None else None,
+        lanes_bytes_per_s=host_bytes_per_s(pool, catalog) * pool.layout.gpus,
     )

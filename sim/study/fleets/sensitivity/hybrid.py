@@ -115,6 +115,8 @@ def _inputs(pools: dict[str, PoolPlan]) -> RooflineInputs:
         base,
         gpu=base.gpu.model_copy(update=rates),
         link=of[LINK].link,
+        lanes_stretch=of[LINK].lanes_stretch,
+        network=of[LINK].network,
         coefficients=_coefficients(of),
         speed=of[POWER].speed,
         load=_load(of),

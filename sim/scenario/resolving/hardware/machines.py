@@ -11,8 +11,8 @@ from sim.cost.hardware import boxes_needed
 from sim.power import PoolPower, pool_power
 from sim.scenario.experiment import Fleet
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
+from sim.scenario.resolving.hardware.slices import Slices, placed
 from sim.scenario.resolving.resolved import PoolPlan
-from sim.scenario.resolving.slices import Slices, placed
 
 
 def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) -> list[Slices | None]:

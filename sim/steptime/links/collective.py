@@ -12,7 +12,7 @@ from sim.catalogue.value import Value
 Entry = TypeVar("Entry")
 
 
-def _nearest(by_gpus: dict[int, Entry], ranks: int) -> Entry:
+def nearest_entry(by_gpus: dict[int, Entry], ranks: int) -> Entry:
     """The entry for *ranks* GPUs, else for the next larger number, else for the largest."""
     return by_gpus[min((n for n in by_gpus if n >= ranks), default=max(by_gpus))]
 
@@ -51,7 +51,8 @@ class AllReduce:
     """All-reduce between *ranks* GPUs over one link.
 
     Without a table the time is latency + 2(n-1)/n * bytes / bus bandwidth. A number of GPUs that was not measured
-    takes the figures of the next larger one, or of the largest.
+    takes the figures of the next larger one, or of the largest. On lanes of a part of the link's rate a message takes
+    what one that is larger by as much takes at the full rate.
     """
 
     ranks: int
@@ -59,25 +60,29 @@ class AllReduce:
     curve: Curve | None
     latency_s: float
     seconds_per_byte: float
+    stretch: float = 1.0
+    """The link's rate over that of the narrowest lanes; at least 1."""
 
     @classmethod
-    def over(cls, link: Link, ranks: int, factor: float) -> "AllReduce":
-        """*factor* multiplies the link's figures; one rank costs nothing."""
+    def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
+        """*factor* multiplies the link's figures, *stretch* the bytes; one rank costs nothing."""
         if ranks == 1:
             return cls(1, 0.0, None, 0.0, 0.0)
         tables = {table.gpus: table for table in link.allreduce_tables}
-        table = _nearest(tables, ranks) if tables else None
-        bus_bytes_per_s = _nearest(link.allreduce_bus_bytes_per_s, ranks).value
+        table = nearest_entry(tables, ranks) if tables else None
+        bus_bytes_per_s = nearest_entry(link.allreduce_bus_bytes_per_s, ranks).value
         return cls(
             ranks,
             factor,
             Curve.of(table.bytes, table.time_s) if table else None,
-            _nearest(link.allreduce_latency_s, ranks).value,
+            nearest_entry(link.allreduce_latency_s, ranks).value,
             ring_traffic(ranks) / bus_bytes_per_s,
+            stretch,
         )
 
     def time_s(self, message_bytes: float) -> float:
         """Seconds for one all-reduce of *message_bytes* per GPU."""
+        message_bytes *= self.stretch
         if self.curve is not None:
             return self.factor * self.curve.time_s(message_bytes)
         return self.factor * (self.latency_s + self.seconds_per_byte * message_bytes)
@@ -91,10 +96,10 @@ class Send:
     bytes_per_s: float
 
     @classmethod
-    def over(cls, link: Link) -> "Send":
-        """Measured rate where there is one; the latency is that of a small all-reduce between two."""
+    def over(cls, link: Link, stretch: float = 1.0) -> "Send":
+        """Measured rate where there is one, over *stretch*; the latency is that of a small all-reduce between two."""
         rate: Value = link.measured_bytes_per_s or link.theoretical_bytes_per_s
-        return cls(_nearest(link.allreduce_latency_s, 2).value, rate.value)
+        return cls(nearest_entry(link.allreduce_latency_s, 2).value, rate.value / stretch)
 
     def time_s(self, message_bytes: float) -> float:
         """Seconds for *message_bytes*."""

@@ -1,0 +1,1 @@
+"""What joins GPUs, and how long they talk over it."""

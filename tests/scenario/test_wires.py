@@ -1,0 +1,90 @@
+"""Replicas of several servers, and servers whose lanes are known: what a scenario may say, and what follows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.given import given
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, network_of, spread
+from sim.yamlio import dump
+
+LENGTHS = {"prompt": {"distribution": "fixed", "value": 64}, "output": {"distribution": "fixed", "value": 4}}
+WIDE = {"gpu": "h100-80gb-sxm", "tensor_parallel_size": 16}
+TRAY = {"gpu": "gb200-186gb", "server": "gb200-compute-tray"}
+NETWORK = {"link": "infiniband-ndr"}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def scenario(**pool: Any) -> dict[str, Any]:
+    workload = {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": LENGTHS}
+    return {"name": "s", "model": "llama3.1-70b", "workload": workload, "fleets": [{"name": "f", "pools": [pool]}]}
+
+
+@pytest.mark.parametrize(
+    ("pool", "complaint"),
+    [
+        (WIDE, "tensor_parallel_size: 16 GPUs of a replica are more than the 8 that nvlink4-nvswitch is known to join"),
+        (WIDE | {"server": "dgx-h100"}, "tensor_parallel_size: 16 ranks do not fit the 8 slots of dgx-h100: name the"),
+        (WIDE | {"network": NETWORK}, "network: needs a server: how many GPUs share its adapters?"),
+        (WIDE | {"server": "dgx-h100", "network": {"link": "infiniband-nrd"}}, "network.link: unknown link"),
+        (
+            {"gpu": "rtx-4090", "server": "tinybox-green", "tensor_parallel_size": 8, "network": NETWORK},
+            "tensor_parallel_size: 8 ranks cannot be spread evenly over servers of 6 GPUs",
+        ),
+        (TRAY | {"tensor_parallel_size": 8, "pipeline_parallel_size": 10}, "server: 80 GPUs of a replica do not fit"),
+    ],
+)  # fmt: skip
+def test_what_nobody_joins_is_refused(tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(dump(scenario(**pool)))
+    with pytest.raises(ScenarioErrors) as raised:
+        load(file, catalog=catalog)
+    assert f"fleets.0.pools.0.{complaint}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        WIDE | {"server": "dgx-h100", "network": NETWORK},
+        WIDE | {"link": "infiniband-ndr"},
+        TRAY | {"tensor_parallel_size": 8},
+    ],
+)
+def test_what_somebody_joins_is_not(catalog: Catalog, pool: dict[str, Any]) -> None:
+    assert spread(bound(catalog, **pool)) > 4
+
+
+def bound(catalog: Catalog, **pool: Any) -> BoundPool:
+    experiment = load(given(scenario(**pool)), catalog=catalog)
+    return bind(experiment, experiment.fleets[0], experiment.fleets[0].pools[0], catalog)
+
+
+def test_the_adapters_are_those_of_the_server(catalog: Catalog) -> None:
+    network = network_of(bound(catalog, **WIDE, server="dgx-h100", network=NETWORK), catalog)
+    assert network is not None
+    assert (network.adapters, network.gpus_per_server, network.servers(16), network.stretch) == (8, 8, 2, 1.0)
+    few = WIDE | {"tensor_parallel_size": 8, "server": "dgx-h100", "network": NETWORK}
+    assert network_of(bound(catalog, **few), catalog) is None
+
+
+def test_five_cards_behind_a_switch(catalog: Catalog) -> None:
+    full = bound(
+        catalog, gpu="t4", server="supermicro-6049gp-trt", tensor_parallel_size=4, replicas=5, link="pcie3-x16"
+    )
+    assert host_bytes_per_s(full, catalog) == pytest.approx(15.754e9 / 5)
+    assert lanes_stretch(full, catalog) == 2  # the second replica has a card behind one switch, three behind the next
+
+
+def test_slots_of_a_known_server_are_all_of_its_slots(catalog: Catalog) -> None:
+    known = [server for server in map(catalog.server, catalog.ids("servers")) if server.pcie]
+    assert known
+    assert all(sum(group.slots for group in server.pcie) == server.gpu_slots.value for server in known)

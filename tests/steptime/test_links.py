@@ -1,0 +1,133 @@
+"""Lanes that GPUs of a server share, and exchanges between servers, worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.catalogue.entries.server import PcieSlots, Server
+from sim.catalogue.value import Value
+from sim.steptime.links.collective import AllReduce
+from sim.steptime.links.lanes import Lanes
+from sim.steptime.links.network import Network
+
+X16 = 16e9
+"""Rate of sixteen lanes of every generation here."""
+
+
+def value(number):
+    return Value(value=number, source="test", kind="computed")
+
+
+def slots(count, lanes=16, cpu=0, uplink=None):
+    return PcieSlots(
+        cpu=cpu, generation=3, lanes=lanes, slots=count, uplink_lanes=uplink, source="test", kind="computed"
+    )
+
+
+def lanes(*pcie, socket=None):
+    server = Server(
+        id="s", name="s", gpu_slots=value(8), link="pcie3-x16", pcie=pcie, psu_efficiency=value(1.0),
+        socket_bytes_per_s=socket and value(socket),
+    )  # fmt: skip
+    return Lanes.of(server, lambda generation: X16)
+
+
+def ring(*gpus):
+    return frozenset(gpus)
+
+
+SWITCHES = slots(4, uplink=16), slots(4, cpu=1, uplink=16)
+
+
+@pytest.mark.parametrize(
+    ("server", "rings", "staged", "expected"),
+    [
+        (lanes(slots(4)), [ring(0, 1, 2, 3)], False, X16),  # everyone sends over lanes of its own
+        (lanes(slots(2), slots(2, lanes=4)), [ring(0, 1, 2, 3)], False, X16 / 4),  # the narrowest slot
+        (lanes(*SWITCHES), [ring(*range(8))], False, X16),  # a ring leaves a switch once
+        (lanes(*SWITCHES), [ring(*range(4)), ring(*range(4, 8))], False, X16),  # or never
+        (lanes(*SWITCHES), [ring(*range(8))], True, X16 / 4),  # through host memory: four GPUs on one uplink
+        (lanes(*SWITCHES, socket=6e9), [ring(*range(8))], False, 6e9),  # once each way between the CPUs
+        (lanes(*SWITCHES, socket=6e9), [ring(0, 1), ring(2, 3)], False, X16),  # nothing crosses
+        (lanes(slots(2, uplink=16), slots(2, uplink=16)), [ring(0, 2), ring(1, 3)], False, X16 / 2),  # two on an uplink
+    ],
+)
+def test_a_ring_gets_the_narrowest_share(server, rings, staged, expected):
+    assert server.ring_bytes_per_s(rings, staged) == expected
+
+
+def test_gpus_behind_a_switch_load_over_its_uplink():
+    assert lanes(*SWITCHES).host_bytes_per_s(ring(0, 1, 2, 4)) == X16 / 3
+    assert lanes(slots(4), socket=1e9).host_bytes_per_s(ring(0, 1, 2, 3)) == X16
+
+
+GROUPS = st.builds(
+    slots, st.integers(1, 5), st.sampled_from([4, 8, 16]), st.integers(0, 1), st.sampled_from([None, 8, 16])
+)
+
+
+@given(
+    groups=st.lists(GROUPS, min_size=1, max_size=4), size=st.integers(1, 6), staged=st.booleans(), order=st.randoms()
+)
+def test_no_lane_carries_more_than_its_rate(groups, size, staged, order):
+    server = lanes(*groups, socket=5e9)
+    gpus = list(range(sum(group.slots for group in groups)))
+    order.shuffle(gpus)
+    rings = [ring(*gpus[i : i + size]) for i in range(0, len(gpus), size)]
+    each = server.ring_bytes_per_s(rings, staged)
+    for edge in server.edges:
+        carried = sum(edge.flows(one, staged) for one in rings) * each if each < float("inf") else 0.0
+        assert carried <= edge.bytes_per_s * (1 + 1e-12)
+    assert all(
+        len(edge.below) * server.host_bytes_per_s(ring(*gpus)) <= edge.bytes_per_s * (1 + 1e-12)
+        for edge in server.edges
+        if edge.to_host
+    )
+
+
+@pytest.mark.parametrize("name", ["pcie4-x16", "pcie3-x16"])
+@pytest.mark.parametrize("message", [1e3, 1e6, 1e9])
+def test_half_of_the_lanes_take_as_long_as_twice_the_bytes(link, name, message):
+    whole, half = (AllReduce.over(link(name), 4, 1.0, stretch) for stretch in (1.0, 2.0))
+    assert half.time_s(message) == whole.time_s(2 * message)
+    bus_bytes_per_s = 1.5 * message / half.time_s(message)
+    assert bus_bytes_per_s <= link(name).theoretical_bytes_per_s.value / 2
+
+
+def network(link, gpus=4, adapters=2, **changes):
+    return Network(link("ethernet-25g"), gpus, adapters, **changes)
+
+
+def test_an_all_reduce_between_servers_by_hand(link):
+    """Two servers of four GPUs and two adapters of 1.25 GB/s: each adapter sends half of the message."""
+    inside = AllReduce.over(link("pcie4-x16"), 4, 1.0)
+    across = network(link).all_reduce(inside, 8)
+    assert across.time_s(1e6) == pytest.approx(inside.time_s(1e6) + 50e-6 + 0.5e6 / 1.25e9)
+    slower = network(link, oversubscription=3).all_reduce(inside, 8)
+    assert slower.time_s(1e6) == pytest.approx(inside.time_s(1e6) + 50e-6 + 3 * 0.5e6 / 1.25e9)
+    four_servers = network(link).all_reduce(inside, 16)
+    assert four_servers.time_s(1e6) == pytest.approx(inside.time_s(1e6) + 100e-6 + 1.5 * 0.5e6 / 1.25e9)
+    assert network(link).all_reduce(inside, 4) is inside
+
+
+def test_a_stage_sends_over_its_part_of_the_adapters(link):
+    """Two of four GPUs have one of the two adapters of 2.942 GB/s."""
+    assert network(link).send_s(1e6, 2) == pytest.approx(50e-6 + 2e6 / 2.942e9)
+    assert network(link).send_s(1e6, 8) == pytest.approx(50e-6 + 4e6 / (2 * 2.942e9))
+
+
+def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
+    one = build(model="llama3.1-70b", card="h100-80gb-sxm", over="nvlink4-nvswitch", tp=8)
+    inputs = replace(one.inputs, network=Network(link("infiniband-hdr"), 4, 4))
+    two = one.spec.build(inputs)
+    message = 64 * one.inputs.model.hidden * 2
+    longer = two._link_s(64) - one._link_s(64)
+    four = AllReduce.over(
+        link("nvlink4-nvswitch"), 4, inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value
+    )
+    eight = AllReduce.over(link("nvlink4-nvswitch"), 8, four.factor)
+    pair = AllReduce.over(link("infiniband-hdr"), 2, 1.0)
+    each = four.time_s(message) + pair.time_s(message / 4) - eight.time_s(message)
+    assert longer == pytest.approx(2 * one.inputs.model.layers * each)
