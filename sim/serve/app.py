@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.shared.folder import FolderBusy
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
-from sim.language.catalogue import catalogue
+from sim.report.page.template import words_of
 from sim.serve.answers.causes import CauseRoutes
 from sim.serve.answers.exports import ExportRoutes
 from sim.serve.answers.held import HeldRuns
@@ -29,8 +29,8 @@ from sim.serve.scenarios.routes import ScenarioRoutes
 from sim.serve.workspace import Workspace
 
 STATIC = Path(__file__).parent / "static"
-NAVIGATION = N_("Answers, scenarios, templates")
-"""As the page has it."""
+TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
+"""Of the page itself, as it has them."""
 
 
 class App:
@@ -82,10 +82,10 @@ class App:
 
 def _translated(page: str) -> str:
     """The page with its own texts, and those that its scripts show, in the language that is spoken."""
-    words = {english: text for english, text in catalogue(current()).items() if "{" not in english}
-    content = escape(json.dumps(words, ensure_ascii=False))
+    content = escape(json.dumps(words_of(STATIC.rglob("*.js")), ensure_ascii=False))
     page = page.replace('<html lang="en">', f'<html lang="{LANGUAGES[current()]}">')
-    page = page.replace(NAVIGATION, _(NAVIGATION))
+    for text in TEXTS:
+        page = page.replace(text, _(text))
     return page.replace("<title>", f'<meta name="words" content="{content}">\n<title>')
 
 

@@ -47,9 +47,6 @@ NOT_READ = (
 """Calls whose texts nobody reads as sentences: descriptions in the JSON schema, patterns."""
 
 
-SHOWN = re.compile(r'"((?:[A-Z][a-z]+|[a-z]+ [a-z]+ [a-z]+)[^"`${}]*)"')
-HEADER = re.compile(r"[A-Z]\w*-[A-Z]\w*|Enter|Escape|Home|End|(Arrow|Page)\w+")
-"""Of requests, and keys."""
 UNREAD_FIELDS = {"annotation", "returns", "ctx", "op", "ops"}
 
 
@@ -72,7 +69,6 @@ def messages() -> Iterator[Message]:
             yield from _of_code(ast.parse(file.read_text()), name, marked_only)
         elif file.suffix in (".j2", ".js"):
             yield from _marked(file, name, "jinja2.ext:babel_extract" if file.suffix == ".j2" else "javascript")
-    yield from _of_workspace()
     yield from _of_commands()
     yield from _of_tables()
 
@@ -199,14 +195,6 @@ def place_name(node: ast.AST) -> str:
     if iskeyword(name):
         return f"{name}_told"
     return name if name and not name[0].isdigit() else "value"
-
-
-def _of_workspace() -> Iterator[Message]:
-    """Texts of the workspace's scripts, which show all their texts through the words of the page."""
-    for file in sorted((ROOT / "sim/serve/static").rglob("*.js")):
-        for text in SHOWN.findall(file.read_text()):
-            if not HEADER.fullmatch(text):
-                yield Message(text, "", file.relative_to(ROOT).as_posix())
 
 
 def _of_commands() -> Iterator[Message]:

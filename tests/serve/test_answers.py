@@ -131,3 +131,27 @@ def test_capacity_says_what_it_rests_on(client: TestClient) -> None:
     assert one["text"].endswith("(interpolated)")
     assert 0.5 < one["about"] < 2
     assert other["text"] == "meets the SLO up to 2 req/s, the highest that was simulated"
+
+
+def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClient) -> None:
+    quote = "fleets.1.cost.quotes={a100-80gb-pcie: {price: 9000, currency: EUR}}"
+    knobs = {one["path"]: one for one in asked(client, quote).json()["knobs"]}
+    gpu, server = (f"fleets.1.cost.quotes.{item}" for item in ("a100-80gb-pcie.price", "workstation-2xa100-nvlink"))
+    assert [(knobs[path]["value"], knobs[path]["unit"]) for path in (gpu, server)] == [
+        (9000, "EUR each"),
+        (3600, "USD each"),
+    ]
+
+    def total(*sets: str) -> float:
+        return float(asked(client, quote, *sets, of="gap").json()["gap"][-1]["total"])
+
+    assert total(f"{gpu}=9000", f"{server}=3600") == pytest.approx(total())
+    assert total() < total(f"{server}=9999") < total(f"{gpu}=20000")
+
+
+def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: TestClient) -> None:
+    points = client.get("/api/diff", params={"a": RUN, "b": RUN}).json()["points"]
+    costs = [one for one in points if one["metric"] == "usd_per_million_output_tokens"]
+    assert {one["words"] for one in costs} == {"EUR/M output tokens"}
+    totals = [one["total"] for one in asked(client, of="gap").json()["gap"]]
+    assert [one["first"] for one in costs] == pytest.approx(totals)

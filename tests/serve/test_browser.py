@@ -1,10 +1,13 @@
 """The page in a real Chromium: what is moved, and what it then says. Left out where there is no browser."""
 
+import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from small_scenario import SMALL
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import price_run
+from sim.language import speaking
 from sim.report.page.document import run_document
 from sim.report.words.money import showing
 from sim.scenario.sweep import axes
@@ -24,6 +28,7 @@ from sim.serve.start import listening
 from sim.serve.workspace import Workspace
 from sim.study.cases.points import limits
 from sim.study.money.price.reprice import load_repriced
+from tests.language.english import english
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,10 +50,17 @@ def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(workspace: Path) -> Iterator[str]:
+    with served(workspace) as found:
+        yield found
+
+
+@contextmanager
+def served(workspace: Path) -> Iterator[str]:
+    """The address of a server of *workspace*, which speaks as the caller does."""
     waiting = listening("127.0.0.1", 0)
     access = Access.of("127.0.0.1", waiting.getsockname()[1])
     server = uvicorn.Server(uvicorn.Config(application(Workspace(workspace), access), log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [waiting]})
+    thread = threading.Thread(target=copy_context().run, args=(server.run, [waiting]))
     thread.start()
     yield f"http://127.0.0.1:{access.port}"
     server.should_exit = True
@@ -68,6 +80,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
+    yield from quiet_page(browser, address)
+
+
+def quiet_page(browser: Any, address: str) -> Iterator[Any]:
     """A page whose console stays silent, and that asks nobody but its server."""
     found = browser.new_page(viewport={"width": 1280, "height": 1400})
     told: list[str] = []
@@ -183,3 +199,29 @@ def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None
     page.locator("[data-state=running]").wait_for()
     page.get_by_role("button", name="Cancel").click()
     page.locator("[data-state=cancelled]").wait_for()
+
+
+READ = """() => [document.body.innerText, ...[...document.querySelectorAll("*")].flatMap((one) =>
+  ["aria-label", "title", "placeholder", "aria-valuetext"].map((name) => one.getAttribute(name) ?? ""))].join(" | ")"""
+"""All that is read or heard of a page."""
+
+
+def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: Path) -> None:
+    """Names, ids and keys stay as they are; words that scripts and server say do not, alone or in a sentence."""
+    pages = {
+        "/": "table",
+        "/?run=demo&set=site.pue=1.2": "svg .limit",
+        "/?a=demo&b=demo": "table",
+        "/?scenario=whole.yaml&set=replications=0": ".mistakes li",
+    }
+    with speaking("zh"), served(workspace) as address:
+        for page in quiet_page(browser, address):
+            for query, shown in pages.items():
+                page.goto(address + query)
+                page.locator(shown).first.wait_for()
+                page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+                read = page.evaluate(READ)
+                assert english(read) == []
+                words = r"mistake|simulat|capacity|the SLO|Save|Queue|Compare|limited by|cost|second|done"
+                assert re.findall(words, read.replace(".cost.", "")) == []
+            assert page.locator("html").get_attribute("lang") == "zh-CN"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ TEMPLATES = Path(__file__).parents[1]
 PROGRAM = "/* the program that draws the charts */"
 """Where it goes once the words of the page are settled: none of them are its own."""
 SCRIPT = Path(__file__).with_name("page.js")
+_MARKED = re.compile(r'\b(?:_\(|ngettext\("[^"]+", )"([^"]+)"')
+"""A message in a script; of one with a plural, the plural."""
 
 
 def render(template: str, /, **values: Any) -> str:
@@ -42,7 +45,7 @@ def _environment() -> Any:
     environment.filters["number"] = number
     environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
     environment.globals |= {"noun": noun, "told": retold, "ranged": ranged, "_": _said}
-    environment.globals |= {"language": lambda: LANGUAGES[current()], "words": words_of_scripts}
+    environment.globals |= {"language": lambda: LANGUAGES[current()], "words": lambda: words_of([SCRIPT])}
     environment.globals["script_json"] = script_json
     environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")
     return environment
@@ -56,10 +59,11 @@ def _said(message: str, /, **values: Any) -> Any:
     return text.format(**values) if values else text
 
 
-def words_of_scripts() -> dict[str, str]:
-    """What page.js says, where it is not English: English text -> text."""
-    found = re.findall(r'\b_\("([^"]+)"\)', SCRIPT.read_text(encoding="utf-8")) if current() != ENGLISH else []
-    return {text: _(text) for text in found}
+def words_of(scripts: Iterable[Path]) -> dict[str, str]:
+    """What *scripts* say, in the language that is spoken: English text -> text; empty where that is English."""
+    if current() == ENGLISH:
+        return {}
+    return {text: _(text) for file in scripts for text in _MARKED.findall(file.read_text(encoding="utf-8"))}
 
 
 def script_json(data: Any) -> str:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from sim.deliver.shared.folder import manifest_of
 from sim.deliver.shared.question import Question, question_of
 from sim.report.words.money import showing, shown
+from sim.report.words.names import name_told
 from sim.scenario.reading.given import options
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.knobs import knobs
@@ -65,7 +66,8 @@ class CauseRoutes:
     def _start(self, request: Request) -> JSONResponse:
         asked = self._asked(request)
         section = json.dumps({"between": asked.between, "inputs": self._cheapest_input(asked)}, ensure_ascii=False)
-        question = f"Why does a token of {asked.between[0]} not cost what one of {asked.between[1]} costs?"
+        first, second = asked.between
+        question = f"Why does a token of {first} not cost what one of {second} costs?"
         sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
         file = f"{asked.run}/{SCENARIO_FILE}"
         scenario = asked.found.scenario
@@ -134,7 +136,7 @@ def _by_load(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "half": _half(mine[0]["gap_usd_ci95"]),
             "parts": [
                 {
-                    "group": row["group"],
+                    "group": name_told(row["group"]),
                     "part": shown(row["sign"] * float(row["part_usd"])),
                     "half": _half(row["part_usd_ci95"]),
                 }

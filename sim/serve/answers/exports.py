@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.deliver.export import BILLED, exported, why_no_export
 from sim.deliver.shared.folder import is_finished, manifest_of
+from sim.language import N_, _
 from sim.report.words.money import showing
 from sim.serve.answers.files import write_file
 from sim.serve.answers.held import HeldRuns
@@ -32,13 +33,13 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "xlsx": Kind("Workbook", ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    "csv": Kind("Table, CSV", ".csv", "text/csv; charset=utf-8", "summary.csv"),
-    "focus": Kind("FOCUS rows, CSV", "-focus.csv", "text/csv; charset=utf-8"),
-    "png": Kind("Picture, PNG", ".png", "image/png", "curves.png"),
-    "svg": Kind("Picture, SVG", ".svg", "image/svg+xml"),
-    "html": Kind("Page, HTML", ".html", "text/html; charset=utf-8", "report.html"),
-    "yaml": Kind("Scenario, YAML", ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
+    "xlsx": Kind(N_("Workbook"), ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    "csv": Kind(N_("Table, CSV"), ".csv", "text/csv; charset=utf-8", "summary.csv"),
+    "focus": Kind(N_("FOCUS rows, CSV"), "-focus.csv", "text/csv; charset=utf-8"),
+    "png": Kind(N_("Picture, PNG"), ".png", "image/png", "curves.png"),
+    "svg": Kind(N_("Picture, SVG"), ".svg", "image/svg+xml"),
+    "html": Kind(N_("Page, HTML"), ".html", "text/html; charset=utf-8", "report.html"),
+    "yaml": Kind(N_("Scenario, YAML"), ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
 }
 OF_BILLS = ("xlsx", "focus")
 
@@ -56,7 +57,7 @@ class ExportRoutes:
     def listed(self, request: Request) -> JSONResponse:
         """The forms that the answer in *run* has."""
         folder = self._answer(request)
-        found = [{"format": name, "name": kind.name} for name, kind in KINDS.items() if not _why_not(folder, name)]
+        found = [{"format": name, "name": _(kind.name)} for name, kind in KINDS.items() if not _why_not(folder, name)]
         return JSONResponse({"exports": found})
 
     def export(self, request: Request) -> Response:

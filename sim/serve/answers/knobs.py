@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.purchase.buying import Buy
 from sim.cost.rent.rental import Rent
+from sim.language import N_, _
 from sim.scenario.job.load import AnyScenario
 from sim.scenario.job.schema import JobFleet
 from sim.scenario.reading.layers import place_of
@@ -17,11 +18,11 @@ from sim.scenario.sweep import as_data, points
 from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of
 
 USD = "USD"
-LIMITS = {"ttft_s": "TTFT at most", "tpot_s": "TPOT at most", "e2e_s": "E2E at most"}
+LIMITS = {"ttft_s": N_("TTFT at most"), "tpot_s": N_("TPOT at most"), "e2e_s": N_("E2E at most")}
 AROUND = 3.0
 """A slider reaches from the value over this to the value times this."""
-SPANS = {"per year": (0.0, 0.25), "of the price": (0.0, 1.0), "years": (1.0, 10.0)}
-"""Unit -> where its slider begins and ends, whatever the value."""
+SPANS = {"discount_rate": (0.0, 0.25), "residual_fraction": (0.0, 1.0), "life_years": (1.0, 10.0)}
+"""Term -> where its slider begins and ends, whatever the value."""
 
 Paid = Mapping[str, Collection[str]]
 """Fleet -> components of its bill."""
@@ -58,9 +59,9 @@ def _limits(scenario: Scenario) -> Iterator[Knob]:
         limit = getattr(scenario.slo, name)
         if not isinstance(limit, dict):
             most = 3 * limit if limit else 10.0
-            yield Knob(f"slo.{name}", LIMITS[name], "s", limit, most / 300, most)
+            yield Knob(f"slo.{name}", _(LIMITS[name]), "s", limit, most / 300, most)
     if scenario.slo.per_request:
-        yield Knob("slo.attainment", "for at least", "of the requests", scenario.slo.attainment, 0.5, 1.0)
+        yield Knob("slo.attainment", _("for at least"), _("of the requests"), scenario.slo.attainment, 0.5, 1.0)
 
 
 def _terms(data: dict[str, Any]) -> Iterator[Knob]:
@@ -68,48 +69,85 @@ def _terms(data: dict[str, Any]) -> Iterator[Knob]:
         held = number_of(data, usual)
         if held is not None:
             path, now = held
-            yield _around(path, name, in_stated_currency(data, path, unit), now, low, high)
+            yield _around(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
 
 
 def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[Knob]:
     fleets: Sequence[Fleet | JobFleet] = scenario.fleets
     for position, fleet in enumerate(fleets):
         cost = fleet.cost
-        if not isinstance(cost, Buy | Rent):
-            continue
-        unit, what = ("USD each", "price of") if isinstance(cost, Buy) else ("USD per GPU-hour", "rent of")
-        by_gpu = isinstance(cost, Rent) or "gpu_capital" in paid.get(fleet.name, ())
-        for item in _items(fleet, by_gpu):
-            now = _price(cost, item, catalog)
-            if now is not None and "." not in item:
-                path = f"fleets.{position}.cost.quotes.{item}"
-                yield _around(path, f"{what} {item}, {fleet.name}", unit, now, 0.0, inf)
+        if isinstance(cost, Buy | Rent):
+            for item in _items(fleet, cost, catalog, paid.get(fleet.name, ())):
+                price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog)
+                if price is not None and "." not in item:
+                    path = f"fleets.{position}.cost.quotes.{item}{price.key}"
+                    yield _around(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
 
 
-def _items(fleet: Fleet | JobFleet, by_gpu: bool) -> list[str]:
-    """What a quote may be about: what is quoted, and the GPUs that are paid for one by one."""
-    quoted = list(getattr(fleet.cost, "quotes", {}))
-    gpus = [pool.gpu for pool in fleet.pools if by_gpu and pool.gpu and not getattr(pool, "mig", None)]
-    return list(dict.fromkeys([*quoted, *gpus]))
+class _Price(NamedTuple):
+    """What is paid for one item now."""
+
+    value: float
+    currency: str
+    unit: str
+    key: str = ""
+    """What follows the item in the path of the number."""
 
 
-def _price(cost: Buy | Rent, item: str, catalog: Catalog) -> float | None:
-    """What is paid for one *item* now [USD]; None where no quote could stand in place of it."""
-    if item in cost.quotes:
-        quote = cost.quotes[item]
-        return quote.price if quote.currency == USD and quote.unit is None and quote.includes_gpus is None else None
+def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Collection[str]) -> list[str]:
+    """What a quote may be about: what is quoted, the GPUs that are paid for one by one, and the servers."""
+    pools = [pool for pool in fleet.pools if pool.gpu and not getattr(pool, "mig", None)]
+    by_gpu = isinstance(cost, Rent) or "gpu_capital" in paid
+    gpus = [str(pool.gpu) for pool in pools if by_gpu]
+    servers = [
+        pool.server
+        for pool in pools
+        if pool.server and "server_capital" in paid and (not by_gpu or _is_bare(pool.server, catalog))
+    ]
+    return list(dict.fromkeys([*cost.quotes, *gpus, *servers]))
+
+
+def _is_bare(server: str, catalog: Catalog) -> bool:
+    """Whether the catalogue's price of *server* is one without GPUs, as a quote beside that of a GPU would be."""
+    held = catalog.prices(server)
+    offer = held.offers.get(held.default_purchase or "") if held else None
+    return offer is not None and not offer.includes_gpus
+
+
+def _quoted(cost: Buy | Rent, item: str) -> _Price:
+    quote = cost.quotes[item]
+    unit = quote.unit or ("each" if isinstance(cost, Buy) else "gpu_hour")
+    more_is_said = quote.model_fields_set - {"price"}
+    return _Price(quote.price, quote.currency, unit, ".price" if more_is_said else "")
+
+
+def _listed(cost: Buy | Rent, item: str, catalog: Catalog) -> _Price | None:
+    """The catalogue's price of *item*; None where no quote in dollars could stand in place of it."""
     if isinstance(cost, Rent):
-        list_id, _, offer = (cost.price or "").partition("/")
+        list_id, _slash, offer = (cost.price or "").partition("/")
         unit = "gpu_hour"
     else:
         list_id, offer, unit = item, "", "each"
     held = catalog.prices(list_id) if list_id else None
-    if held is None:
-        return None
-    found = held.offers.get(offer or held.default_purchase or "")
-    return found.price.value if found is not None and (found.currency, found.unit) == (USD, unit) else None
+    found = held.offers.get(offer or held.default_purchase or "") if held else None
+    known = found is not None and (found.currency, found.unit) == (USD, unit)
+    return _Price(found.price.value, USD, unit) if found is not None and known else None
+
+
+def _price_of(cost: Buy | Rent, item: str, fleet: str) -> str:
+    if isinstance(cost, Buy):
+        return _("price of {item}, {fleet}", item=item, fleet=fleet)
+    return _("rent of {item}, {fleet}", item=item, fleet=fleet)
+
+
+def _unit(price: _Price) -> str:
+    if price.unit == "each":
+        return _("{currency} each", currency=price.currency)
+    if price.unit == "gpu_hour":
+        return _("{currency} per GPU-hour", currency=price.currency)
+    return f"{price.currency}/{price.unit}"
 
 
 def _around(path: str, label: str, unit: str, now: float, low: float, high: float) -> Knob:
-    least, most = SPANS.get(unit, (now / AROUND, now * AROUND if now else 1.0))
+    least, most = SPANS.get(path.rpartition(".")[2], (now / AROUND, now * AROUND if now else 1.0))
     return Knob(path, label, unit, now, max(low, min(least, now)), min(high, max(most, now)))

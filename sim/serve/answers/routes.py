@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sim.report.fleets.diff.answer import diff_document
+from sim.report.fleets.diff.answer import diff_document, in_words
 from sim.report.fleets.run.verdict import verdict
 from sim.report.page.document import as_json
 from sim.report.words.money import showing
@@ -70,7 +70,7 @@ class AnswerRoutes:
         runs = [self.runs.stored(asked_for(request, name)) for name in ("a", "b")]
         with showing(runs[1].scenario):
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
-            return Response(as_json(document), media_type="application/json")
+            return Response(as_json(in_words(document)), media_type="application/json")
 
     def _answered(
         self,

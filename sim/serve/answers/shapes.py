@@ -6,14 +6,15 @@ from math import isfinite
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.language import retold
+from sim.language import N_, _, retold
 from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
-from sim.report.fleets.run.figures import columns_for, figure, interval, standing
+from sim.report.fleets.run.figures import columns_for, figure, interval, limited_by, standing
 from sim.report.fleets.run.verdict import verdict
 from sim.report.vega.theme import on_black
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
-from sim.report.words.text import LIMITS, axis_label, place, places, question_of, short
+from sim.report.words.names import name_told
+from sim.report.words.text import axis_label, place, places, question_of, short
 from sim.scenario.sections.slo import Slo
 from sim.serve.answers.knobs import Knob, knobs
 from sim.study.fleets.held.answer import Answer
@@ -24,12 +25,12 @@ from sim.units import SECONDS_PER_HOUR
 COST = "usd_per_million_output_tokens"
 USD = "USD"
 READINGS = (
-    ("gpu_busy_fraction", "GPUs busy", "share"),
-    ("slo_attainment", "requests within the SLO", "share"),
-    ("ttft_s_p95", "TTFT p95 [s]", "s"),
-    ("tpot_s_p95", "TPOT p95 [s]", "s"),
-    ("cost_usd_per_h", "cost [USD/h]", USD),
-    (COST, "USD per million output tokens", USD),
+    ("gpu_busy_fraction", N_("GPUs busy"), "share"),
+    ("slo_attainment", N_("requests within the SLO"), "share"),
+    ("ttft_s_p95", N_("TTFT p95 [s]"), "s"),
+    ("tpot_s_p95", N_("TPOT p95 [s]"), "s"),
+    ("cost_usd_per_h", N_("cost [USD/h]"), USD),
+    (COST, N_("USD per million output tokens"), USD),
 )
 """Column of summary.csv, what the page calls it, unit."""
 
@@ -58,7 +59,8 @@ def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
         "tables": [],
         "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
         "gap": gap_data(sweep),
-        "gapOf": "per million output tokens",
+        "gapOf": _("per million output tokens"),
+        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
         "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
         "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
     }
@@ -133,21 +135,20 @@ def table_data(answer: Answer) -> dict[str, Any]:
     """The key figures of every point, as text."""
     columns = columns_for(answer.points, answer.slo, brief=True)
     heads = [
-        "fleet",
+        _("fleet"),
         *map(axis_label, answer.axes),
-        "meets SLO",
-        *(in_code(one.brief) for one in columns),
-        "limited by",
+        _("meets SLO"),
+        *(in_code(_(one.brief)) for one in columns),
+        _("limited by"),
     ]
     rows = []
     for point in answer.points:
         front = [point.fleet, *(short(point.axes.get(axis)) for axis in answer.axes)]
         if point.ok:
             cells = [f"{figure(point, one)} {interval(point, one)}".strip() for one in columns]
-            limit = str(point.row["limited_by"] or "")
-            rows.append([*front, standing(point), *cells, LIMITS.get(limit, limit)])
+            rows.append([*front, standing(point), *cells, limited_by(point)])
         else:
-            rows.append([*front, "cannot run", *[""] * len(columns), str(point.row["reason"])])
+            rows.append([*front, _("cannot run"), *[""] * len(columns), retold(str(point.row["reason"]))])
     return {"heads": heads, "rows": rows}
 
 
@@ -180,13 +181,13 @@ def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
 def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
     """In words, with what each figure rests on."""
     if met is None:
-        return retold(f"misses the SLO from {place(axis, missed)} on (simulated)")
+        return _("misses the SLO from {place} on (simulated)", place=place(axis, missed))
     if missed is None:
-        return retold(f"meets the SLO up to {place(axis, met)}, the highest that was simulated")
-    bracket = f"capacity between {short(met)} and {place(axis, missed)} (simulated)"
+        return _("meets the SLO up to {place}, the highest that was simulated", place=place(axis, met))
+    between = _("capacity between {met} and {missed} (simulated)", met=short(met), missed=place(axis, missed))
     if about is None:
-        return retold(bracket)
-    return retold(f"{bracket}, about {place(axis, float(f'{about:.3g}'))} (interpolated)")
+        return between
+    return _("{between}, about {about} (interpolated)", between=between, about=place(axis, float(f"{about:.3g}")))
 
 
 def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         "good": [point.good for point in line.points],
         "figures": [
             {
-                "label": in_code(label),
+                "label": in_code(_(label)),
                 "share": unit == "share",
                 "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],
             }

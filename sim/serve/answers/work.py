@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.language import _
 from sim.report.page.page import Table
 from sim.report.vega.theme import on_black
 from sim.report.words.money import cash, money_mark, shown
+from sim.report.words.names import name_told
 from sim.report.words.text import short
 from sim.report.work.answer import asked
 from sim.report.work.kinds import WorkKind, kind_of
@@ -67,7 +69,8 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
         "tables": [_table(one) | {"title": one.title, "note": one.note} for one in others],
         "capacity": [],
         "gap": work_gap(answer),
-        "gapOf": "for the whole job" if isinstance(scenario, JobScenario) else "for the whole queue",
+        "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
+        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
         "readings": [],
         "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
     }

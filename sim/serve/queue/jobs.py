@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.deliver.shared.folder import is_finished
+from sim.language import current, retold
+from sim.language.known import OWN
 from sim.serve.refused import Refused
 from sim.study.cases.points import POINTS
 
@@ -58,7 +60,7 @@ class Job:
     def as_data(self) -> dict[str, Any]:
         """As the page gets it."""
         names = ("id", "scenario", "sets", "folder", "cases", "command", "state", "done", "message")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"message": retold(self.message)}
 
 
 class Queue:
@@ -66,6 +68,8 @@ class Queue:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.language = current()
+        """What its runs say is for the reader of the page."""
         self.version = 0
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._changed = threading.Condition()
@@ -161,8 +165,9 @@ class Queue:
             "--workers",
             str(os.cpu_count() or 1),
         ]
+        environment = _environment(self.language)
         return subprocess.Popen(
-            command, cwd=self.root, env=_environment(), start_new_session=True, text=True, errors="replace",
+            command, cwd=self.root, env=environment, start_new_session=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -222,7 +227,8 @@ def _stop(process: subprocess.Popen[str] | None) -> None:
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def _environment() -> dict[str, str]:
-    """So that the same program runs, wherever the server was started."""
+def _environment(language: str) -> dict[str, str]:
+    """So that the same program runs, wherever the server was started, and speaks *language*."""
     above = str(Path(__file__).resolve().parents[3])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH", "")]))}
+    found = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": found, OWN: language}

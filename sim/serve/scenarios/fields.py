@@ -4,22 +4,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.language import N_, _
 from sim.scenario.reading.layers import place_of, value_at
 
 USUAL = (
-    ("model", "Model", "models"),
-    ("quantization", "Precision of the weights", "quantizations"),
-    ("workload.arrivals.rate_rps", "Requests per second", ""),
-    ("workload.lengths.prompt.mean", "Prompt, mean [tokens]", ""),
-    ("workload.lengths.output.mean", "Answer, mean [tokens]", ""),
-    ("slo.ttft_s", "TTFT at most [s]", ""),
-    ("slo.tpot_s", "TPOT at most [s]", ""),
-    ("site.electricity_usd_per_kwh", "Electricity [USD/kWh]", ""),
-    ("horizon_s", "Simulated time [s]", ""),
-    ("replications", "Replications", ""),
+    ("model", N_("Model"), "models"),
+    ("quantization", N_("Precision of the weights"), "quantizations"),
+    ("workload.arrivals.rate_rps", N_("Requests per second"), ""),
+    ("workload.lengths.prompt.mean", N_("Prompt, mean [tokens]"), ""),
+    ("workload.lengths.output.mean", N_("Answer, mean [tokens]"), ""),
+    ("slo.ttft_s", N_("TTFT at most [s]"), ""),
+    ("slo.tpot_s", N_("TPOT at most [s]"), ""),
+    ("site.electricity_usd_per_kwh", N_("Electricity [USD/kWh]"), ""),
+    ("horizon_s", N_("Simulated time [s]"), ""),
+    ("replications", N_("Replications"), ""),
 )
 """Path, label, and the shelf of the catalogue that has the values."""
-OF_POOLS = (("gpu", "GPU", "gpus"), ("replicas", "replicas", ""), ("tensor_parallel_size", "tensor parallel", ""))
+OF_POOLS = (
+    ("gpu", N_("GPU"), "gpus"),
+    ("replicas", N_("replicas"), ""),
+    ("tensor_parallel_size", N_("tensor parallel"), ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,16 @@ class Field:
 
 def fields_of(data: dict[str, Any], catalog: Catalog) -> list[Field]:
     """Those that the scenario *data* has; a load that is swept is the list of its values."""
-    found = [_field(data, *one, catalog) for one in USUAL]
+    found = [_field(data, path, _(label), shelf, catalog) for path, label, shelf in USUAL]
     for i, fleet in enumerate(data.get("fleets") or []):
         pools = fleet.get("pools") if isinstance(fleet, dict) else None
-        for j, _ in enumerate(pools if isinstance(pools, list) else []):
-            name = f"{fleet.get('name', i)}" + (f", pool {j + 1}" if len(pools or []) > 1 else "")
+        for j, _pool in enumerate(pools if isinstance(pools, list) else []):
+            name = f"{fleet.get('name', i)}"
+            if len(pools or []) > 1:
+                name = _("{fleet}, pool {number}", fleet=name, number=j + 1)
             for key, label, shelf in OF_POOLS:
-                found.append(_field(data, f"fleets.{i}.pools.{j}.{key}", f"{name}: {label}", shelf, catalog))
+                place = f"fleets.{i}.pools.{j}.{key}"
+                found.append(_field(data, place, _("{name}: {label}", name=name, label=_(label)), shelf, catalog))
     return [one for one in found if one is not None]
 
 
@@ -50,7 +58,8 @@ def _field(data: dict[str, Any], path: str, label: str, shelf: str, catalog: Cat
     sweep = data.get("sweep")
     swept = sweep.get(path) if isinstance(sweep, dict) else None
     if isinstance(swept, list):
-        return Field(f"sweep.{path}", f"{label}, values of the sweep", swept)
+        of_all = _("{label}, values of the sweep", label=label)
+        return Field(f"sweep.{path}", of_all, swept)
     try:
         value = value_at(data, place_of(data, path))
     except LookupError:

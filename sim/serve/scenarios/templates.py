@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sim.language import N_, _
 from sim.scenario.reading.shipped import shipped_folder
 from sim.scenario.reading.template import template
 from sim.serve.refused import Refused
@@ -9,14 +10,14 @@ from sim.serve.refused import Refused
 NEW = "new"
 STARTS = Path(__file__).parent / "starts"
 NAMED = {
-    NEW: "A commented scenario with the usual sections",
-    "energy-mac-vs-4090": "Home server: a Mac or an RTX 4090",
-    "office": "An office of 40 people",
-    "chat-from-a-trace": "A chat service, from a trace of its requests",
-    "4x4090-vs-2xa100": "Two fleets for a 72B chat service",
-    "breakeven-4x4090-vs-2xa100": "Rent, buy, or an API",
-    "rent-by-day": "Rent by the day or own",
-    "training-4090-vs-a100": "A training job",
+    NEW: N_("A commented scenario with the usual sections"),
+    "energy-mac-vs-4090": N_("Home server: a Mac or an RTX 4090"),
+    "office": N_("An office of 40 people"),
+    "chat-from-a-trace": N_("A chat service, from a trace of its requests"),
+    "4x4090-vs-2xa100": N_("Two fleets for a 72B chat service"),
+    "breakeven-4x4090-vs-2xa100": N_("Rent, buy, or an API"),
+    "rent-by-day": N_("Rent by the day or own"),
+    "training-4090-vs-a100": N_("A training job"),
 }
 """Name -> what it is a start for; the other shipped scenarios follow by their names."""
 
@@ -25,7 +26,7 @@ def templates() -> list[dict[str, str]]:
     """What can be started from, the usual ones first."""
     known = [NEW, *_files()]
     others = [name for name in known if name not in NAMED]
-    return [{"name": name, "title": NAMED[name]} for name in NAMED if name in known] + [
+    return [{"name": name, "title": _(NAMED[name])} for name in NAMED if name in known] + [
         {"name": name, "title": name} for name in others
     ]
 

@@ -1,13 +1,9 @@
 /** Elements, the address, and requests: what the other files are made of. */
 
+import { _ } from "./words.js";
+
 const MOST_TRIES = 3;
 const SVG = "http://www.w3.org/2000/svg";
-/** @type {Record<string, string>} English texts of the page, where it is read in another language. */
-const WORDS = JSON.parse(document.querySelector('meta[name="words"]')?.getAttribute("content") || "{}");
-const READ = ["title", "aria-label", "placeholder"];
-
-/** @param {string} text @returns {string} an English text in the language of the page */
-export const said = (text) => text.replace(/\S(?:[^]*\S)?/, (own) => WORDS[own] ?? own);
 
 /**
  * @param {string} tag
@@ -28,9 +24,9 @@ export function drawn(tag, attributes = {}, ...children) {
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
-    made.setAttribute(name, value === true ? "" : READ.includes(name) ? said(String(value)) : String(value));
+    made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.map((child) => (typeof child === "string" ? said(child) : child)));
+  made.append(...children);
   return made;
 }
 
@@ -64,7 +60,7 @@ export async function ask(address, options = {}) {
     try {
       answer = await fetch(address, { method: options.method, headers: changes, body: options.body && JSON.stringify(options.body) });
     } catch {
-      throw new Refusal(0, [{ message: "the server does not answer; start gpufleet serve again" }]);
+      throw new Refusal(0, [{ message: _("the server does not answer; start gpufleet serve again") }]);
     }
     const wait_s = Number(answer.headers.get("Retry-After"));
     if (wait_s && again < MOST_TRIES) {

@@ -5,6 +5,7 @@ import { DiffView } from "./diff.js";
 import { ask, element, queryOf, shownInAddress } from "./dom.js";
 import { EditorView } from "./scenario/editor.js";
 import { QueueView } from "./queue.js";
+import { _ } from "./words.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const shown = shownInAddress();
@@ -17,16 +18,16 @@ const opens = (run) => run.finished && ["run", "price"].includes(run.command);
 /** @param {Run} run @returns {HTMLElement} */
 function runRow(run) {
   const name = opens(run) ? element("a", { href: `/?${queryOf({ run: run.path, set: {} })}` }, run.path) : element("span", {}, run.path);
-  const box = element("input", { type: "checkbox", value: run.path, "aria-label": `Compare ${run.path}`, disabled: !opens(run) });
-  const state = run.finished ? run.command : "unfinished; the same run goes on from what is there";
+  const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !opens(run) });
+  const state = run.finished ? run.command : _("unfinished; the same run goes on from what is there");
   const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
   return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
 }
 
 /** @param {Run[]} runs @returns {HTMLElement[]} */
 function answers(runs) {
-  if (!runs.length) return [element("p", {}, "No answers yet: run a scenario, here or with gpufleet run.")];
-  const compare = /** @type {HTMLButtonElement} */ (element("button", { type: "button", disabled: true }, "Compare the two that are ticked"));
+  if (!runs.length) return [element("p", {}, _("No answers yet: run a scenario, here or with gpufleet run."))];
+  const compare = /** @type {HTMLButtonElement} */ (element("button", { type: "button", disabled: true }, _("Compare the two that are ticked")));
   const body = element("tbody", {}, ...runs.map(runRow));
   const ticked = () => [...body.querySelectorAll("input:checked")].map((one) => /** @type {HTMLInputElement} */ (one).value);
   body.addEventListener("change", () => (compare.disabled = ticked().length !== 2));
@@ -34,7 +35,7 @@ function answers(runs) {
     const [b, a] = ticked(); // the older one first
     window.location.search = `a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
   });
-  const heads = ["", "answer", "scenario", "command", "started"].map((text) => element("th", { scope: "col" }, text));
+  const heads = ["", _("answer"), _("scenario"), _("command"), _("started")].map((text) => element("th", { scope: "col" }, text));
   const table = element("table", { class: "texts" }, element("thead", {}, element("tr", {}, ...heads)), body);
   return [element("div", { class: "scroll" }, table), element("p", {}, compare)];
 }
@@ -43,11 +44,11 @@ async function list() {
   const [found, known] = await Promise.all([ask("/api/workspace"), ask("/api/templates")]);
   const files = found.scenarios.map((/** @type {string} */ path) => element("li", {}, element("a", { href: `/?${queryOf({ scenario: path, set: {} })}` }, path)));
   const starts = known.templates.map((/** @type {{name: string, title: string}} */ one) => element("li", {}, element("a", { href: `/?${queryOf({ template: one.name, set: {} })}` }, one.title)));
-  const more = found.complete ? [] : [element("p", { class: "sub" }, "The folder holds more than could be looked at: name a smaller one with --workspace.")];
+  const more = found.complete ? [] : [element("p", { class: "sub" }, _("The folder holds more than could be looked at: name a smaller one with --workspace."))];
   main.replaceChildren(
-    element("p", { class: "sub" }, found.folder), ...more, queue.box, element("h2", {}, "Answers"), ...answers(found.runs),
-    element("h2", {}, "Scenarios"), files.length ? element("ul", {}, ...files) : element("p", {}, "None yet: start from one below."),
-    element("h2", {}, "Start from"), element("ul", {}, ...starts));
+    element("p", { class: "sub" }, found.folder), ...more, queue.box, element("h2", {}, _("Answers")), ...answers(found.runs),
+    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("None yet: start from one below.")),
+    element("h2", {}, _("Start from")), element("ul", {}, ...starts));
 }
 
 let news = () => {};
@@ -55,7 +56,7 @@ const queue = new QueueView((job) => {
   news();
   if (!shown.run && !shown.scenario && !shown.template) list();
   else queue.list.querySelector("a")?.focus();
-  document.title = `done: ${job.scenario}`;
+  document.title = _("done: {scenario}", { scenario: job.scenario });
 });
 
 async function start() {

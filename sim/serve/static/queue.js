@@ -1,8 +1,12 @@
 /** The queue: what waits, runs and has ended, told by the server as it happens. */
 
-import { ask, element, queryOf, said } from "./dom.js";
+import { ask, element, queryOf } from "./dom.js";
+import { _, ngettext } from "./words.js";
 
 /** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, command: string, state: string, done: number, message: string}} Job */
+
+/** @type {Record<string, string>} */
+const STATES = { waiting: _("waiting"), running: _("is running"), done: _("done"), failed: _("failed"), cancelled: _("cancelled") };
 
 export class QueueView {
   /** @param {(job: Job) => void} onDone  told of every run that has ended well while the page watched */
@@ -13,7 +17,7 @@ export class QueueView {
     this.watching = false;
     this.list = element("ul", { class: "jobs" });
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
-    this.box = element("section", { "aria-label": "Queue", hidden: true }, element("h2", {}, "Queue"), this.problem, this.list);
+    this.box = element("section", { "aria-label": _("Queue"), class: "queue", hidden: true }, element("h2", {}, _("Queue")), this.problem, this.list);
   }
 
   watch() {
@@ -25,7 +29,7 @@ export class QueueView {
       this.update(JSON.parse(event.data).jobs);
     });
     news.addEventListener("error", () => {
-      this.problem.textContent = said("The server does not answer. What was finished is kept; start gpufleet serve again.");
+      this.problem.textContent = _("The server does not answer. What was finished is kept; start gpufleet serve again.");
       this.problem.hidden = this.box.hidden;
     });
     window.addEventListener("pagehide", () => news.close());
@@ -44,16 +48,16 @@ export class QueueView {
   /** @param {Job} job @returns {HTMLElement} */
   line(job) {
     const sets = job.command === "run" ? job.sets : job.sets.filter((one) => !/^(sensitivity|question)=/.test(one));
-    const name = [job.command === "run" ? job.scenario : `${job.command} of ${job.scenario}`, ...sets].join(", ");
+    const name = [job.command === "run" ? job.scenario : _("{command} of {scenario}", { command: job.command, scenario: job.scenario }), ...sets].join(", ");
     const open = ["waiting", "running"].includes(job.state);
     const title = job.state === "done" && job.command === "run" ? element("a", { href: `/?${queryOf({ run: job.folder, set: {} })}` }, name) : element("span", {}, name);
-    const line = element("li", { "data-state": job.state }, title, ` ${job.state}`);
+    const line = element("li", { "data-state": job.state }, title, " ", STATES[job.state] ?? job.state);
     if (job.state === "running") {
-      const told = job.cases ? ` ${job.done} of ${job.cases} simulations` : ` ${job.done} simulations`;
-      line.append(told, " ", element("progress", { max: job.cases || 1, value: job.cases ? job.done : undefined, "aria-label": `${name}: progress` }));
+      const told = job.cases ? ngettext("{done} of {count} simulation", "{done} of {count} simulations", job.cases, { done: job.done }) : ngettext("{count} simulation", "{count} simulations", job.done);
+      line.append(" ", told, " ", element("progress", { max: job.cases || 1, value: job.cases ? job.done : undefined, "aria-label": _("{name}: progress", { name }) }));
     }
     if (open) {
-      const cancel = element("button", { type: "button", "aria-label": `Cancel ${name}` }, "Cancel");
+      const cancel = element("button", { type: "button", "aria-label": _("Cancel {name}", { name }) }, _("Cancel"));
       cancel.addEventListener("click", () => ask(`/api/jobs/${job.id}`, { method: "DELETE" }).catch(() => undefined));
       line.append(" ", cancel);
     }

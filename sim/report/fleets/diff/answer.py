@@ -55,6 +55,19 @@ def diff_document(first: StoredRun, second: StoredRun, found: Compared) -> dict[
     }
 
 
+def in_words(document: dict[str, Any]) -> dict[str, Any]:
+    """What `diff_document` gives, for a reader: in the language and the currency that are spoken and shown."""
+    figures = ("first", "second", "difference", "difference_ci95")
+    points = [
+        one
+        | {"words": in_code(_(one["words"])), "verdict": _(one["verdict"])}
+        | {name: _amount(one["metric"], one[name]) for name in figures if one[name] is not None}
+        for one in document["points"]
+    ]
+    named = {axis: axis_label(axis) for one in points for axis in one["axes"]}
+    return document | {"points": points, "axes": named}
+
+
 def _told(run: StoredRun) -> dict[str, Any]:
     told = verdict(run.points, axes(run.scenario), limits(run.scenario))
     return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}

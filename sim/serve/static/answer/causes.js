@@ -1,6 +1,7 @@
 /** What makes one fleet dearer than another, by property: Shapley values that `gpufleet sensitivity` has left, or leaves when asked. */
 
-import { ask, element, latest, plain, queryOf, said } from "../dom.js";
+import { ask, element, latest, plain, queryOf } from "../dom.js";
+import { _ } from "../words.js";
 
 /** @typedef {{folder: string, load: string, clients: number, gap: number, half: number | null, parts: {group: string, part: number, half: number | null}[]}} Gap */
 
@@ -13,10 +14,10 @@ export class Causes {
     this.between = [];
     this.refresh = latest(() => this.load());
     this.told = element("p", { role: "status" });
-    this.tables = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the gap by property" });
-    this.compute = element("button", { type: "button" }, "Compute them");
+    this.tables = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Parts of the gap by property") });
+    this.compute = element("button", { type: "button" }, _("Compute them"));
     this.compute.addEventListener("click", () => this.start());
-    const summary = element("summary", {}, "By property: price, layout, memory, bandwidth, compute, power");
+    const summary = element("summary", {}, _("By property: price, layout, memory, bandwidth, compute, power"));
     this.box = element("details", {}, summary, this.told, this.compute, this.tables);
     this.box.addEventListener("toggle", () => this.load());
   }
@@ -45,7 +46,7 @@ export class Causes {
   async start() {
     try {
       await ask(`/api/causes?${this.query()}`, { method: "POST" });
-      this.told.textContent = said("In the queue, above; they appear here when it has ended.");
+      this.told.textContent = _("In the queue, above; they appear here when it has ended.");
       this.onRun();
     } catch (error) {
       this.refuse(error);
@@ -62,12 +63,12 @@ export class Causes {
     const [first, second] = this.between;
     this.compute.hidden = gaps.length > 0;
     this.told.textContent = gaps.length
-      ? `Per million output tokens, ${first} less ${second}, from ${gaps[0].folder}. What the first fleet's part adds, averaged over all orders in which parts are exchanged; the parts sum to the gap.`
-      : `Nobody has computed them for ${first} and ${second} under these prices. Fleets that have some properties of one and some of the other are simulated, at the scenario's own load and at full load.`;
-    const heads = ["part", ...gaps.map((gap) => (gap.load === "full" ? `at full load (${gap.clients} clients)` : "at the scenario's load"))];
+      ? _("Per million output tokens, {first} less {second}, from {folder}. What the first fleet's part adds, averaged over all orders in which parts are exchanged; the parts sum to the gap.", { first, second, folder: gaps[0].folder })
+      : _("Nobody has computed them for {first} and {second} under these prices. Fleets that have some properties of one and some of the other are simulated, at the scenario's own load and at full load.", { first, second });
+    const heads = [_("part"), ...gaps.map((gap) => (gap.load === "full" ? _("at full load ({clients} clients)", { clients: gap.clients }) : _("at the scenario's load")))];
     const groups = gaps.length ? gaps[0].parts.map((one) => one.group) : [];
     const rows = groups.map((group) => [group, ...gaps.map((gap) => figure(gap.parts.find((one) => one.group === group)))]);
-    if (gaps.length) rows.push(["the gap", ...gaps.map((gap) => figure({ part: gap.gap, half: gap.half }))]);
+    if (gaps.length) rows.push([_("the gap"), ...gaps.map((gap) => figure({ part: gap.gap, half: gap.half }))]);
     const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
     const body = rows.map((row, at) => element("tr", at === groups.length ? { class: "total" } : {}, ...row.map((text, i) => element(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
     this.tables.replaceChildren(...(gaps.length ? [element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))] : []));

@@ -1,6 +1,7 @@
 /** A chart as SVG: curves with intervals, hollow marks where the SLO is missed, and a limit that can be dragged. */
 
 import { drawn, element, percent, plain, tint } from "../dom.js";
+import { _ } from "../words.js";
 import { rangeOf, roundMarks, scale } from "./scale.js";
 
 /**
@@ -177,7 +178,10 @@ export class Chart {
     const half = curve.half[i] ? ` ± ${this.told(/** @type {number} */ (curve.half[i]))}` : "";
     const at = this.data?.tickNames[this.data.ticks.indexOf(/** @type {number} */ (curve.x[i]))] ?? plain(/** @type {number} */ (curve.x[i]));
     const where = curve.tags[i] ? `${curve.tags[i]}, ${at}` : at;
-    const text = `${curve.name} at ${where}: ${value}${half}${one.off ? " (off the chart)" : ""}${this.data?.judged ? `; ${curve.good[i] ? "meets the SLO" : "misses the SLO"}; simulated` : ""}`;
+    const known = [_("{name} at {place}: {value}", { name: curve.name, place: where, value: `${value}${half}` })];
+    if (one.off) known.push(_("off the chart"));
+    if (this.data?.judged) known.push(curve.good[i] ? _("meets the SLO") : _("misses the SLO"), _("simulated"));
+    const text = known.join(_("; "));
     const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
     made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
     const right = one.x > 0.8 * this.plot.clientWidth;
@@ -229,7 +233,7 @@ export class Chart {
     const most = data.share ? 1 : axis.high * 0.999;
     const kept = (/** @type {number} */ value) => Math.min(most, Math.max(axis.high / 1000, value));
     const move = (/** @type {number} */ value) => this.onLimit(way, Number((kept(value) / way.scale).toPrecision(3)));
-    const words = { role: "slider", tabindex: 0, "data-key": "limit", "aria-label": `${data.title}: limit`, "aria-valuenow": now, "aria-valuetext": (data.xLimit || data.yLimit)?.text, "aria-valuemin": 0, "aria-valuemax": most };
+    const words = { role: "slider", tabindex: 0, "data-key": "limit", "aria-label": _("{title}: limit", { title: data.title }), "aria-valuenow": now, "aria-valuetext": (data.xLimit || data.yLimit)?.text, "aria-valuemin": 0, "aria-valuemax": most };
     for (const [name, value] of Object.entries(words)) line.setAttribute(name, String(value));
     line.addEventListener("pointerdown", (event) => {
       event.preventDefault();

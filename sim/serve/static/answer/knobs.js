@@ -1,6 +1,7 @@
 /** What can be moved: a slider and a number field for each limit, price and term. */
 
 import { element, plain } from "../dom.js";
+import { _ } from "../words.js";
 
 /** @typedef {{path: string, label: string, unit: string, value: number | null, least: number, most: number}} Knob */
 
@@ -10,7 +11,7 @@ export class Knobs {
   /** @param {(path: string, value: string | null) => void} onMove  null: back to what the scenario says */
   constructor(onMove) {
     this.onMove = onMove;
-    this.box = element("form", { class: "knobs", "aria-label": "Limits, prices and terms" });
+    this.box = element("form", { class: "knobs", "aria-label": _("Limits, prices and terms") });
     this.box.addEventListener("submit", (event) => event.preventDefault());
     /** @type {Map<string, {row: HTMLElement, slider: HTMLInputElement, field: HTMLInputElement, base: number | null}>} */
     this.rows = new Map();
@@ -22,7 +23,7 @@ export class Knobs {
     if (paths.join() !== [...this.rows.keys()].join()) {
       this.rows.clear();
       this.box.replaceChildren();
-      for (const group of [["Service level", "slo."], ["Prices and terms", ""]]) {
+      for (const group of [[_("Service level"), "slo."], [_("Prices and terms"), ""]]) {
         const members = knobs.filter((one) => (group[1] ? one.path.startsWith(group[1]) : !one.path.startsWith("slo.")));
         if (members.length) this.box.append(element("fieldset", {}, element("legend", {}, group[0]), ...members.map((one) => this.row(one))));
       }
@@ -34,7 +35,7 @@ export class Knobs {
       held.row.classList.toggle("moved", moved);
       if (document.activeElement !== held.field) held.field.value = knob.value === null ? "" : String(Number(knob.value.toPrecision(6)));
       if (document.activeElement !== held.slider) held.slider.value = String(knob.value ?? held.slider.min);
-      held.slider.setAttribute("aria-valuetext", knob.value === null ? "none" : `${plain(knob.value)} ${knob.unit}`);
+      held.slider.setAttribute("aria-valuetext", knob.value === null ? _("none") : `${plain(knob.value)} ${knob.unit}`);
     }
   }
 
@@ -44,7 +45,7 @@ export class Knobs {
     const step = (knob.most - knob.least) / STEPS;
     const slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: knob.least, max: knob.most, step: "any", "aria-label": knob.label }));
     const field = /** @type {HTMLInputElement} */ (element("input", { type: "text", inputmode: "decimal", id, autocomplete: "off", size: 7 }));
-    const back = element("button", { type: "button", class: "back", title: "back to what the scenario says", "aria-label": `${knob.label}: back to what the scenario says` }, "↺");
+    const back = element("button", { type: "button", class: "back", title: _("back to what the scenario says"), "aria-label": _("{label}: back to what the scenario says", { label: knob.label }) }, "↺");
     const row = element("div", { class: "knob" }, element("label", { for: id }, knob.label, " ", element("span", { class: "unit" }, knob.unit)), field, back, slider);
     slider.addEventListener("input", () => this.onMove(knob.path, String(Number(Number(slider.value).toPrecision(step < 0.01 ? 3 : 4)))));
     slider.addEventListener("keydown", (event) => {

@@ -1,6 +1,7 @@
 /** Every fleet at one load or at one utilisation, also between the simulated points: how fast it is, and what a token costs. */
 
 import { element, percent, plain } from "../dom.js";
+import { _ } from "../words.js";
 
 /**
  * @typedef {object} Reading
@@ -17,11 +18,11 @@ export class Readings {
     /** @type {Reading[]} */
     this.lines = [];
     this.held = /** @type {HTMLSelectElement} */ (element("select", { id: "held" }));
-    this.slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: 0, max: 1000, step: 1, value: 500, "aria-label": "Load or utilisation of all fleets" }));
+    this.slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: 0, max: 1000, step: 1, value: 500, "aria-label": _("Load or utilisation of all fleets") }));
     this.told = element("output");
-    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures at this place" });
-    const choice = element("p", { class: "choice" }, element("label", { for: "held" }, "All fleets at the same "), this.held, " ", this.slider, " ", this.told);
-    this.box = element("div", { hidden: true }, element("h2", {}, "At one load or utilisation"), choice, this.table);
+    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Figures at this place") });
+    const choice = element("p", { class: "choice" }, element("label", { for: "held" }, _("All fleets at the same"), " "), this.held, " ", this.slider, " ", this.told);
+    this.box = element("div", { hidden: true }, element("h2", {}, _("At one load or utilisation")), choice, this.table);
     this.slider.addEventListener("input", () => this.draw());
     this.held.addEventListener("change", () => this.draw());
   }
@@ -33,7 +34,7 @@ export class Readings {
     if (!lines.length) return;
     const known = lines.some((line) => line.capacity);
     const kept = this.held.value;
-    this.held.replaceChildren(element("option", { value: "load" }, lines[0].axis), ...(known ? [element("option", { value: UTILISATION }, "utilisation: load over capacity within the SLO")] : []));
+    this.held.replaceChildren(element("option", { value: "load" }, lines[0].axis), ...(known ? [element("option", { value: UTILISATION }, _("utilisation: load over capacity within the SLO"))] : []));
     this.held.value = known && kept === UTILISATION ? UTILISATION : "load";
     this.draw();
   }
@@ -54,7 +55,7 @@ export class Readings {
     this.told.textContent = utilised ? percent(at) : plain(at);
     this.slider.setAttribute("aria-valuetext", this.told.textContent);
     const shown = this.lines[0].figures.map((one) => one.label);
-    const front = ["fleet", "basis", "SLO", ...(utilised ? [this.lines[0].axis] : [])];
+    const front = [_("fleet"), _("basis"), _("SLO"), ...(utilised ? [this.lines[0].axis] : [])];
     const head = element("tr", {}, ...[...front, ...shown].map((text) => element("th", { scope: "col" }, text)));
     const rows = this.lines.map((line) => {
       const load = utilised ? at * (line.capacity ?? NaN) : at;
@@ -65,9 +66,7 @@ export class Readings {
         return element("td", {}, value === null || value === undefined ? "" : figure?.share ? percent(value) : plain(value));
       });
       const its = utilised ? [element("td", {}, line.capacity ? plain(load) : "")] : [];
-      const met = place ? [...new Set([line.good[place.low], line.good[place.high]])] : [];
-      const slo = met.length > 1 ? "between" : met.length ? (met[0] ? "meets" : "misses") : "";
-      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? "no capacity within the SLO" : basis(line.x, place)), element("td", {}, slo), ...its, ...cells);
+      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? _("no capacity within the SLO") : basis(line.x, place)), element("td", {}, place ? judged(line, place) : ""), ...its, ...cells);
     });
     this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
   }
@@ -83,6 +82,14 @@ function placeOf(x, at) {
   return high < 1 ? null : { low: high - 1, high, share: (at - x[high - 1]) / (x[high] - x[high - 1]) };
 }
 
+/** @param {Reading} line @param {Place} place @returns {string} what is known of the SLO there */
+function judged(line, place) {
+  const [low, high] = [line.good[place.low], line.good[place.high]];
+  if (low === high) return low ? _("met") : _("missed");
+  const [met, missed] = low ? [place.low, place.high] : [place.high, place.low];
+  return _("met at {met}, missed at {missed}", { met: plain(line.x[met]), missed: plain(line.x[missed]) });
+}
+
 /** @param {(number | null)[]} y @param {Place} place @returns {number | null} */
 function between(y, place) {
   const [low, high] = [y[place.low], y[place.high]];
@@ -91,6 +98,6 @@ function between(y, place) {
 
 /** @param {number[]} x @param {Place | null} place @returns {string} */
 function basis(x, place) {
-  if (!place) return "not simulated";
-  return place.low === place.high ? "simulated" : `interpolated, ${plain(x[place.low])} to ${plain(x[place.high])}`;
+  if (!place) return _("not simulated");
+  return place.low === place.high ? _("simulated") : _("interpolated, {low} to {high}", { low: plain(x[place.low]), high: plain(x[place.high]) });
 }

@@ -2,10 +2,11 @@
 
 import { Causes } from "./causes.js";
 import { Chart } from "./chart.js";
-import { ask, element, keepInAddress, latest, queryOf, said, tint } from "../dom.js";
+import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { Knobs } from "./knobs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
+import { _ } from "../words.js";
 
 /** @typedef {import("../dom.js").Shown} Shown */
 
@@ -14,12 +15,12 @@ export class AnswerView {
   constructor(shown, onRun) {
     this.shown = shown;
     this.verdict = element("p", { class: "verdict", "aria-live": "polite" });
-    this.question = element("p", { class: "question" }, "The run is being read …");
+    this.question = element("p", { class: "question" }, _("The run is being read …"));
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.findings = element("ul");
     this.capacity = element("ul", { class: "capacity" });
     this.charts = element("div", { class: "charts" });
-    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures of every point" });
+    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Figures of every point") });
     this.tables = element("div");
     this.legend = element("p", { class: "legend" });
     /** @type {Chart[]} */
@@ -30,7 +31,7 @@ export class AnswerView {
     this.causes = new Causes(this.shown, onRun);
     this.why = new Why(this.causes);
     this.refresh = latest(() => this.load());
-    const reset = element("button", { type: "button" }, "Reset all");
+    const reset = element("button", { type: "button" }, _("Reset all"));
     reset.addEventListener("click", () => {
       this.shown.set = {};
       this.moved();
@@ -40,12 +41,12 @@ export class AnswerView {
     /** @type {{format: string, name: string}[]} */
     this.forms = [];
     this.exports = element("ul", { class: "exports" });
-    const side = element("aside", {}, element("h2", {}, "What if"), this.changes, reset, this.knobs.box);
-    const more = element("details", {}, element("summary", {}, "What qualifies the verdict"), this.findings);
+    const side = element("aside", {}, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
+    const more = element("details", {}, element("summary", {}, _("What qualifies the verdict")), this.findings);
     const main = element("div", { class: "answer" },
       this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.charts, this.readings.box, this.why.box,
-      element("h2", {}, "Figures"), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, "Take it with you"), this.exports));
-    this.box = element("section", { class: "with-side", "aria-label": "Answer" }, main, side);
+      element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Take it with you")), this.exports));
+    this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
   }
 
   /** @param {string} path @param {string | null} value  null takes the override away */
@@ -80,8 +81,8 @@ export class AnswerView {
     this.drawCharts(data);
     this.readings.update(data.readings);
     this.causes.box.hidden = !data.judged;
-    this.why.update(data.gap, data.gapOf, data.symbol);
-    this.unmoved = data.judged ? "Nothing is simulated again: prices are billed anew, limits are compared with the stored requests." : "The work stays as it is, and is billed anew.";
+    this.why.update(data.gap, data.gapOf, data.symbol, data.partNames);
+    this.unmoved = data.judged ? _("Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.") : _("The work stays as it is, and is billed anew.");
     this.table.replaceChildren(tableOf(data.table));
     this.tables.replaceChildren(...data.tables.flatMap(folded));
     this.tellChanges();
@@ -103,7 +104,7 @@ export class AnswerView {
       button.addEventListener("click", () => this.pick(fleet.name));
       return button;
     });
-    this.legend.replaceChildren(...buttons, data.judged ? " Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys." : "");
+    this.legend.replaceChildren(...buttons, " ", data.judged ? _("Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys.") : "");
   }
 
   /** @param {string} fleet  Shows it alone, or all again. */
@@ -121,7 +122,7 @@ export class AnswerView {
   tellChanges() {
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
     this.linkExports();
-    this.changes.textContent = paths.length ? `Changed: ${paths.join(", ")}. The address holds it.` : said(this.unmoved);
+    this.changes.textContent = paths.length ? _("Changed: {paths}. The address holds it.", { paths: paths.join(", ") }) : this.unmoved;
   }
 
   async listExports() {

@@ -1,6 +1,7 @@
 /** Why one fleet costs more than another: the components of a token's cost, which sum to the gap. */
 
-import { element, plain, said } from "../dom.js";
+import { element, plain } from "../dom.js";
+import { _ } from "../words.js";
 
 /** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number | null, parts: Record<string, number>, text: string}} Cost */
 
@@ -12,20 +13,26 @@ export class Why {
     this.costs = [];
     this.of = "";
     this.symbol = "";
-    this.first = chooser("First fleet", () => this.draw());
-    this.second = chooser("Second fleet", () => this.draw());
-    this.place = chooser("At", () => this.draw());
+    /** @type {Record<string, string>} */
+    this.names = {};
+    this.first = chooser(_("First fleet"), () => this.draw());
+    this.second = chooser(_("Second fleet"), () => this.draw());
+    this.place = chooser(_("At"), () => this.draw());
     this.sentence = element("p", { "aria-live": "polite" });
-    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the gap" });
+    this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Parts of the gap") });
     const choice = element("p", { class: "choice" }, this.first.box, " ", this.second.box, " ", this.place.box);
-    this.box = element("div", { hidden: true }, element("h2", {}, "Why?"), choice, this.sentence, this.table, causes.box);
+    this.box = element("div", { hidden: true }, element("h2", {}, _("Why?")), choice, this.sentence, this.table, causes.box);
   }
 
-  /** @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens @param {string} symbol  of the currency */
-  update(costs, of, symbol) {
+  /**
+   * @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens
+   * @param {string} symbol  of the currency @param {Record<string, string>} names  of components, as people read them
+   */
+  update(costs, of, symbol, names) {
     this.costs = costs;
     this.of = of;
     this.symbol = symbol;
+    this.names = names;
     const fleets = [...new Set(costs.map(nameOf))];
     const places = [...new Set(costs.map((one) => one.at))];
     this.box.hidden = fleets.length < 2;
@@ -43,26 +50,42 @@ export class Why {
     const [first, second] = found;
     this.table.replaceChildren();
     if (!first || !second || first === second) {
-      this.sentence.textContent = said("Choose two fleets that answer at this load.");
+      this.sentence.textContent = _("Choose two fleets that answer at this load.");
       return;
     }
     this.causes.about(first.fleet, second.fleet);
-    const gap = first.total - second.total;
     const names = [...new Set([...Object.keys(first.parts), ...Object.keys(second.parts)])];
     const parts = names.map((name) => ({ name, first: first.parts[name] || 0, second: second.parts[name] || 0 }));
     parts.sort((a, b) => Math.abs(b.first - b.second) - Math.abs(a.first - a.second));
-    const largest = parts[0];
-    const cost = gap ? `costs ${this.symbol}${plain(Math.abs(gap))} ${gap > 0 ? "more" : "less"} ${this.of} than` : `costs as much ${this.of} as`;
-    const part = largest.first !== largest.second ? ` The largest part is ${words(largest.name)}: ${signed(largest.first - largest.second)}.` : "";
-    const tokens = first.tokensPerHour && second.tokensPerHour ? first.tokensPerHour / second.tokensPerHour : 1;
-    const made = Math.abs(tokens - 1) > 0.02 ? ` It makes ${plain(tokens)} times as many tokens per hour.` : "";
-    this.sentence.textContent = `${first.at ? `At ${first.at}, ` : ""}${nameOf(first)} ${cost} ${nameOf(second)} (${first.text} against ${second.text}).${part}${made}`;
+    this.sentence.textContent = [this.told(first, second), ...largestPart(parts[0], this.names), ...moreTokens(first, second)].join(" ");
     const widest = Math.max(...parts.map((one) => Math.abs(one.first - one.second))) || 1;
-    const rows = parts.map((one) => row(words(one.name), one.first, one.second, widest));
-    rows.push(row("total", first.total, second.total, 0));
-    const heads = [this.of, nameOf(first), nameOf(second), "difference", ""].map((text) => element("th", { scope: "col" }, text));
+    const rows = parts.map((one) => row(this.names[one.name] ?? one.name, one.first, one.second, widest));
+    rows.push(row(_("total"), first.total, second.total, 0));
+    const heads = [this.of, nameOf(first), nameOf(second), _("difference"), ""].map((text) => element("th", { scope: "col" }, text));
     this.table.append(element("table", { class: "gap" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)));
   }
+
+  /** @param {Cost} first @param {Cost} second @returns {string} which of them costs more */
+  told(first, second) {
+    const gap = first.total - second.total;
+    const places = { first: nameOf(first), second: nameOf(second), of: this.of, gap: `${this.symbol}${plain(Math.abs(gap))}`, mine: first.text, theirs: second.text };
+    const sentence = gap > 0
+      ? _("{first} costs {gap} more {of} than {second} ({mine} against {theirs}).", places)
+      : gap < 0 ? _("{first} costs {gap} less {of} than {second} ({mine} against {theirs}).", places) : _("{first} costs as much {of} as {second} ({mine}).", places);
+    return first.at ? _("At {at}, {sentence}", { at: first.at, sentence }) : sentence;
+  }
+}
+
+/** @typedef {{name: string, first: number, second: number}} Part */
+
+/** @param {Part | undefined} part @param {Record<string, string>} names @returns {string[]} */
+const largestPart = (part, names) =>
+  part && part.first !== part.second ? [_("The largest part is {part}: {difference}.", { part: names[part.name] ?? part.name, difference: signed(part.first - part.second) })] : [];
+
+/** @param {Cost} first @param {Cost} second @returns {string[]} */
+function moreTokens(first, second) {
+  const times = first.tokensPerHour && second.tokensPerHour ? first.tokensPerHour / second.tokensPerHour : 1;
+  return Math.abs(times - 1) > 0.02 ? [_("{fleet} makes {times} times as many tokens per hour.", { fleet: nameOf(first), times: plain(times) })] : [];
 }
 
 /** @param {string} name @param {number} first @param {number} second @param {number} widest  0: no bar @returns {HTMLElement} */
@@ -75,8 +98,6 @@ function row(name, first, second, widest) {
 
 /** @param {number} value @returns {string} */
 const signed = (value) => !value ? "0" : `${value < 0 ? "−" : "+"}${plain(Math.abs(value))}`;
-/** @param {string} name @returns {string} */
-const words = (name) => name.replaceAll("_", " ").replace("gpu", "GPU");
 /** @param {Cost} one @returns {string} */
 const nameOf = (one) => (one.setting ? `${one.fleet}, ${one.setting}` : one.fleet);
 

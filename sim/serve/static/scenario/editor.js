@@ -2,6 +2,7 @@
 
 import { completions } from "./complete.js";
 import { ask, element, keepInAddress, latest } from "../dom.js";
+import { _, ngettext } from "../words.js";
 
 /** @typedef {import("../dom.js").Shown} Shown */
 /** @typedef {{message: string, line?: number, where?: string, path?: string}} Mistake */
@@ -16,23 +17,23 @@ export class EditorView {
     this.digest = "";
     this.schema = null;
     this.name = /** @type {HTMLInputElement} */ (element("input", { type: "text", id: "file-name", size: 34, spellcheck: "false" }));
-    this.text = /** @type {HTMLTextAreaElement} */ (element("textarea", { class: "yaml", spellcheck: "false", wrap: "off", "aria-label": "Scenario as YAML", rows: 30, autocapitalize: "off" }));
+    this.text = /** @type {HTMLTextAreaElement} */ (element("textarea", { class: "yaml", spellcheck: "false", wrap: "off", "aria-label": _("Scenario as YAML"), rows: 30, autocapitalize: "off" }));
     this.gutter = element("div", { class: "gutter", "aria-hidden": "true" });
     this.mistakes = element("ol", { class: "mistakes", "aria-live": "polite" });
     this.told = element("p", { class: "sub", role: "status" });
-    this.form = element("form", { class: "knobs", "aria-label": "The usual fields" });
+    this.form = element("form", { class: "knobs", "aria-label": _("The usual fields") });
     this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.keys = element("div", { class: "keys", "aria-label": "What may stand here" });
+    this.keys = element("div", { class: "keys", "aria-label": _("What may stand here") });
     this.changes = element("p", { class: "changes" });
-    const save = element("button", { type: "button" }, "Save");
-    const run = element("button", { type: "button", class: "main" }, "Save and run");
+    const save = element("button", { type: "button" }, _("Save"));
+    const run = element("button", { type: "button", class: "main" }, _("Save and run"));
     save.addEventListener("click", () => this.save());
     run.addEventListener("click", () => this.run());
-    const bar = element("p", { class: "choice" }, element("label", { for: "file-name" }, "File "), this.name, " ", save, " ", run);
+    const bar = element("p", { class: "choice" }, element("label", { for: "file-name" }, _("File"), " "), this.name, " ", save, " ", run);
     const frame = element("div", { class: "editor" }, this.gutter, this.text);
     const main = element("div", {}, bar, this.told, this.mistakes, frame, this.keys);
-    const side = element("aside", {}, element("h2", {}, "The usual fields"), element("p", { class: "sub" }, "What is changed here is set over the file, as --set does, and stands in the address."), this.changes, this.form);
-    this.box = element("section", { class: "with-side", "aria-label": "Scenario" }, main, side);
+    const side = element("aside", {}, element("h2", {}, _("The usual fields")), element("p", { class: "sub" }, _("What is changed here is set over the file, as --set does, and stands in the address.")), this.changes, this.form);
+    this.box = element("section", { class: "with-side", "aria-label": _("Scenario") }, main, side);
     this.check = latest(async () => void (await this.checkNow()));
     this.text.addEventListener("input", () => this.edited());
     this.text.addEventListener("scroll", () => (this.gutter.scrollTop = this.text.scrollTop));
@@ -68,7 +69,9 @@ export class EditorView {
     try {
       const found = await ask("/api/check", { method: "POST", body: this.sent() });
       this.tell(found.errors);
-      this.told.textContent = found.errors.length ? `${found.errors.length} ${found.errors.length === 1 ? "mistake" : "mistakes"}` : found.cases ? `No mistakes. ${found.cases} simulations to run.` : "No mistakes.";
+      this.told.textContent = found.errors.length
+        ? ngettext("{count} mistake", "{count} mistakes", found.errors.length)
+        : found.cases ? ngettext("No mistakes. {count} simulation to run.", "No mistakes. {count} simulations to run.", found.cases) : _("No mistakes.");
       this.fill(found.fields);
       return found.errors.length === 0;
     } catch (error) {
@@ -80,7 +83,7 @@ export class EditorView {
   /** @param {Mistake[]} errors */
   tell(errors) {
     this.mistakes.replaceChildren(...errors.map((one) => {
-      const place = one.line ? element("button", { type: "button" }, `line ${one.line}`) : element("span", {}, one.path?.startsWith("--set") ? one.path : "");
+      const place = one.line ? element("button", { type: "button" }, _("line {line}", { line: one.line })) : element("span", {}, one.path?.startsWith("--set") ? one.path : "");
       if (one.line) place.addEventListener("click", () => this.goTo(Number(one.line)));
       return element("li", {}, place, " ", [one.where, one.message].filter(Boolean).join(": "));
     }));
@@ -135,13 +138,13 @@ export class EditorView {
       const field = /** @type {HTMLInputElement} */ (input);
       field.value = now;
       const changed = one.path in this.shown.set;
-      const back = element("button", { type: "button", class: "back", "aria-label": `${one.label}: back to what the file says`, title: "back to what the file says" }, "↺");
+      const back = element("button", { type: "button", class: "back", "aria-label": _("{label}: back to what the file says", { label: one.label }), title: _("back to what the file says") }, "↺");
       back.addEventListener("click", () => this.set(one.path, null));
       field.addEventListener("change", () => this.set(one.path, field.value.trim() || null));
       return element("div", { class: changed ? "field moved" : "field" }, element("label", { for: id }, one.label), back, field);
     }));
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
-    this.changes.textContent = paths.length ? `Set over the file: ${paths.join(", ")}` : "";
+    this.changes.textContent = paths.length ? _("Set over the file: {paths}", { paths: paths.join(", ") }) : "";
   }
 
   /** @param {string} path @param {string | null} value */
@@ -159,7 +162,7 @@ export class EditorView {
       this.digest = kept.digest;
       this.shown = { scenario: kept.path, set: this.shown.set };
       keepInAddress(this.shown);
-      this.told.textContent = `Saved as ${kept.path}.`;
+      this.told.textContent = _("Saved as {path}.", { path: kept.path });
       return true;
     } catch (error) {
       this.refuse(error);
