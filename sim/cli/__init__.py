@@ -64,16 +64,16 @@ def main() -> None:
 
 def _in_language(words: list[str]) -> list[str]:
     """The command's words without --lang and the language behind it, which is spoken from here on."""
-    rest, asked = [], os.environ.get(OWN, "")
+    rest, asked, told = [], os.environ.get(OWN, ""), f"{OWN}="
     given = iter(words)
     for word in given:
         if word == LANG or word.startswith(f"{LANG}="):
-            asked = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?"
+            asked, told = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?", f"{LANG} "
         else:
             rest.append(word)
     if asked:
         if (code := known_language(asked)) is None:
-            raise TyperException(f"{LANG} {asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
+            raise TyperException(f"{told}{asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
         speak(code)
     return rest
 

@@ -34,7 +34,7 @@ def deliver_breakeven(
     plain_scenario = scenario.model_copy(update={"sweep": None})
     with Progress(quiet, "searching capacities", "searches") as progress:
         found = capacities(plain_scenario, catalog, out, workplace, RELATIVE, progress, plain_scenario.precision)
-    with Progress(quiet) as progress:
+    with Progress(quiet, goes_on=True) as progress:
         ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
     answer = decide(scenario, ledgers, found)
     with written_together(out, told) as folder:

@@ -39,7 +39,7 @@ def deliver_plan(
     try:
         with Progress(quiet, "searching capacities", "searches") as progress:
             most = capacities(scenario, catalog, out, workplace, relative, progress, scenario.precision)
-        with Progress(quiet) as progress:
+        with Progress(quiet, goes_on=True) as progress:
             measured = part_loads(scenario, catalog, most, out, workplace, progress)
     finally:
         discard_unfinished(out / POINTS)

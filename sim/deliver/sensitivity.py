@@ -39,7 +39,7 @@ def deliver_sensitivity(
     between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
     explained = Explained(())
     if between is not None and asked.metric == USD:
-        with Progress(quiet, "taking the gap apart", "hybrids") as progress:
+        with Progress(quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
             explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
     answer = SensitivityAnswer(found, explained, between, scenario.replications)
     with written_together(out, told) as folder:

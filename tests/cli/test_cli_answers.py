@@ -242,6 +242,13 @@ def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkey
     assert shown.err == "3 cases simulated\n9 cases simulated, cheapest so far $1,460 a month\n"
 
 
+def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: pytest.CaptureFixture[str]) -> None:
+    for goes_on in (False, True):
+        with progress.Progress(quiet=False, goes_on=goes_on) as told:
+            told(2, 18, 2)
+    assert capsys.readouterr().err == "2 of 18 cases are finished already; going on from there\n"
+
+
 @pytest.mark.parametrize("widgets", [True, False])
 def test_a_notebook_has_a_bar_where_it_can_draw_one(
     widgets: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,9 @@ from subprocess import CompletedProcess
 import pytest
 from babel.messages.pofile import read_po
 from rich.cells import cell_len
+from typer.exceptions import TyperException
 
+from sim.cli import _in_language
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
 from sim.language.catalogue import catalogue, file_of
 from sim.report.charts import fonts
@@ -164,6 +166,15 @@ def test_help_and_wrong_input_in_chinese(gpufleet: Command) -> None:
     assert "至多为 1，而不是 3" in wrong.stderr
     refused = gpufleet("--lang", "fr", "list", "gpus")
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(("words", "blamed"), [([], "GPUFLEET_LANG=xx"), (["--lang", "yy", "list"], "--lang yy")])
+def test_an_unknown_language_is_blamed_on_who_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], blamed: str
+) -> None:
+    monkeypatch.setenv("GPUFLEET_LANG", "xx")
+    with pytest.raises(TyperException, match=f"{blamed}: no catalogue"):
+        _in_language(words)
 
 
 def test_json_is_english_for_everybody(gpufleet: Command) -> None:

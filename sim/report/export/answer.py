@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ class StoredAnswer:
 
     def table(self, name: str) -> pd.DataFrame:
         """The table in the file *name*.csv, amounts in the reporting currency only."""
-        return self._converted(read_table(self.folder / f"{name}.csv"))
+        frame = self._converted(read_table(self.folder / f"{name}.csv"))
+        return _in_months(frame) if name == "plan" else frame
 
     def requests(self) -> pd.DataFrame | None:
         """One row per request; None where none were kept."""
@@ -101,6 +103,15 @@ class StoredAnswer:
         """Columns of a run between the fleet and the replication: what was swept."""
         names = list(self.summary.columns)
         return names[1 : names.index("status")] if "status" in names else []
+
+
+def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
+    """Months of a plan as numbers and dates; what closes it stays a word."""
+    if frame.empty:
+        return frame
+    months = [int(one) if str(one).isdigit() else one for one in frame["month"]]
+    dates = [datetime.strptime(one, "%Y-%m").date() for one in frame["date"]]
+    return frame.assign(month=pd.Series(months, frame.index, object), date=pd.Series(dates, frame.index, object))
 
 
 def read_answer(folder: Path) -> StoredAnswer:

@@ -1,10 +1,12 @@
 """A workbook under construction: its formats, and tables written row by row, so that memory does not grow with them."""
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from xlsxwriter import Workbook
 from xlsxwriter.utility import xl_rowcol_to_cell
@@ -29,6 +31,7 @@ class Book:
         made |= {"head": {"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}, "bold": {"bold": True}}
         made |= {"money": {"num_format": MONEY}, "share": {"num_format": SHARE}, "number": {"num_format": NUMBER}}
         made |= {"total": {"num_format": MONEY, "bold": True}, "wrap": {"text_wrap": True, "valign": "top"}}
+        made |= {"month": {"num_format": "yyyy-mm", "align": "right"}}
         made |= {"input": {"num_format": "0.0###%", "bg_color": "#FFF2CC", "border": 1}}
         made |= {"count": {"num_format": "0", "bg_color": "#FFF2CC", "border": 1}}
         self.formats = {name: self.workbook.add_format(one) for name, one in made.items()}
@@ -55,14 +58,20 @@ class Book:
     def cells(self, sheet: Worksheet, row: int, values: Iterable[Any], formats: Sequence[Any]) -> None:
         """One row; a value that begins with an equals sign is text, never a formula."""
         for column, (value, shown) in enumerate(zip(values, formats, strict=True)):
-            if value is None or (isinstance(value, float) and isnan(value)):
-                continue
-            if isinstance(value, bool):
-                sheet.write_boolean(row, column, value)
-            elif isinstance(value, int | float) and isfinite(value):
-                sheet.write_number(row, column, value, shown)
-            else:
-                sheet.write_string(row, column, str(value))
+            self.cell(sheet, row, column, value, shown)
+
+    def cell(self, sheet: Worksheet, row: int, column: int, value: Any, shown: Any) -> None:
+        """One value, numbers as *shown*, dates by their month; nothing for None and nan."""
+        if value is None or (isinstance(value, float) and isnan(value)):
+            return
+        if isinstance(value, bool):
+            sheet.write_boolean(row, column, value)
+        elif isinstance(value, date):
+            sheet.write_datetime(row, column, value, self.formats["month"])
+        elif isinstance(value, int | float | np.number) and isfinite(value):
+            sheet.write_number(row, column, value, shown)
+        else:
+            sheet.write_string(row, column, str(value))
 
     def table(self, sheet: Worksheet, top: int, frame: pd.DataFrame) -> int:
         """The *frame* under its headings, which filter; returns the row after it."""

@@ -205,7 +205,7 @@ def _write(
         for index, column in enumerate(columns):
             if column.formula is None:
                 shown = book.format_of("" if index < 3 and column.head != "purchase" else book.currency)
-                _cell(sheet, line, index, values[column.source], shown)
+                book.cell(sheet, line, index, values[column.source], shown)
             else:
                 assert column.value is not None
                 shown = book.formats["number" if column.head == "discount factor" else "money"]
@@ -217,10 +217,3 @@ def _write(
     clock = (at["month" if horizon is not None else "months from start"], "months")
     chart = scatter(book, SHEET, drawn.capitalize(), clock, (at[drawn], book.currency), lines)
     sheet.insert_chart(0, len(columns) + 1, chart)
-
-
-def _cell(sheet: Any, row: int, column: int, value: Any, shown: Any) -> None:
-    if isinstance(value, str):
-        sheet.write_string(row, column, value)
-    elif pd.notna(value):
-        sheet.write_number(row, column, float(value), shown)

@@ -59,8 +59,11 @@ class _Live:
 class Progress(_Live):
     """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
 
-    def __init__(self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases")) -> None:
-        self._unit = _(unit)
+    def __init__(
+        self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases"), goes_on: bool = False
+    ) -> None:
+        """With *goes_on* what is found on disk may be of the command's own first part, and is not announced."""
+        self._unit, self._goes_on = _(unit), goes_on
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
             *(TimeElapsedColumn(), TextColumn(_("left")), TimeRemainingColumn()),
@@ -69,7 +72,7 @@ class Progress(_Live):
 
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show it."""
-        if done == found and found and not self._quiet:
+        if done == found and found and not self._quiet and not self._goes_on:
             self._bar.console.print(
                 _(
                     "{found} of {total} {unit} are finished already; going on from there",

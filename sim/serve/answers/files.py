@@ -13,16 +13,18 @@ from sim.report.charts.fonts import settings
 from sim.report.charts.panels import Panel, in_words, panels_of
 from sim.report.fleets.run.html import render
 from sim.report.fleets.run.paired import blocks
-from sim.report.fleets.run.tables import write_summary
+from sim.report.fleets.run.tables import write_requests, write_summary
 from sim.report.fleets.run.verdict import Verdict, verdict
 from sim.report.words.exactness import precision_notes
 from sim.report.words.text import question_of
 from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.reading.given import options
 from sim.scenario.sweep import as_data
 from sim.serve.answers.work import WorkAnswer
 from sim.serve.refused import Refused
 from sim.study.cases.points import resolved_plans
 from sim.study.fleets.held.answer import SLO, Answer
+from sim.study.fleets.held.limits import Judged
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.sweep import sweep_of
 from sim.yamlio import dump
@@ -49,12 +51,15 @@ def write_file(
 
 def _billed(folder: Path, run: Path, found: Answer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog) -> Path:
     """*folder* with the whole answer, as a command leaves it."""
-    if any(path.partition(".")[0] == SLO for path in values):
-        raise Refused(422, "workbook and FOCUS rows have the limits of the run: take the moved limits back first")
+    command = [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
     if isinstance(found, WorkAnswer):
-        run_work(found.scenario, catalog, folder, report=False, command=COMMAND)
-    else:
-        price_run(run, found.scenario, catalog, folder, report=False, command=COMMAND)
+        run_work(found.scenario, catalog, folder, report=False, command=command)
+        return folder
+    cases = price_run(run, found.scenario, catalog, folder, report=False, command=command)
+    if any(path.partition(".")[0] == SLO for path in values):
+        write_summary(folder / "summary.csv", found.points, found.axes)
+        judged = [Judged.of(case, found.scenario.slo) for case in cases]
+        write_requests(folder, judged, found.axes, found.scenario.requests)
     return folder
 
 

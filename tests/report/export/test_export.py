@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,17 @@ def test_the_sheets_are_those_that_were_promised(answers: Path) -> None:
     assert names["run"] == ["Summary", "Monthly bill", "Requests", "Assumptions"]
     for name in ("plan", "breakeven"):
         assert {"Summary", "Monthly bill", "Cash flow", "Assumptions"} <= set(names[name])
+
+
+def test_months_of_a_plan_are_numbers_and_dates(answers: Path) -> None:
+    book = openpyxl.load_workbook(answers / "plan.xlsx")
+    rows = list(book["Months"].iter_rows(values_only=True))
+    top = next(i for i, row in enumerate(rows) if row[0] == "fleet")
+    first = dict(zip(rows[top], rows[top + 1], strict=True))
+    assert (first["month"], first["date"]) == (1, datetime(2027, 1, 1))
+    assert {row[1] for row in rows[top + 1 :]} == {*range(1, 19), "end"}
+    assert first["date"] in {cell.value for cell in book["Cash flow"]["B"]}
+    assert first["date"] in {cell.value for cell in book["Monthly bill"]["B"]}
 
 
 def test_net_present_value_of_a_plan_follows_the_discount_rate(answers: Path) -> None:

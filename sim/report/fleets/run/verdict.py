@@ -165,8 +165,13 @@ def _nearest(part: Comparison, slo: Slo) -> str:
     best = max(part.points, key=lambda point: slack(slo, [case.metrics for case in point.cases]))
     there = at(part, [part.sweep.value(best)])
     attained = _(", ").join(readings(slo, best.row))
-    told = _(" It comes nearest with {fleet}{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
-    return told if attained else ""
+    if not attained:
+        return ""
+    if len(part.fleets) > 1:
+        return _(" It comes nearest with {fleet}{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
+    if there:
+        return _(" It comes nearest{there}: {attained}.", there=there, attained=attained)
+    return _(" {attained}.", attained=attained[:1].upper() + attained[1:])
 
 
 def _beyond(part: Comparison) -> str:

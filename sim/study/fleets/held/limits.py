@@ -1,14 +1,36 @@
 """Finished cases under another service level: the requests stay as they were served, the limits are others."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
+
+import pyarrow as pa
 
 from sim.scenario.sections.slo import LATENCIES, Slo
+from sim.study.cases.store import StoredCase
 from sim.study.metrics.batches import percentile_half_width, rate_intervals, share_half_width
 from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, service_level, thin_tail
 from sim.study.metrics.cohort import Cohort, percentile
 
 OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")
 """Figures of the requests within the limits, whose intervals follow the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(StoredCase):
+    """A stored case whose requests are compared with other limits than those it was simulated with."""
+
+    slo: Slo = field(kw_only=True)
+
+    @classmethod
+    def of(cls, case: StoredCase, slo: Slo) -> "Judged":
+        """*case* under *slo*."""
+        return cls(**{one.name: getattr(case, one.name) for one in fields(case)}, slo=slo)
+
+    def requests(self) -> pa.Table:
+        """One row per request, `slo_met` under the limits of this case."""
+        table = StoredCase.requests(self)
+        good = Cohort.stored(table, (0.0, 0.0), open_end=True).good(self.slo)
+        place = table.schema.get_field_index("slo_met")
+        return table.set_column(place, "slo_met", pa.array(good.astype("int8"), pa.int8()))
 
 
 def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:

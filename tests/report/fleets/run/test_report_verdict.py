@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,12 @@ def test_nobody_meets_the_slo(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, load, capacity=1.0, usd_per_h=1.0) for name in "ab" for load in (2.0, 4.0)]
     said = answer(cases, ["rate_rps"]).headline
     assert said.startswith("Neither fleet meets the SLO at any simulated point (2 to 4 req/s). It comes nearest with a")
+
+    alone = [case for case in cases if case.fleet == "a"]
+    at = "a does not meet the SLO at any simulated point (2 to 4 req/s). It comes nearest at 2 req/s: "
+    assert at in answer(alone, ["rate_rps"]).headline
+    only = answer(alone[:5], []).headline
+    assert re.fullmatch(r"a does not meet the SLO\. [0-9.]+\s% of the requests are within its limits .*", only), only
 
 
 def test_each_setting_of_a_second_axis_has_its_answer(make_case: Callable[..., Any]) -> None:
