@@ -1,14 +1,17 @@
 """The story of one case, on one page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import Ledger, RequestUse, request_costs
+from sim.cost import CostPlan, Ledger, RequestUse, request_costs
+from sim.cost.bill.charge import Paid
 from sim.fleet import run_fleet
+from sim.fleet.sharing.parts import Parts, parts_of
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.resolved import CasePlan, ServicePlan
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 
@@ -41,26 +44,50 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
     return priced(plan, log)  # money: quantity x sourced price
 
 
-def of_service(result: CaseResult, service: ServicePlan) -> CaseResult:
-    """The part of *result* that *service* has: its requests, replicas and rows of the bill."""
-    plan, log = result.plan.alone(service), result.log
-    positions = [position for position, pool in enumerate(result.plan.pools) if pool.service == service.name]
+def of_services(result: CaseResult) -> dict[str, CaseResult]:
+    """The part of *result* that each service has: its requests, and its part of replicas and of the bill."""
+    parts = parts_of(result.plan, result.log)
+    return {service.name: _of_service(result, service, parts) for service in result.plan.services}
+
+
+def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, Parts]) -> CaseResult:
+    plan, log, name = result.plan.alone(service), result.log, service.name
+    shared = {pool: part for pool, part in parts.items() if name in part.names}
+    plan = replace(plan, pools=tuple(_part_of_pool(pool, name, shared.get(pool.name)) for pool in plan.pools))
+    positions = [position for position, pool in enumerate(result.plan.pools) if name in pool.served]
+    pools = {result.plan.pools[position].name for position in positions}
+    of_replica = [result.plan.pools[position].name for position in log.pool_of_replica]
     replicas = [i for i, position in enumerate(log.pool_of_replica) if position in positions]
-    chosen = [i for i, request in enumerate(log.requests) if request.service == service.name]
+    chosen = [i for i, request in enumerate(log.requests) if request.service == name]
+    totals = ((log.meters[i], shared.get(of_replica[i])) for i in replicas) if log.meters else ()
+    intervals = ((one, shared.get(one.pool)) for one in log.intervals if one.pool in pools)
     own = FleetLog(
         requests=[log.requests[i] for i in chosen],
-        intervals=[interval for interval in log.intervals if interval.service == service.name],
-        meters=[log.meters[i] for i in replicas],
+        intervals=[one if part is None else part.interval(one, name) for one, part in intervals],
+        meters=[one if part is None else part.meters(one, name) for one, part in totals],
         pool_of_replica=[positions.index(log.pool_of_replica[i]) for i in replicas],
         end_s=log.end_s,
     )
     ledger = result.ledger
     if ledger is not None and plan.costs is not None:
-        names = {pool.name for pool in plan.pools}
-        rows = tuple(row for row in ledger.rows if row.pool in names)
-        ledger = replace(ledger, rows=rows, capex_usd=plan.costs.capex_usd)
+        billed = ((row, shared.get(row.pool)) for row in ledger.rows if row.pool in pools)
+        rows = tuple(row if part is None else part.row(row, name) for row, part in billed)
+        ledger = replace(ledger, rows=rows, capex_usd=_capex_usd(plan.costs, shared, name))
     costs = result.request_nano_usd
     return CaseResult(plan, own, ledger, None if costs is None else [costs[i] for i in chosen])
+
+
+def _part_of_pool(pool: PoolPlan, service: str, part: Parts | None) -> PoolPlan:
+    """*pool* with the part of its GPUs that *service* has."""
+    return pool if part is None else replace(pool, gpus_per_replica=pool.gpus_per_replica * part.whole(service))
+
+
+def _capex_usd(costs: CostPlan, shared: Mapping[str, Parts], service: str) -> float:
+    """Purchase money of its own pools, and its part of that of the others."""
+    if not shared:
+        return costs.capex_usd
+    once = ((charge.pool, charge.once_usd) for charge in costs.charges if charge.paid is Paid.AT_DELIVERY)
+    return sum(usd * float(shared[pool].whole(service)) if pool in shared else usd for pool, usd in once)
 
 
 def priced(plan: CasePlan, log: FleetLog) -> CaseResult:

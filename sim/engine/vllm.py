@@ -86,6 +86,16 @@ class VllmEngine:
             self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
         self._end_s = inf
 
+    def serves(self, request: Request) -> bool:
+        """Whether *request* can ever fit."""
+        return self._limits.serves(Sequence(request))
+
+    def pause(self, now: float) -> bool:
+        """Ends the steps under way at the first boundary at or after *now*, after one step at least, for somebody else
+        to have the GPUs; whether that moved the end.
+        """
+        return self._steps > 1 and self._cut(now)
+
     def _cut(self, now: float) -> bool:
         """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
         return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))

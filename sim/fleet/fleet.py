@@ -3,16 +3,16 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf, isnan
 from sys import float_info
 
 import simpy
 
 from sim import rng
-from sim.engine.kv.blocks import PrefixCache
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.sessions import source_of
-from sim.fleet.arrivals.source import Clock
+from sim.fleet.arrivals.source import Clock, Send, Source
 from sim.fleet.arrivals.tenants import TenantGate
 from sim.fleet.failing.attempts import Attempts, Hands
 from sim.fleet.failing.breakdowns import Breakdowns
@@ -29,11 +29,12 @@ from sim.fleet.roster import Roster
 from sim.fleet.scaling.autoscaled import Autoscaled
 from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import Scale, states_at_start
-from sim.records import FleetLog, Request
+from sim.fleet.sharing.arriving import ServicesSource
+from sim.fleet.sharing.caches import clear_caches, inform
+from sim.fleet.sharing.routing import ServiceRouter
+from sim.records import ONLY_SERVICE, FleetLog, Request
 from sim.routing import Router
 from sim.routing.admission import Gate
-from sim.routing.cache.index import ReportedIndex
-from sim.routing.vllm_load_balancer import Balancer
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
@@ -75,15 +76,11 @@ class RunningFleet:
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
                 self._losses = Losses(self._replicas, self._gone, attempts.lose)
-        if plan.workload.tenants:
-            arrive = TenantGate(plan.workload.tenants, arrive, self._turn_away).arrive
-        self._source = source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
+        self._source = self._arrivals(arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._handover = self._routed(streams)
-        _report_caches(policy, self._replicas, self._env)
-        if isinstance(policy, Balancer):
-            policy.attach(lambda: self._env.now, [replica.engine.waiting for replica in self._replicas])
+        inform(policy, self._replicas, self._env)
         self._router: Router | Roster = policy
         if plan.admission is not None:
             waiting = [replica.engine.waiting for replica in self._replicas]
@@ -91,9 +88,20 @@ class RunningFleet:
         if plan.switched:
             self._router = self._switched(policy, states, streams)
 
+    def _arrivals(self, arrive: Send, streams: Streams) -> Source:
+        """Where requests come from, and what they pass before *arrive*."""
+        plan = self._plan
+        if plan.services:
+            return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._turn_away)
+        if plan.workload.tenants:
+            arrive = TenantGate(plan.workload.tenants, arrive, self._turn_away).arrive
+        return source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
+
     def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:
         """The routing policy, and who moves requests between replicas where pools have roles."""
         plan, pools = self._plan, [replica.pool for replica in self._replicas]
+        if plan.services:
+            return ServiceRouter(plan, self._replicas, partial(_streams, plan), lambda: self._env.now), None
         if plan.kv_transfer is None:
             return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
         roles = RoleRouter(plan, pools, streams)
@@ -124,7 +132,7 @@ class RunningFleet:
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
             if state in WITHOUT_MEMORY and following not in WITHOUT_MEMORY:
-                _clear_caches(self._replicas[replica])
+                clear_caches(self._replicas[replica])
             roster.before_move(replica, following)
             scale.moved(replica, following)
             for moved in watching:
@@ -303,36 +311,20 @@ class RunningFleet:
 
     def _add_overheads(self) -> None:
         """What the API server does before a first token delays that request only."""
-        overhead_s = [self._plan.pools[replica.pool].request_overhead_s for replica in self._replicas]
-        if any(overhead_s):
+        pools = [self._plan.pools[replica.pool] for replica in self._replicas]
+        names = [service.name for service in self._plan.services] or [ONLY_SERVICE]
+        overhead_s = {name: [pool.serving(name).request_overhead_s for pool in pools] for name in names}
+        if any(map(any, overhead_s.values())):
             for request in self._source.requests:
                 replica = request.replica if request.prefill_replica < 0 else request.prefill_replica
-                request.first_token_s += overhead_s[replica]
-                request.finished_s += overhead_s[replica]
+                before_s = overhead_s[request.service if self._plan.services else ONLY_SERVICE][replica]
+                request.first_token_s += before_s
+                request.finished_s += before_s
 
 
-def _report_caches(policy: Router, replicas: list[Replica], env: Clock) -> None:
-    """Where the policy's index is exact, the caches of *replicas* report to it."""
-    index = getattr(policy, "index", None)
-    if not isinstance(index, ReportedIndex):
-        return
-    for replica in replicas:
-        for cache in replica.engine.caches():
-            if isinstance(cache, PrefixCache):
-                cache.listener = index.listener(replica.index)
-                index.attach(lambda: env.now, cache.block_size)
-
-
-def _clear_caches(replica: Replica) -> None:
-    """*replica* has been without power, or begins anew: its prefix caches are empty."""
-    for cache in replica.engine.caches():
-        if isinstance(cache, PrefixCache):
-            cache.clear()
-
-
-def _streams(plan: CasePlan) -> Streams:
+def _streams(plan: CasePlan, service: str = "") -> Streams:
     """Name -> random stream; each of several services has its own."""
-    prefix = f"{plan.service}: " if plan.service else ""
+    prefix = f"{service or plan.service}: " if plan.service else ""
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.batching.limits import VllmLimits
+from sim.batching.sharing import Swapped
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.kv.tiers import Tier, Tiers
@@ -14,6 +15,8 @@ from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.parallel.stages import StagesEngine
+from sim.engine.parallel.swapping import SwappingEngine
+from sim.engine.parallel.turns import TurnsEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
@@ -91,6 +94,8 @@ def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
 
 def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:
     batching = pool.batching
+    if pool.models:
+        return _shared(pool, [_engine(one, draws, new_tiers) for one in pool.models])
     if isinstance(batching, Dynamic):
         mps = batching.sharing == "mps"
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
@@ -113,6 +118,18 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
         return AsyncEngine(pool.steptime, limits, OverlapRank)
     return VllmEngine(pool.steptime, limits, schedule)
+
+
+def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TurnsEngine:
+    """The *engines* of several models as one replica."""
+    able = [engine for engine in engines if isinstance(engine, VllmEngine)]
+    if len(able) < len(engines):
+        raise ValueError(f"pool {pool.name}: only engines of one rank share a replica")
+    of_service = {service: place for place, one in enumerate(pool.models) for service in one.served}
+    if not isinstance(pool.sharing, Swapped):
+        return TurnsEngine(able, of_service)
+    wake_s = [sum(stage.alone_s for stage in one.start.wake) for one in pool.models]
+    return SwappingEngine(able, of_service, wake_s, pool.sharing.max_awake_s)
 
 
 def _schedule(pool: PoolPlan) -> Any:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
+from sim.batching.sharing import Sharing
 from sim.batchtime import AffineBatch, OnePass
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
@@ -25,6 +26,7 @@ from sim.steptime import Affine, RegisteredStepTime, Roofline
 from sim.steptime.links.network import NetworkSpec
 from sim.workload import Workload
 from sim.workload.client import Client
+from sim.workload.tenants import RateLimit
 from sim.workload.together import Together
 from sim.yamlio import MOST_CHARACTERS
 
@@ -102,6 +104,14 @@ class Service(Choices):
     """Arrivals and lengths, or a trace."""
     slo: Slo = Slo()
     """Limits of its requests."""
+    priority: int | None = None
+    """With `scheduling: priority` in a pool that services share: of all its requests, lower first. Left out: as
+    tenants or a trace say, else 0."""
+    weight: Positive = 1.0
+    """With `scheduling: fair` in a pool that services share: a service of weight 2 is owed twice the tokens of one of
+    weight 1."""
+    rate_limit: RateLimit | None = None
+    """Requests over it are refused; left out: none."""
 
 
 class Pool(Choices):
@@ -113,6 +123,10 @@ class Pool(Choices):
     """Whether its replicas compute prompts, answer with KV that was computed elsewhere, or serve whole requests."""
     service: str | None = None
     """The one of the scenario's `services` that it serves; needed where there are any."""
+    services: tuple[str, ...] = ()
+    """In place of `service`: several services that share its replicas."""
+    sharing: Sharing | None = None
+    """How the models of these services share a replica; needed where they are several."""
     gpu: str | None = None
     """Id in data/gpus. Only a pool with its own step time and block pool does without."""
     mig: str | None = None
@@ -159,6 +173,11 @@ class Pool(Choices):
     """The scheduler and its limits; without a policy the engine's own."""
     cost: Cost | None = None
     """How this pool is paid for, where that is not as the fleet's `cost` says."""
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """Names of the services that it serves; none where the scenario has a single one."""
+        return self.services or ((self.service,) if self.service is not None else ())
 
     @property
     def most_replicas(self) -> int:
@@ -280,8 +299,9 @@ class Experiment(Choices):
         return self
 
     def service_of(self, pool: Pool) -> Service | None:
-        """The service that *pool* serves; None where the scenario has a single one."""
-        return next((one for one in self.services if one.name == pool.service), None)
+        """The service that *pool* serves, or the first of several; None where the scenario has a single one."""
+        name = pool.service or next(iter(pool.services), None)
+        return next((one for one in self.services if one.name == name), None)
 
 
 def nearest(*levels: T | None) -> T | None:

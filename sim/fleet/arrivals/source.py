@@ -165,6 +165,8 @@ class ClientSource:
         self._loop, self._streams = loop, streams
         self._pauses_s: list[float] = []
         """After the answer of each request."""
+        self._numbers: dict[Request, int] = {}
+        """Of the requests without an answer."""
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
@@ -186,7 +188,7 @@ class ClientSource:
 
     def answered(self, request: Request, now: float) -> None:
         """The client of *request* has its answer, or its refusal, at *now* and will send again."""
-        pause_s = self._pause_s(request.index)
+        pause_s = self._pause_s(self._numbers.pop(request))
         at_s = now + (max(pause_s, self.REJECTED_PAUSE_S) if request.rejected else pause_s)
         if at_s == now < self._horizon_s:
             self._send_next(at_s)
@@ -218,6 +220,7 @@ class ClientSource:
         request = Request(len(self.requests), now, prompt_tokens, output_tokens, tenant=tenant)
         if hashes:
             request.block_hashes, request.hash_block_tokens = hashes, HASH_BLOCK_TOKENS
+        self._numbers[request] = request.index
         self.requests.append(request)
         return request
 

@@ -15,7 +15,7 @@ class Team:
 
     def __init__(self, policy: Routing, members: Sequence[int], pools: Sequence[str], rng: np.random.Generator) -> None:
         """*pools* has the name of each member's pool."""
-        self._members = list(members)
+        self.members = list(members)
         self._place = {replica: place for place, replica in enumerate(members)}
         self.policy: Router = policy.start(list(pools), rng)
 
@@ -26,7 +26,7 @@ class Team:
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 while none is open."""
         place = self.policy.choose(request)
-        return self._members[place] if place >= 0 else -1
+        return self.members[place] if place >= 0 else -1
 
 
 class RoleRouter:

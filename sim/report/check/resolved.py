@@ -118,11 +118,20 @@ def _gpus(pool: dict[str, Any]) -> str:
     )
 
 
+def _by_model(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pools of *plan*; of those that run several models one for each."""
+    return [
+        pool | model | {"name": f"{pool['name']} ({', '.join(model['services'])})"} if model else pool
+        for pool in plan["pools"]
+        for model in pool.get("models", [None])
+    ]
+
+
 def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     """One row per pool: GPUs, layout, server and limits."""
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _axes, plan in plans})
     front = [_("fleet"), *([_("from point")] if several else []), _("pool")]
-    pools = [pool for _, plan in _distinct(plans, "pools") for pool in plan["pools"]]
+    pools = [pool for _, plan in _distinct(plans, "pools") for pool in _by_model(plan)]
     limits = [name for name in (*LIMITS, *SERVICE_LIMITS) if any(name in pool["batching"] for pool in pools)]
     cached = [_("KV tokens per rank")] if any("max_num_seqs" in pool["batching"] for pool in pools) else []
     heads = [*front, "GPUs", _("layout (tp x pp x dp)"), _("server"), *limits, *cached]
@@ -138,7 +147,7 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
             *(f"{pool['kv_tokens']:,}" for _ in cached),
         ]
         for axes, plan in _distinct(plans, "pools")
-        for pool in plan["pools"]
+        for pool in _by_model(plan)
     ]
     words = frozenset(range(len(front) + 3))
     return FittedTable(heads, rows, words, len(front), title="\n" + _("Pools"))
@@ -149,7 +158,7 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
     rows = [
         [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
         for _axes, plan in _distinct(plans, "pools")
-        for pool in plan["pools"]
+        for pool in _by_model(plan)
         if (memory := pool["memory_gb_per_gpu"])
     ]
     return FittedTable(
@@ -175,7 +184,7 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     rows = [
         [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
         for _axes, plan in _distinct(plans, "pools")
-        for pool in plan["pools"]
+        for pool in _by_model(plan)
         for name, whole in STARTS.items()
         if name in pool
         for part, seconds in [*pool[name].items(), (_(whole), sum(pool[name].values()))]

@@ -57,7 +57,7 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
         at = (*place, "pools", j, "batching", "scheduling")
         service = scenario.service_of(pool.spec)
         workload = scenario.workload if service is None else service.workload
-        if not workload.names_tenants:
+        if not workload.names_tenants and not pool.spec.services:
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")

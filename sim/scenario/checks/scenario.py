@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -13,7 +14,7 @@ from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.checks.routing import fair_complaints, role_complaints, routing_complaints
-from sim.scenario.checks.services import service_workload_complaints
+from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
 from sim.scenario.checks.warmup import warmup_complaints
@@ -21,8 +22,8 @@ from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
 from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
 from sim.scenario.reading.layers import value_at, with_values
-from sim.scenario.resolving.bind import BoundPool, bind
-from sim.scenario.resolving.resolve import pool_names, resolve_fleet
+from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
 from sim.scenario.resolving.terms import other_currencies
 from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Scenario
 from sim.scenario.sections.section import Section
@@ -205,15 +206,18 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     found += [Complaint(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
     for i, fleet in enumerate(scenario.fleets):
         try:
-            pools = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+            models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
         except ValueError:
             complete = False
             found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
             continue
-        bound += pools
+        pools = [replace(each[0], spec=pool) for each, pool in zip(models, fleet.pools, strict=True)]
+        bound += [pool for each in models for pool in each]
         wrong: list[Complaint] = []
-        for j, pool in enumerate(pools):
-            wrong += pool_complaints(pool, ("fleets", i, "pools", j), catalog)
+        for j, each in enumerate(models):
+            told = (one for pool in each for one in pool_complaints(pool, ("fleets", i, "pools", j), catalog))
+            wrong += dict.fromkeys(told)
+            wrong += sharing_complaints(scenario, fleet, each, ("fleets", i, "pools", j))
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))

@@ -3,16 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from sim.batching import Dynamic
+from sim.batching.sharing import Resident, Swapped
 from sim.batchtime import AffineBatch, OnePass, missing_work
 from sim.catalogue.catalog import Catalog
 from sim.routing import ByLength
+from sim.routing.cache.index import Exact
 from sim.scenario.checks.batches import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
-from sim.scenario.schema import Pool, Scenario
+from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.sections.slo import Slo
 from sim.workload import CsvTrace, TraceError, Workload
 
+SWITCHED = ("schedule", "autoscaling", "failures")
+"""What only pools with one model may have beside several services."""
 TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
 
@@ -49,9 +53,12 @@ def _strange_services(scenario: Scenario) -> Iterator[Complaint]:
         yield Complaint(("service",), "names one of several services, and the scenario has no services")
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
-            if pool.service is not None:
-                text = f"there is no service {pool.service!r}: the scenario has no services"
-                yield Complaint(("fleets", i, "pools", j, "service"), text)
+            for key, name in (("service", pool.service), ("services", next(iter(pool.services), None))):
+                if name is not None:
+                    text = f"there is no service {name!r}: the scenario has no services"
+                    yield Complaint(("fleets", i, "pools", j, key), text)
+            if pool.sharing is not None and not pool.services:
+                yield Complaint(("fleets", i, "pools", j, "sharing"), "is for services that share the pool: name them")
 
 
 def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
@@ -63,24 +70,105 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
         )
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
-            place: Place = ("fleets", i, "pools", j, "service")
-            if pool.service is None:
+            place: Place = ("fleets", i, "pools", j, "services" if pool.services else "service")
+            if not pool.served:
                 yield Complaint(place, f"is missing: which of the services ({', '.join(names)}) it serves")
-            elif pool.service not in names:
-                text = f"there is no service {pool.service!r}{did_you_mean(pool.service, names)}"
-                yield Complaint(place, text)
-        served = {pool.service for pool in fleet.pools}
+            for name in pool.served:
+                if name not in names:
+                    yield Complaint(place, f"there is no service {name!r}{did_you_mean(name, names)}")
+            yield from _names_complaints(pool, ("fleets", i, "pools", j))
+        served = {name for pool in fleet.pools for name in pool.served}
         if missing := [name for name in names if name not in served]:
             yield Complaint(("fleets", i, "pools"), f"none serves {' and '.join(missing)}")
         if isinstance(fleet.routing, ByLength):
             text = "divides the requests of one service by their lengths; with several services choose another policy"
             yield Complaint(("fleets", i, "routing", "policy"), text)
     for i, service in enumerate(scenario.services):
-        pools = [pool for fleet in scenario.fleets for pool in fleet.pools if pool.service == service.name]
+        pools = [pool for fleet in scenario.fleets for pool in fleet.pools if service.name in pool.served]
         yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
         if any(isinstance(pool.batching, Dynamic) for pool in pools):
             yield from _token_limit_complaints(service.slo, ("services", i, "slo"))
+        if service.weight != 1 and not any(pool.services for pool in pools):
+            yield Complaint(("services", i, "weight"), "is that among services that share a pool, and it shares none")
     yield from _of_one_service_only(scenario)
+
+
+def _names_complaints(pool: Pool, place: Place) -> Iterator[Complaint]:
+    """Services of a pool that are named twice or in two ways."""
+    if pool.services and pool.service is not None:
+        yield Complaint((*place, "service"), "stands beside services: remove one of them")
+    if len(pool.services) == 1:
+        yield Complaint((*place, "services"), "has one name: say service")
+    if twice := sorted({name for name in pool.services if pool.services.count(name) > 1}):
+        yield Complaint((*place, "services"), f"names {', '.join(twice)} twice")
+    if pool.sharing is not None and not pool.services:
+        yield Complaint((*place, "sharing"), "is for services that share the pool: name them")
+
+
+def sharing_complaints(
+    scenario: Scenario, fleet: Fleet, models: Sequence[BoundPool], place: Place
+) -> Iterator[Complaint]:
+    """What services that share a pool cannot have there, above all where they run several *models*."""
+    pool = models[0].spec
+    if not pool.services:
+        return
+    if scenario.requests == "none":
+        yield Complaint(("requests",), "a shared pool is billed by requests: they must be csv or parquet")
+    routing = getattr(fleet.routing, "index", None)
+    if isinstance(routing, Exact):
+        text = "exact needs caches of one service, and services share pools here: choose index: {kind: approximate}"
+        yield Complaint((*place[:2], "routing", "index"), text)
+    for key in ("mig", "spot", "kv_tiers") if len(models) == 1 else ("mig", "spot", "kv_tiers", *SWITCHED):
+        if getattr(pool, key):
+            yield Complaint((*place, key), "does not go with services that share the pool")
+    if any(isinstance(one.batching, Dynamic) for one in models):
+        yield Complaint((*place, "services"), "only language models share a pool: use mig, or instances of one service")
+        return
+    if len(models) == 1:
+        if pool.sharing is not None:
+            yield Complaint((*place, "sharing"), "all of its services run one model: remove it")
+        return
+    if pool.sharing is None:
+        text = "is missing: its services run several models: {models: resident} or {models: swapped}"
+        yield Complaint((*place, "sharing"), text)
+    for one in models:
+        yield from _one_rank(one, place)
+    yield from _memory_complaints(pool, models, (*place, "sharing"))
+
+
+def _one_rank(bound: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Engines that cannot take turns with others."""
+    if bound.layout.pipeline_parallel_size > 1:
+        yield Complaint((*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1")
+    if bound.layout.data_parallel_size > 1:
+        yield Complaint((*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas")
+    if getattr(bound.batching, "async_scheduling", None):
+        yield Complaint((*place, "batching", "async_scheduling"), "must be off beside another model")
+    if bound.kv_layout is not None:
+        text = f"{' and '.join(bound.spec.services)}: KV in groups does not share a GPU: say kv_groups: mean"
+        yield Complaint((*place, "batching", "kv_groups"), text)
+
+
+def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+    """Shares of memory that are nobody's or too many; models that cannot sleep."""
+    if isinstance(pool.sharing, Swapped) and (pool.cold_start is None or pool.cold_start.sleep_level is None):
+        yield Complaint((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
+    if not isinstance(pool.sharing, Resident):
+        return
+    given = pool.sharing.gpu_memory_utilization
+    known = [name for one in models for name in one.spec.services]
+    for name in given:
+        if name not in known:
+            text = f"there is no service {name!r} in this pool{did_you_mean(name, known)}"
+            yield Complaint((*place, "gpu_memory_utilization", name), text)
+    if given and any(not any(given.get(name) for name in one.spec.services) for one in models):
+        yield Complaint((*place, "gpu_memory_utilization"), "gives some models no memory: name a service of each")
+    if sum(given.values()) > 1:
+        yield Complaint((*place, "gpu_memory_utilization"), "sums to more than 1")
+    for one in models:
+        if one.engine.memory is not None and one.engine.memory.share == "rest":
+            text = f"{one.engine.id} takes its share of what is free: only one model fits in a replica"
+            yield Complaint((*place, "models"), text)
 
 
 def _token_limit_complaints(slo: Slo, place: Place) -> Iterator[Complaint]:
@@ -129,6 +217,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
     if scenario.slo != Slo():
         yield Complaint(("slo",), "stands in each of the services")
     if scenario.service is not None:
+        yield from _alone_complaints(scenario, scenario.service)
         return
     if scenario.horizon_s is None:
         yield Complaint(("horizon_s",), "is missing: services are measured in one window")
@@ -138,6 +227,19 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
         if getattr(scenario, name) is not None:
             told = "asks about one workload: choose a service with `service: <name>`"
             yield Complaint((name,), told)
+
+
+def _alone_complaints(scenario: Scenario, name: str) -> Iterator[Complaint]:
+    """A service that is not the same without the others."""
+    for fleet in scenario.fleets:
+        for pool in fleet.pools:
+            if name in pool.services:
+                text = f"{name} shares a pool with others in {fleet.name}, and is not the same without them: remove it"
+                yield Complaint(("service",), text)
+                return
+    service = next((one for one in scenario.services if one.name == name), None)
+    if service is not None and service.rate_limit is not None:
+        yield Complaint(("service",), f"{name} has a rate_limit, which is kept beside the others only: remove it")
 
 
 def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:

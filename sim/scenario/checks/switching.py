@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, OF_SERVERS
@@ -124,7 +125,9 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
     for j, pool in enumerate(fleet.pools):
         switched = pool.schedule is not None or pool.autoscaling is not None or pool.spot is not None
         on_call = pool.name is not None and pool.name in fallbacks
-        if pool.cold_start is not None and not (switched or on_call or pool.failures is not None):
+        sleeps = isinstance(pool.sharing, Swapped)
+        serves_on = switched or on_call or pool.failures is not None or sleeps
+        if pool.cold_start is not None and not serves_on:
             text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
             yield Complaint((*place, "pools", j, "cold_start"), text)
         if on_call and switched:

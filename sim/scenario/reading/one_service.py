@@ -5,8 +5,8 @@ from typing import Any
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
 
-OWN = ("name", "workload", "slo")
-"""Keys of a service that are no choice of what runs."""
+OWN = ("name", "workload", "slo", "priority", "weight", "rate_limit")
+"""Keys of a service that are no choice of what runs; priority and weight mean nothing without the others."""
 
 
 def with_one_service(scenario: Scenario) -> Scenario:
@@ -23,7 +23,7 @@ def with_one_service(scenario: Scenario) -> Scenario:
     choices = {key: value for key, value in chosen.items() if key not in OWN}
     data |= {key: chosen[key] for key in ("workload", "slo") if key in chosen}
     for fleet in data["fleets"]:
-        own = (pool for pool in fleet["pools"] if pool["service"] == name)
+        own = (pool for pool in fleet["pools"] if pool.get("service") == name)
         fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
     if data.get("sweep"):
         data["sweep"] = _sweep(data["sweep"], [f"services.{name}.", f"services.{services.index(chosen)}."])

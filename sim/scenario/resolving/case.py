@@ -17,7 +17,11 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
     position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
     fleet = at.fleets[position]
     built = resolve_fleet(at, fleet, catalog)
-    models = {nearest(pool.model, *_of_service(at, pool), fleet.model, at.model) for pool in fleet.pools}
+    models = {
+        nearest(pool.model, service, fleet.model, at.model)
+        for pool in fleet.pools
+        for service in _of_services(at, pool)
+    }
     return CasePlan(
         fleet=case.fleet,
         axes=case.axes,
@@ -33,7 +37,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
         clock=built.clock,
-        requests_cost=at.requests_cost,
+        requests_cost=at.requests_cost or any(pool.services for pool in fleet.pools),
         load_by_hour=load_by_hour(at),
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,
@@ -42,13 +46,16 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         pue=built.pue,
         infeasible=built.infeasible,
         facts=built.facts,
-        services=tuple(ServicePlan(one.name, one.workload, one.slo) for one in at.services),
+        services=tuple(
+            ServicePlan(one.name, one.workload, one.slo, one.priority, one.weight, one.rate_limit)
+            for one in at.services
+        ),
         client=at.client,
         admission=fleet.admission,
         kv_transfer=built.kv_transfer,
     )
 
 
-def _of_service(at: Scenario, pool: Pool) -> list[str | None]:
-    service = at.service_of(pool)
-    return [] if service is None else [service.model]
+def _of_services(at: Scenario, pool: Pool) -> list[str | None]:
+    """What the services of *pool* say of their models."""
+    return [service.model for service in at.services if service.name in pool.served] or [None]

@@ -130,11 +130,19 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "batching": pool.batching.model_dump(),
         "kv_tokens": _kv_tokens(pool),
         "memory_gb_per_gpu": _memory(pool.memory) if pool.memory else None,
+        **({"models": [_model(one) for one in pool.models]} if pool.models else {}),
         **_host_memory(pool.memory),
         "request_overhead_s": pool.request_overhead_s,
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
         **_switching(pool),
     }
+
+
+def _model(pool: PoolPlan) -> dict[str, Any]:
+    """One of several models of a pool: what differs."""
+    found = _pool(pool)
+    own = ("batching", "kv_tokens", "memory_gb_per_gpu", "request_overhead_s", "start_s", "wake_s")
+    return {"services": list(pool.services)} | {name: found[name] for name in own if name in found}
 
 
 def _switching(pool: PoolPlan) -> dict[str, Any]:

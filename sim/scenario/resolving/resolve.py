@@ -15,7 +15,7 @@ from sim.memory import MemoryFit, fit, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
 from sim.routing.transfer import TransferPlan
-from sim.scenario.experiment import Experiment, Fleet
+from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time
 from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
@@ -29,6 +29,7 @@ from sim.scenario.resolving.hardware.machines import (
 from sim.scenario.resolving.hardware.slices import Slices
 from sim.scenario.resolving.life.failing import failures_of
 from sim.scenario.resolving.life.moving import kv_bytes, transfer_facts, transfer_of
+from sim.scenario.resolving.life.sharing import models_of, why_no_sleep
 from sim.scenario.resolving.life.starting import start_of_pool
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.rooflines import roofline_inputs
@@ -56,7 +57,8 @@ class FleetPlan:
 
 def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> FleetPlan:
     """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
-    bound = [bind(scenario, fleet, pool, catalog) for pool in fleet.pools]
+    models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
+    bound = [each[0] for each in models]
     names = pool_names(bound)
     slices = slices_of(bound, fleet, names)
     servers = servers_per_replica(bound, fleet, slices)
@@ -67,6 +69,9 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
         _pool_plan(pool, name, memory, part, share, scenario.measured_at, catalog)
         for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
     )
+    shared = [_shared(scenario, *one, catalog) for one in zip(fleet.pools, models, pools, servers, strict=True)]
+    pools = tuple(plan for plan, _ in shared)
+    reasons = [reason or its for reason, (_, its) in zip(reasons, shared, strict=True)]
     fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
     pools = tuple(replace(pool, on_call=True) if pool.name in fallbacks else pool for pool in pools)
     machines = Machines(
@@ -77,8 +82,11 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
     costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
         fact
-        for i, pool in enumerate(bound)
-        for fact in pool_facts(f"fleets.{fleet.name}.pools.{i}", pool, catalog, terms.by_height)
+        for i, each in enumerate(models)
+        for place, pool in enumerate(each)
+        for fact in pool_facts(
+            f"fleets.{fleet.name}.pools.{i}{f'.models.{place}' if place else ''}", pool, catalog, terms.by_height
+        )
     ]
     facts += [Fact(f"fleets.{fleet.name}.{path}", value) for path, value in transfer_facts(fleet, catalog)]
     facts += [
@@ -101,6 +109,29 @@ def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> Fleet
         kv_transfer=transfer_of(fleet, bound, catalog),
         facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
+
+
+def pool_models(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> list[BoundPool]:
+    """*pool* bound, with each model that its services run; raises as `bind` does."""
+    return models_of(scenario, fleet, pool, catalog) if pool.services else [bind(scenario, fleet, pool, catalog)]
+
+
+def _shared(
+    scenario: Experiment, pool: Pool, models: Sequence[BoundPool], plan: PoolPlan, servers: float, catalog: Catalog
+) -> tuple[PoolPlan, str]:
+    """*plan*, of the first of the *models* of *pool*, with the others; why they cannot start together, if so."""
+    if len(models) == 1:
+        return plan, ""
+    settings = [_fit_settings(one, _workload_of(scenario, one)) for one in models]
+    fits = [_memory_fit(*one) for one in zip(models, settings, strict=True)]
+    reasons = [_refusal(*one, catalog) for one in zip(models, fits, settings, strict=True)]
+    plans = tuple(
+        _pool_plan(one, plan.name, memory, None, servers, scenario.measured_at, catalog)
+        for one, memory in zip(models, fits, strict=True)
+    )
+    told = [f"{', '.join(one.spec.services)}: {reason}" for one, reason in zip(models, reasons, strict=True) if reason]
+    whole = replace(plan, services=pool.services, service=" + ".join(pool.services), models=plans)
+    return whole, "; ".join(told) or why_no_sleep(models[0], fits)
 
 
 def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
@@ -220,7 +251,9 @@ def _pool_plan(
         spot=pool.spec.spot,
         unit=unit_of(pool.steptime, pool.service) if isinstance(pool.batching, Dynamic) else "",
         slices=slices,
-        service=pool.spec.service or ONLY_SERVICE,
+        service=" + ".join(pool.spec.served) or ONLY_SERVICE,
+        services=pool.spec.services,
+        sharing=pool.spec.sharing,
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
         kv_bytes_per_token=kv_bytes(pool),

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.autoscaling import Autoscaling
 from sim.batching import Scheduler
+from sim.batching.sharing import Sharing
 from sim.catalogue.value import Value
 from sim.coldstart import Start
 from sim.cost import CarbonPlan, Clock, CostPlan
@@ -23,6 +24,7 @@ from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sections.slo import Slo
 from sim.workload import Workload
 from sim.workload.client import Client
+from sim.workload.tenants import RateLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,21 @@ class PoolPlan:
     """Below the KV cache of each rank, the nearest first."""
     kv_bytes_per_token: float = 0.0
     """KV of one token in all layers, on all GPUs together."""
+    services: tuple[str, ...] = ()
+    """Those that share its replicas; none where it serves a single one."""
+    models: tuple["PoolPlan", ...] = ()
+    """Where these run several models: the pool as it would be with each of them, and the services that this one has."""
+    sharing: Sharing | None = None
+    """How several models share a replica."""
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """Names of the services that it serves."""
+        return self.services or (self.service,)
+
+    def serving(self, service: str) -> "PoolPlan":
+        """The pool with the model that it runs for *service*."""
+        return next((one for one in self.models if service in one.served), self)
 
     @property
     def switched(self) -> bool:
@@ -146,6 +163,10 @@ class ServicePlan:
     name: str
     workload: Workload
     slo: Slo
+    priority: int | None = None
+    """Of all its requests; None: as they have it themselves."""
+    weight: float = 1.0
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +217,30 @@ class CasePlan:
     kv_transfer: TransferPlan | None = None
     """How the KV of prompts moves; None where no pool has a role."""
 
+    @property
+    def shared_pools(self) -> tuple[PoolPlan, ...]:
+        """Those that several services share."""
+        return tuple(pool for pool in self.pools if pool.services)
+
+    def groups(self) -> list[tuple[ServicePlan, ...]]:
+        """The services, those together that share pools, if only by way of others."""
+        groups = [{service.name} for service in self.services]
+        for pool in self.shared_pools:
+            met = [group for group in groups if not group.isdisjoint(pool.services)]
+            groups = [group for group in groups if group not in met] + [set().union(*met)]
+        found = [tuple(one for one in self.services if one.name in group) for group in groups]
+        return sorted(found, key=lambda group: self.services.index(group[0]))
+
+    def together(self, group: tuple[ServicePlan, ...]) -> "CasePlan":
+        """The part of the plan that serves the services of *group*, which share pools."""
+        names = {service.name for service in group}
+        pools = tuple(pool for pool in self.pools if not names.isdisjoint(pool.served))
+        label = " + ".join(service.name for service in group)
+        return replace(self, pools=pools, carbon=None, services=group, service=label)
+
     def alone(self, service: ServicePlan) -> "CasePlan":
         """The part of the plan that serves *service*: its pools, with their charges."""
-        pools = tuple(pool for pool in self.pools if pool.service == service.name)
+        pools = tuple(pool.serving(service.name) for pool in self.pools if service.name in pool.served)
         names = {pool.name for pool in pools}
         costs = self.costs and replace(
             self.costs, charges=tuple(charge for charge in self.costs.charges if charge.pool in names)

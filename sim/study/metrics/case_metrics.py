@@ -8,7 +8,7 @@ from typing import Any, get_origin
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.case import CaseResult, of_service
+from sim.case import CaseResult, of_services
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
@@ -206,7 +206,7 @@ def measure(result: CaseResult) -> CaseMetrics:
         *bill(result),
         endings=cohort.endings(result.log.requests) if result.plan.asks_again else None,
         prefixes=prefix_hits(result.log.requests, cohort.start_s, inf if cohort.open_end else cohort.end_s),
-        services={one.name: measure(of_service(result, one)) for one in result.plan.services},
+        services={name: measure(own) for name, own in of_services(result).items()},
     )
 
 

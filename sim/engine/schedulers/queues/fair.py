@@ -14,6 +14,12 @@ from sim.records import Request
 
 OF_PROMPT, OF_ANSWER = 1, 2
 """What a token counts, as in the paper."""
+Payer = tuple[str, str]
+"""Service and tenant."""
+
+
+def _payer(request: Request) -> Payer:
+    return request.service, request.tenant
 
 
 class FairQueue:
@@ -22,10 +28,10 @@ class FairQueue:
     __slots__ = ("_again", "_counters", "_last", "_queues")
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[Sequence]] = {}
+        self._queues: dict[Payer, deque[Sequence]] = {}
         """Only of tenants with waiting requests."""
-        self._counters: dict[str, float] = {}
-        self._last = ""
+        self._counters: dict[Payer, float] = {}
+        self._last: Payer = ("", "")
         """The tenant whose queue was the last to become empty."""
         self._again: set[Sequence] = set()
         """Preempted ones: they have been counted."""
@@ -33,7 +39,7 @@ class FairQueue:
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
-    def _next(self) -> str:
+    def _next(self) -> Payer:
         queues, counters = self._queues, self._counters
         return min(queues, key=lambda tenant: (counters[tenant], *queues[tenant][0].key[1:]))
 
@@ -48,7 +54,7 @@ class FairQueue:
 
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""
-        tenant = sequence.request.tenant
+        tenant = _payer(sequence.request)
         if tenant not in self._queues:
             waiting = [self._counters[other] for other in self._queues]
             level = min(waiting) if waiting else self._counters.get(self._last, 0.0)
@@ -59,8 +65,9 @@ class FairQueue:
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request; its tenant may be new here, where it came with the KV of its prompt."""
         self._again.add(sequence)
-        self._counters.setdefault(sequence.request.tenant, 0.0)
-        self._queues.setdefault(sequence.request.tenant, deque()).appendleft(sequence)
+        tenant = _payer(sequence.request)
+        self._counters.setdefault(tenant, 0.0)
+        self._queues.setdefault(tenant, deque()).appendleft(sequence)
 
     def pop(self) -> Sequence:
         """Takes the head out, to be admitted: it counts from now on."""
@@ -71,19 +78,19 @@ class FairQueue:
         else:
             request = sequence.request
             tokens = OF_PROMPT * request.prompt_tokens + OF_ANSWER * request.output_tokens
-            self._counters[request.tenant] += tokens / request.weight
+            self._counters[_payer(request)] += tokens / request.weight
         return sequence
 
     def remove(self, request: Request) -> Sequence | None:
         """Takes *request* out, wherever it stands; None if it does not wait here."""
-        found = next((one for one in self._queues.get(request.tenant, ()) if one.request is request), None)
+        found = next((one for one in self._queues.get(_payer(request), ()) if one.request is request), None)
         if found is not None:
             self._take_out(found)
             self._again.discard(found)
         return found
 
     def _take_out(self, sequence: Sequence) -> None:
-        tenant = sequence.request.tenant
+        tenant = _payer(sequence.request)
         self._queues[tenant].remove(sequence)
         if not self._queues[tenant]:
             del self._queues[tenant]

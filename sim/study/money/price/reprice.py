@@ -6,7 +6,7 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
-from sim.case import CaseResult, of_service, priced
+from sim.case import CaseResult, of_services, priced
 from sim.catalogue.catalog import Catalog
 from sim.records import BusyTime, FleetLog, Hop, Interval, Meters, Request
 from sim.scenario.job.load import AnyScenario, load_job
@@ -132,9 +132,9 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
 def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     """*metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
-    services = {one.name: one for one in billed.plan.services}
-    of_services = {name: _with_bill(own, of_service(billed, services[name])) for name, own in metrics.services.items()}
-    return replace(_with_bill(metrics, billed), services=of_services)
+    parts = of_services(billed) if metrics.services else {}
+    services = {name: _with_bill(own, parts[name]) for name, own in metrics.services.items()}
+    return replace(_with_bill(metrics, billed), services=services)
 
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
@@ -207,14 +207,21 @@ def _totals(intervals: Sequence[Interval]) -> list[Meters]:
     return [totals[replica] for replica in sorted(totals)]
 
 
+DATES = ("started_s", "first_token_s", "finished_s")
+COUNTS = ("cached_tokens", "preemptions")
+
+
 def _requests(stored: StoredCase) -> list[Request]:
     """Requests as far as their bill needs them."""
-    columns = ["request", "service", "arrived_s", "finished_s", "prompt_tokens", "output_tokens", "replica", *SHARES]
+    columns = ["request", "service", "arrived_s", *DATES, "prompt_tokens", "output_tokens", "replica", *COUNTS, *SHARES]
     table, requests = stored.requests(), []
     for row in table.select([name for name in (*columns, VISITS) if name in table.column_names]).to_pylist():
         request = Request(row["request"], row["arrived_s"], row["prompt_tokens"], row["output_tokens"])
         request.replica, request.service = row["replica"], row["service"]
-        request.finished_s = nan if row["finished_s"] is None else row["finished_s"]
+        for name in DATES:
+            setattr(request, name, nan if row[name] is None else row[name])
+        for name in COUNTS:
+            setattr(request, name, row[name])
         request.busy = BusyTime(**{name: row[name] for name in SHARES})
         request.left = tuple(_visit(**visit) for visit in row.get(VISITS, ()))
         requests.append(request)

@@ -1,11 +1,12 @@
-"""Several services of one fleet: each runs on pools of its own, so each is simulated by itself."""
+"""Several services of one fleet: those that share pools are simulated together, the others each by itself."""
 
+from dataclasses import replace
 from heapq import merge
 
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import engines_per_replica
 from sim.records import FleetLog, Meters, Request
-from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 
 
 def run_fleet(plan: CasePlan) -> FleetLog:
@@ -17,13 +18,14 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
     meters: dict[int, Meters] = {}
     requests: list[list[Request]] = []
-    for service in plan.services:
-        log = RunningFleet(plan.alone(service)).run()
-        own = [position for position, pool in enumerate(plan.pools) if pool.service == service.name]
+    for group in plan.groups():
+        log = RunningFleet(plan.together(group) if _gated(group) else plan.alone(group[0])).run()
+        names = {service.name for service in group}
+        own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
         places = [first[position] + i for position in own for i in range(counts[position])]
         for request in log.requests:
-            request.service = service.name
-            request.replica = places[request.replica] if request.replica >= 0 else -1
+            request.service = request.service if _gated(group) else group[0].name
+            _renumber(request, places)
         for interval in log.intervals:
             interval.replica = places[interval.replica]
         meters |= dict(zip(places, log.meters, strict=True))
@@ -35,3 +37,15 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     for index, request in enumerate(together.requests):
         request.index = index
     return together
+
+
+def _gated(group: tuple[ServicePlan, ...]) -> bool:
+    """Whether requests belong to one of several, or are changed or refused on their way."""
+    return len(group) > 1 or group[0].priority is not None or group[0].rate_limit is not None
+
+
+def _renumber(request: Request, places: list[int]) -> None:
+    """The replicas that *request* has been to under their numbers in the whole fleet."""
+    request.replica = places[request.replica] if request.replica >= 0 else -1
+    if request.left:
+        request.left = tuple(replace(hop, replica=places[hop.replica]) for hop in request.left)

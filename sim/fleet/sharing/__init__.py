@@ -1,0 +1,1 @@
+"""Services that share replicas: where their requests come from, where they may go, and what each had of it."""

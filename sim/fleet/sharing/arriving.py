@@ -1,0 +1,72 @@
+"""Requests of several services on one clock."""
+
+from collections.abc import Callable
+
+from sim.fleet.arrivals.sessions import source_of
+from sim.fleet.arrivals.source import Clock, Send, Source
+from sim.fleet.arrivals.tenants import Bucket, TenantGate
+from sim.records import Request
+from sim.scenario.resolving.resolved import CasePlan, ServicePlan
+from sim.workload import Streams
+
+
+class ServicesSource:
+    """Each service has a source of its own, which draws what it would draw alone. Its requests are numbered apart from
+    those of the others, and get its priority and its weight; those over its rate limit are refused.
+    """
+
+    def __init__(
+        self, plan: CasePlan, streams: Callable[[str], Streams], env: Clock, send: Send, turn_away: Send
+    ) -> None:
+        """*streams* maps a service to its random streams."""
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._send, self._turn_away = send, turn_away
+        self._sources: dict[str, Source] = {}
+        for place, service in enumerate(plan.services):
+            arrive = self._gate(service, place, len(plan.services))
+            own = streams(service.name)
+            self._sources[service.name] = source_of(service.workload, own, plan.horizon_s, env, arrive)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more, whatever is answered before."""
+        return all(source.exhausted for source in self._sources.values())
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        for source in self._sources.values():
+            source.release(until_s)
+
+    def answered(self, request: Request, now: float) -> None:
+        """*request* has its answer, or its refusal, at *now*."""
+        self._sources[request.service].answered(request, now)
+
+    def _gate(self, service: ServicePlan, place: int, services: int) -> Send:
+        """What the requests of *service* pass on their way to the fleet."""
+        bucket = Bucket(service.rate_limit) if service.rate_limit is not None else None
+
+        def weighted(requests: list[Request], now: float) -> None:
+            for request in requests:
+                request.weight *= service.weight
+            self._send(requests, now)
+
+        tenants = service.workload.tenants
+        onward = TenantGate(tenants, weighted, self._turn_away).arrive if tenants else weighted
+
+        def arrive(requests: list[Request], now: float) -> None:
+            admitted: list[Request] = []
+            refused: list[Request] = []
+            for request in requests:
+                request.service = service.name
+                request.index = request.index * services + place
+                request.priority = request.priority if service.priority is None else service.priority
+                request.rejected = bucket is not None and not bucket.takes(now)
+                (refused if request.rejected else admitted).append(request)
+            self.requests += requests
+            if admitted:
+                onward(admitted, now)
+            if refused:
+                self._turn_away(refused, now)
+
+        return arrive

@@ -1,0 +1,154 @@
+"""What each service had of the pools that it shares: parts of their time, and of what their meters show."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isnan
+
+from sim.records import FleetLog, Hop, Interval, LedgerRow, Meters, Request
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+PHASES = ("prefill", "recompute", "decode")
+TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "preemptions")
+NANO = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one pool: the weights by which its services share it, in the order of `names`."""
+
+    names: tuple[str, ...]
+    phases: dict[str, list[int]]
+    """Busy time of their requests in the window, by phase [ns]."""
+    busy: list[int]
+    """All of it; idle time is shared out like that, or evenly where nobody had any."""
+    tokens: dict[str, list[float]]
+    """Tokens of their requests that fall into the window."""
+    blocks: tuple[float, ...]
+    """KV blocks of their models over those of the first one."""
+
+    @classmethod
+    def of(cls, plan: CasePlan, log: FleetLog, pool: PoolPlan) -> "Parts":
+        """Those of *pool*, by the requests of *log* that went there."""
+        names = [plan.pools[position].name for position in log.pool_of_replica]
+        own = [
+            [hop.busy for request in log.requests if request.service == name for hop in _there(request, names, pool)]
+            for name in pool.services
+        ]
+        phases = {
+            phase: [round(NANO * sum(getattr(busy, f"{phase}_s") for busy in each)) for each in own] for phase in PHASES
+        }
+        busy = [sum(each) for each in zip(*phases.values(), strict=True)]
+        window_s = plan.window_s(log.end_s)
+        tokens: dict[str, list[float]] = {name: [] for name in TOKENS}
+        for name in pool.services:
+            here = [one for one in log.requests if one.service == name and any(_there(one, names, pool))]
+            for kind, count in _tokens(here, *window_s).items():
+                tokens[kind].append(count)
+        tokens["recomputed_tokens"] = [float(each) for each in phases["recompute"]]
+        blocks = [max(1, (pool.serving(name).batching.num_gpu_blocks or 1) - 1) for name in (*pool.services, "")]
+        sizes = tuple(one / blocks[-1] for one in blocks[:-1])
+        return cls(pool.services, phases, busy if any(busy) else [1] * len(busy), tokens, sizes)
+
+    def whole(self, service: str) -> Fraction:
+        """The part of the pool that *service* has."""
+        return Fraction(self.busy[self.names.index(service)], sum(self.busy))
+
+    def phase(self, name: str, service: str) -> Fraction:
+        """Its part of one phase; of all the time where nobody was in that phase."""
+        weights = self.phases.get(name, [])
+        if not any(weights):
+            return self.whole(service)
+        return Fraction(weights[self.names.index(service)], sum(weights))
+
+    def count(self, total: int, weights: Sequence[float], service: str) -> int:
+        """Its part of *total*, in whole numbers that sum to it."""
+        scaled = [round(weight * NANO) for weight in weights]
+        return self._cut(total, scaled if any(scaled) else self.busy, service)
+
+    def meters(self, whole: Meters, service: str) -> Meters:
+        """What *service* had of a replica's totals; batches and peaks are those of all together."""
+        part = copy(whole)
+        share = float(self.whole(service))
+        for name in ("busy_s", "load_s", "sequence_s", "seats_blocked_s", "kv_blocked_s", "budget_blocked_s"):
+            setattr(part, name, share * getattr(whole, name))
+        for phase in ("prefill", "recompute"):
+            for name in (f"{phase}_s", f"{phase}_load_s"):
+                setattr(part, name, float(self.phase(phase, service)) * getattr(whole, name))
+        for name in TOKENS:
+            setattr(part, name, self.count(getattr(whole, name), self.tokens[name], service))
+        part.kv_peak_blocks = round(self.blocks[self.names.index(service)] * whole.kv_peak_blocks)
+        return part
+
+    def interval(self, whole: Interval, service: str) -> Interval:
+        """What *service* had of one interval: each phase by its time in it, and idle time by all of it."""
+        share = float(self.whole(service))
+        prefill, recompute, decode = (float(self.phase(phase, service)) for phase in PHASES)
+        decode_s = whole.busy_s - whole.prefill_s - whole.recompute_s
+        decode_j = whole.server_energy_j - whole.prefill_energy_j - whole.recompute_energy_j - whole.idle_energy_j
+        part = replace(
+            whole,
+            service=service,
+            gpu_s=share * whole.gpu_s,
+            prefill_s=prefill * whole.prefill_s,
+            recompute_s=recompute * whole.recompute_s,
+            prefill_energy_j=prefill * whole.prefill_energy_j,
+            recompute_energy_j=recompute * whole.recompute_energy_j,
+            idle_energy_j=share * whole.idle_energy_j,
+            peak_w=share * whole.peak_w,
+        )
+        part.busy_s = part.prefill_s + part.recompute_s + decode * decode_s
+        part.server_energy_j = part.prefill_energy_j + part.recompute_energy_j + part.idle_energy_j + decode * decode_j
+        spent = part.server_energy_j / whole.server_energy_j if whole.server_energy_j else share
+        part.gpu_energy_j = spent * whole.gpu_energy_j
+        for name in TOKENS[:-1]:
+            setattr(part, name, self.count(getattr(whole, name), self.tokens[name], service))
+        return part
+
+    def row(self, whole: LedgerRow, service: str) -> LedgerRow:
+        """What *service* pays of one row of the pool's bill; the services' amounts sum to it."""
+        weights = self.phases.get(whole.phase, [])
+        weights = weights if any(weights) else self.busy
+        share = float(self.phase(whole.phase, service))
+        return replace(
+            whole,
+            quantity=share * whole.quantity,
+            amount_nano_usd=self._cut(whole.amount_nano_usd, weights, service),
+            amount_in_currency=share * whole.amount_in_currency,
+        )
+
+    def _cut(self, total: int, weights: Sequence[int], service: str) -> int:
+        """Part of *total* by *weights*, as whole numbers that sum to it."""
+        place, whole = self.names.index(service), sum(weights)
+        before = sum(weights[:place])
+        first, last = ((2 * total * end + whole) // (2 * whole) for end in (before, before + weights[place]))
+        return last - first
+
+
+def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, Parts]:
+    """The parts of each pool that services share, by its name."""
+    return {pool.name: Parts.of(plan, log, pool) for pool in plan.shared_pools}
+
+
+def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[Hop]:
+    return [hop for hop in request.hops if pools[hop.replica] == pool.name]
+
+
+def _tokens(requests: Iterable[Request], start_s: float, end_s: float) -> dict[str, float]:
+    """Tokens of *requests* in the window [start, end) [s]; of those that straddle an edge in proportion to time."""
+    found = dict.fromkeys(TOKENS, 0.0)
+    for one in requests:
+        prompt = _inside(one.started_s, one.first_token_s, start_s, end_s)
+        found["prompt_tokens"] += prompt * (one.prompt_tokens - one.cached_tokens)
+        found["cached_tokens"] += prompt * one.cached_tokens
+        found["output_tokens"] += one.output_tokens * _inside(one.first_token_s, one.finished_s, start_s, end_s)
+        found["preemptions"] += one.preemptions
+    return found
+
+
+def _inside(from_s: float, to_s: float, start_s: float, end_s: float) -> float:
+    """The part of [from, to] inside [start, end); what has not ended counts whole if it began there."""
+    if isnan(from_s) or isnan(to_s) or to_s <= from_s:
+        return 1.0 if start_s <= from_s < end_s else 0.0
+    return max(0.0, min(to_s, end_s) - max(from_s, start_s)) / (to_s - from_s)

@@ -1,0 +1,230 @@
+"""Services that share pools: together in the same batches, several models on the same cards, and who pays for what."""
+
+from collections import Counter
+from functools import lru_cache
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.case import CaseResult, of_services, priced, run_case
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, cases
+from sim.study.cases.store import read_case, save_case
+from sim.study.metrics.case_metrics import CaseMetrics, measure
+from sim.study.money.price.reprice import measured, with_bill
+from sim.yamlio import dump
+
+STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 1e-6}
+LENGTHS = {name: {"distribution": "geometric", "mean": 40, "max": 120} for name in ("prompt", "output")}
+BATCHING = {
+    **{"policy": "vllm", "num_gpu_blocks": 60, "max_num_seqs": 6, "max_num_batched_tokens": 64},
+    **{"max_model_len": 1200, "enable_prefix_caching": True},
+}
+SESSIONS = {"turns": {"distribution": "fixed", "value": 3}, "think_s": {"distribution": "fixed", "value": 0.4}}
+TIERS = [{"name": "host", "capacity_gb": 0.01, "read_bytes_per_s": 1e9}]
+RENT = {"acquisition": "rent", "quotes": {"rtx-4090": 0.4, "h100-80gb-sxm": 2.5}}
+SUMS = ("requests", "completed", "rejected", "output_tokens", "total_tokens", "preemptions")
+
+
+def service(name: str, rate_rps: float = 4.0, **more: Any) -> dict[str, Any]:
+    sessions = {"sessions": SESSIONS} if more.pop("talks", False) else {}
+    tenants = {"tenants": [{"name": "x", "share": 1}, {"name": "y", "share": 2}]} if more.pop("shared", False) else {}
+    arrivals = {"process": "poisson", "rate_rps": rate_rps}
+    return {"name": name, "workload": {"arrivals": arrivals, "lengths": LENGTHS} | sessions | tenants} | more
+
+
+def scenario(services: list[dict[str, Any]], pools: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "name": "s",
+        "services": services,
+        "horizon_s": 12,
+        "warmup_s": 2,
+        "fleets": [{"name": "f", "pools": pools, "cost": RENT}],
+    } | more
+
+
+def pool(*names: str, **more: Any) -> dict[str, Any]:
+    served = {"service": names[0]} if len(names) == 1 else {"services": list(names)}
+    batching = BATCHING | more.pop("batching", {})
+    return {**served, "gpu": "rtx-4090", "steptime": STEP, "batching": batching} | more
+
+
+@lru_cache(maxsize=1)
+def catalog() -> Any:
+    return load_catalog()
+
+
+def run(data: dict[str, Any]) -> CaseResult:
+    loaded = Scenario.model_validate(data)
+    found = run_case(loaded, next(iter(cases(loaded))), catalog())
+    assert isinstance(found, CaseResult)
+    return found
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> dict[str, Any]:
+    """Two or three services, some with sessions, tenants, limits and weights; shared pools, tiers, own pools beside."""
+    names = ["chat", "batch", "code"][: draw(st.integers(2, 3))]
+    services = [
+        service(
+            name,
+            draw(st.sampled_from([1.0, 6.0])),
+            talks=draw(st.booleans()),
+            shared=draw(st.booleans()),
+            weight=draw(st.sampled_from([1.0, 3.0])),
+            priority=draw(st.sampled_from([None, 1])),
+            rate_limit=draw(st.sampled_from([None, {"requests_per_s": 2.0, "burst": 2}])),
+        )
+        for name in names
+    ]
+    shared = names if draw(st.booleans()) else names[:2]
+    scheduling = {"scheduling": draw(st.sampled_from(["fcfs", "fair", "priority"]))}
+    tiers = {"kv_tiers": TIERS, "kv_bytes_per_token": 1e5} if len(names) == 3 and draw(st.booleans()) else {}
+    pools = [pool(*shared, replicas=draw(st.integers(1, 2)), batching=scheduling)]
+    pools += [pool(names[-1], **tiers)] if shared != names or draw(st.booleans()) else []
+    routing = {"policy": draw(st.sampled_from(["least_outstanding", "round_robin", "prefix_score"]))}
+    data = scenario(services, pools, seed=draw(st.integers(0, 99)))
+    data["fleets"][0]["routing"] = routing
+    return data
+
+
+@given(data=fleets())
+@settings(max_examples=8, deadline=None)
+def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[str, Any]) -> None:
+    result = run(data)
+    whole, parts = measure(result), of_services(result)
+    assert result.ledger is not None
+    figures = [measure(part) for part in parts.values()]
+    for name in SUMS:
+        assert sum(one[name] for one in figures) == whole[name], name
+    bills = [part.ledger for part in parts.values()]
+    assert sum(bill.total_nano_usd for bill in bills if bill is not None) == result.ledger.total_nano_usd
+    for name in ("gpus", "it_power_w_mean", "energy_kwh", "gpu_power_w_mean"):
+        assert sum(one[name] for one in figures) == pytest.approx(whole[name], rel=1e-9), name
+    phases: Counter[str] = Counter()
+    for one in bills:
+        phases.update(one.by_phase() if one is not None else {})
+    assert phases == Counter(result.ledger.by_phase())
+    requests = result.log.requests
+    assert len({request.index for request in requests}) == len(requests)
+    for request in requests:
+        assert request.rejected + (not isnan(request.finished_s)) + (request.status == "unfinished") == 1
+        if request.replica >= 0:
+            assert request.service in result.plan.pools[result.log.pool_of_replica[request.replica]].served
+    assert sum(request.output_tokens for request in requests if request.status == "finished") >= whole["output_tokens"]
+
+
+def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
+    chat = service("chat", talks=True)
+    together = run(scenario([chat, service("batch", 1.0)], [pool("chat", "batch")]))
+    alone = run(scenario([chat], [pool("chat")]))
+    first = {str(number) for number in range(9)}
+    said = [
+        sorted((r.session, r.turn, r.prompt_tokens, r.output_tokens) for r in one.log.requests if r.session in first)
+        for one in (together, alone)
+    ]
+    assert len(said[0]) == 27
+    assert said[0] == said[1]
+
+
+def test_a_noisy_neighbour_waits_where_shares_are_fair_and_is_refused_where_it_has_a_limit() -> None:
+    chat, noisy = service("chat", 1.0), service("batch", 30.0)
+
+    def p95_s(*services: dict[str, Any], scheduling: str = "fcfs") -> dict[str, CaseMetrics]:
+        both = pool("chat", "batch", batching={"scheduling": scheduling})
+        return dict(measure(run(scenario(list(services), [both]))).services)
+
+    fcfs, fair = p95_s(chat, noisy), p95_s(chat, noisy, scheduling="fair")
+    limited = p95_s(chat, noisy | {"rate_limit": {"requests_per_s": 1.0}})
+    first = p95_s(chat, noisy | {"priority": 1}, scheduling="priority")
+    waits = [found["chat"]["ttft_s_p95"] for found in (fcfs, fair, limited, first)]
+    assert max(waits[1:]) < 0.5 * waits[0]
+    assert limited["batch"]["rejected"] > 200
+    assert fcfs["batch"]["rejected"] == 0
+
+
+CARD = {"gpu": "h100-80gb-sxm", "batching": {"policy": "vllm"}}
+MODELS = [
+    service("chat", 2.0, model="llama3.2-1b"),
+    service("mail", 2.0, model="llama3.2-1b"),
+    service("code", 2.0, model="llama3.2-3b"),
+]
+RESIDENT = CARD | {"services": ["chat", "mail", "code"], "sharing": {"models": "resident"}}
+SWAPPED = RESIDENT | {"sharing": {"models": "swapped", "max_awake_s": 1}, "cold_start": {"sleep_level": 1}}
+
+
+@pytest.fixture(scope="module", params=[RESIDENT, SWAPPED | {"replicas": 2}], ids=["resident", "swapped"])
+def shared_card(request: pytest.FixtureRequest) -> CaseResult:
+    return run(scenario(MODELS, [request.param]))
+
+
+def test_models_share_a_card_and_its_bill(shared_card: CaseResult) -> None:
+    whole, parts = measure(shared_card), of_services(shared_card)
+    assert whole["rejected"] == 0
+    assert whole["completed"] == whole["requests"] > 50
+    figures = {name: measure(part) for name, part in parts.items()}
+    assert sum(one["output_tokens"] for one in figures.values()) == whole["output_tokens"]
+    assert sum(one["gpus"] for one in figures.values()) == whole["gpus"]
+    bills = [part.ledger.total_nano_usd for part in parts.values() if part.ledger is not None]
+    assert shared_card.ledger is not None
+    assert sum(bills) == shared_card.ledger.total_nano_usd
+    for meters in shared_card.log.meters:
+        assert meters.busy_s <= 10.0 + 1e-9
+    assert all(one["kv_used_peak_fraction"] <= 1 for one in (whole, *figures.values()))
+
+
+def test_memory_is_divided_where_models_are_resident_and_not_where_they_sleep(shared_card: CaseResult) -> None:
+    (own,) = shared_card.plan.pools
+    assert [one.served for one in own.models] == [("chat", "mail"), ("code",)]
+    used = [one.memory.usable_bytes for one in own.models if one.memory is not None]
+    card = own.models[0].memory.total_bytes if own.models[0].memory is not None else 0.0
+    share = sum(used) if own.sharing is not None and own.sharing.models == "resident" else max(used)
+    assert 0.8 * card < share < 0.95 * card
+    assert all(one.batching.num_gpu_blocks for one in own.models)
+
+
+def test_a_finished_run_is_billed_anew_alike(shared_card: CaseResult, tmp_path: Path) -> None:
+    metrics = measure(shared_card)
+    save_case(tmp_path / "case", Case("f", {}, {}, 0), shared_card, metrics, True, {})
+    stored = read_case(tmp_path / "case")
+    again = with_bill(stored.metrics, priced(*measured(shared_card.plan, stored)))
+    assert {name: one.money for name, one in again.services.items()} == {
+        name: one.money for name, one in metrics.services.items()
+    }
+
+
+BROKEN = {"replica": {"mtbf_h": 1, "repair_h": 1}}
+MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed": 0.4}}
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "message"),
+    [
+        (CARD | {"services": ["chat", "chta", "code"]}, {}, "there is no service 'chta'; did you mean chat?"),
+        (CARD | {"services": ["chat", "code"], "service": "mail"}, {}, "stands beside services: remove one"),
+        (CARD | {"services": ["chat", "mail", "code"]}, {}, "sharing: is missing: its services run several models"),
+        (RESIDENT | {"services": ["chat", "mail"]}, {}, "all of its services run one model: remove it"),
+        (SWAPPED | {"cold_start": {}}, {}, "swapped models sleep: say sleep_level: 1 or 2"),
+        (RESIDENT | {"pipeline_parallel_size": 2}, {}, "stages do not take turns with another model: must be 1"),
+        (RESIDENT | {"sharing": MISNAMED}, {}, "there is no service 'coed' in this pool; did you mean code?"),
+        (RESIDENT, {"service": "chat"}, "service: chat shares a pool with others in f, and is not the same without"),
+        (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
+        (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
+    ],
+)
+def test_what_shared_pools_cannot_be(own: dict[str, Any], more: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    served = own.get("services", ["chat"])
+    chosen = [one for one in MODELS if one["name"] in served]
+    weight = {"weight": 2} if "services" not in own else {}
+    file.write_text(dump(scenario([chosen[0] | weight, *chosen[1:]], [own], **more)))
+    with pytest.raises(ScenarioErrors) as caught:
+        load(file, catalog=catalog())
+    assert any(message in str(error) for error in caught.value.errors), [str(one) for one in caught.value.errors]
