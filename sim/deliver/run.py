@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.deliver.shared.folder import MANIFEST, begin, written_together
 from sim.language import ENGLISH, speaking
+from sim.report.charts.marks import worths_by_key
 from sim.report.fleets.futures.sentences import sentences
 from sim.report.fleets.run.write import write_report
 from sim.report.terminal.progress import Progress
@@ -104,6 +106,7 @@ def _finish(
                 *answers,
             ],
             futures=futures,
+            worths=partial(worths_by_key, scenario, catalog),
         )
         keep_scenario(folder, scenario)
 

@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sim.serve.answers.held import MOST_WAITING, HeldRuns
+from sim.study.fidelity.marks import MARKS
 
 RUN = "outputs/demo"
 
@@ -176,3 +177,15 @@ def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: T
     assert {one["words"] for one in costs} == {"EUR/M output tokens"}
     totals = [one["total"] for one in asked(client, of="gap").json()["gap"]]
     assert [one["first"] for one in costs] == pytest.approx(totals)
+
+
+def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: TestClient) -> None:
+    found = asked(client, of="marks").json()
+    answer = asked(client).json()
+    keys = {key for chart in answer["charts"] for curve in chart["curves"] for key in curve["keys"]}
+    assert keys == found["marks"].keys() == {key for line in answer["readings"] for key in line["keys"]}
+    assert {one["mark"] for one in found["marks"].values()} <= {*MARKS}
+    assert len(found["key"]) == len({one["mark"] for one in found["marks"].values()})
+    page = client.get("/export", params={"run": RUN, "format": "html"}).text
+    assert all(one["text"].partition(": ")[2] in page for one in found["marks"].values())
+    assert all(text in page for text in found["key"])

@@ -65,6 +65,8 @@ class ChartCurve:
     """What each point is a figure of: points of several charts with the same key are one."""
     names: tuple[str, ...] = ()
     """What each point is called, where its curve has no name for all."""
+    marks: tuple[str, ...] = ()
+    """How near each point is to what was measured (`sim.study.fidelity.marks`); empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

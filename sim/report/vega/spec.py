@@ -23,8 +23,10 @@ EDGE = 0.02
 """Room beyond the range of an axis, for the markers on its edge."""
 FADED = 0.1
 TENTH = 10.0
-FOR_LINES = ("c", "i", "steady")
-"""What points need for the lines between them only."""
+FOR_LINES = ("c", "i", "steady", "mark")
+"""What points need for lines and rings only."""
+RINGS = {"interpolated": [1, 0], "extrapolated": [1.5, 2]}
+"""Mark of a point -> dashes of the ring around it."""
 Spec = dict[str, Any]
 
 
@@ -40,6 +42,7 @@ def chart_spec(panel: Panel) -> Spec:
         *_rules(panel),
         _lines(panel, rows, steady=True),
         _lines(panel, rows, steady=False),
+        _rings(rows),
         _marks(rows),
         *layouts(panel, x, y),
     ]
@@ -142,6 +145,7 @@ def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> 
                 "color": curve.color,
                 "good": bool(curve.good[place]) if curve.good else True,
                 "steady": bool(steady),
+                "mark": curve.marks[place] if curve.marks else "",
                 "shape": "triangle-right" if beyond == ">" else "triangle-up" if beyond else _shape(curve.marker),
                 "key": curve.keys[place] if curve.keys else f"{panel.title}/{index}/{place}",
                 **_said(panel, curve, place),
@@ -276,6 +280,30 @@ def _lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
 
 def _dash(dash: Any) -> list[float]:
     return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
+
+
+def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
+    """Around points that were not measured near."""
+    found = [
+        {name: row[name] for name in ("x", "y", "fleet", "color")} | {"dash": RINGS[row["mark"]]}
+        for points in rows
+        for row in points
+        if row["mark"] in RINGS
+    ]
+    if not found:
+        return {}
+    mark = {
+        "type": "point",
+        "clip": True,
+        "filled": False,
+        "shape": "circle",
+        "size": 200,
+        "strokeWidth": 1,
+        "stroke": {"expr": "palette[datum.color]"},
+        "strokeDash": {"expr": "datum.dash"},
+        "opacity": _opacity(0.75),
+    }
+    return {"data": {"values": found}, "mark": mark}
 
 
 def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:

@@ -10,6 +10,7 @@ from sim.deliver.run import price_run
 from sim.deliver.work import run_work
 from sim.report.charts.curves import curves
 from sim.report.charts.fonts import settings
+from sim.report.charts.marks import worths_by_key
 from sim.report.charts.panels import Panel, in_words, panels_of
 from sim.report.fleets.run.html import render
 from sim.report.fleets.run.paired import blocks
@@ -98,7 +99,10 @@ def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -
     scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
     plans = resolved_plans(scenario, catalog)
     compared = blocks(differences(points), axes, slo)
-    return render(points, panels, told, plans, scenario.name, scenario.question, axes, slo, None, compared)
+    worths = worths_by_key(scenario, catalog, points)
+    return render(
+        points, panels, told, plans, scenario.name, scenario.question, axes, slo, None, compared, worths=worths
+    )
 
 
 def _draw(figure: Any, form: str, file: Path) -> None:

@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from sim.language import _
+from sim.report.charts.marks import ring_key, worth_told, worths_by_key
 from sim.report.fleets.diff.answer import diff_document, in_words
 from sim.report.fleets.run.verdict import verdict
 from sim.report.page.document import as_json
@@ -16,6 +18,7 @@ from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.shapes import answer_data, capacity_data, gap_data
 from sim.serve.answers.work import WorkAnswer, work_data, work_gap, work_verdict
 from sim.serve.refused import Refused
+from sim.study.fidelity.marks import MARKS
 from sim.study.fleets.diff.runs import compare
 from sim.study.fleets.held.answer import Answer
 from sim.study.fleets.run.sweep import sweep_of
@@ -39,6 +42,7 @@ class AnswerRoutes:
             Route("/api/capacity", self.capacity),
             Route("/api/gap", self.gap),
             Route("/api/diff", self.diff),
+            Route("/api/marks", self.marks),
         ]
 
     def answer(self, request: Request) -> JSONResponse:
@@ -64,6 +68,19 @@ class AnswerRoutes:
             lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},
             lambda found: {"gap": work_gap(found)},
         )
+
+    def marks(self, request: Request) -> JSONResponse:
+        """How near each point of a run is to what was measured, by its key; prices and limits do not change that."""
+        found = self.runs.answer(asked_for(request, "run"), {})
+        if isinstance(found, WorkAnswer):
+            return JSONResponse({"marks": {}, "key": []})
+        with showing(found.scenario):
+            worths = worths_by_key(found.scenario, self.runs.catalog, found.points)
+            marks = {
+                key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": worth_told(one)}
+                for key, one in worths.items()
+            }
+            return JSONResponse({"marks": marks, "key": ring_key(worths.values())})
 
     def diff(self, request: Request) -> Response:
         """The runs `a` and `b` beside each other."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, retold
-from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, panels_of, style
+from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, key_of, panels_of, style
 from sim.report.fleets.run.figures import columns_for, figure, interval, limited_by, standing
 from sim.report.fleets.run.verdict import verdict
 from sim.report.vega.theme import on_black
@@ -203,6 +203,7 @@ def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         "axis": axis_label(sweep.axis),
         "x": [sweep.x(point) for point in line.points],
         "good": [point.good for point in line.points],
+        "keys": [key_of(point) for point in line.points],
         "figures": [
             {
                 "label": in_code(_(label)),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.language import _, retold
+from sim.report.charts.marks import marked, ring_key, worth_told
 from sim.report.charts.panels import Panel, dashes, key_of
 from sim.report.fleets.run.basis import assumptions, build, one_per_fleet, sources, weak_values
 from sim.report.fleets.run.figures import (
@@ -24,6 +25,7 @@ from sim.report.vega.figures import Drawn, panel_figures
 from sim.report.words.money import code
 from sim.report.words.text import first_sentence, place
 from sim.scenario.sections.slo import Slo
+from sim.study.fidelity.marks import Worth
 from sim.study.fleets.run.point import Point, service_points
 from sim.study.fleets.run.sweep import sweep_of
 
@@ -43,8 +45,10 @@ def render(
     compared: Sequence[Block] = (),
     futures: Mapping[str, Any] | None = None,
     timeline: Sequence[Panel] = (),
+    worths: Mapping[str, Worth] | None = None,
 ) -> str:
-    """The page's text; the same arguments give the same bytes."""
+    """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
+    worths = worths or {}
     sweep = sweep_of(points, axes)
     plans = one_per_fleet(resolved)
     asked, context = first_sentence(question or scenario_name)
@@ -59,9 +63,10 @@ def render(
         fleets=sweep.fleets,
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
         glance=glance(sweep, Slo.model_validate(slo)),
-        charts=panel_figures(_in_pairs(panels)),
+        charts=panel_figures(_in_pairs(marked(panels, worths))),
+        rings=ring_key(worths.values()),
         timeline=panel_figures(timeline),
-        drawn=Drawn(details_of(points, axes, slo)),
+        drawn=Drawn(details_of(points, axes, slo, worths)),
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,
         reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
@@ -110,7 +115,9 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
     return {"axes": axis_heads(axes), "heads": heads, "rows": rows, "notes": notes_for(points)}
 
 
-def details_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+def details_of(
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, Worth]
+) -> dict[str, Any]:
     """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
     columns = columns_for(points, slo)
     found = {}
@@ -123,5 +130,6 @@ def details_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, A
             rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
         rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
         rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
+        rows += [(_("basis"), worth_told(worths[key_of(point)]))] if key_of(point) in worths else []
         found[key_of(point)] = {"title": point.fleet, "rows": rows}
     return found

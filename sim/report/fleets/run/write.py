@@ -1,6 +1,6 @@
 """Everything that a run leaves in its folder, manifest.json aside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sim.report.words.text import first_sentence
 from sim.report.words.units import counted
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
+from sim.study.fidelity.marks import Worth
 from sim.study.fleets.futures.draws import FutureStudy
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, Point, has_money, service_points
@@ -52,13 +53,15 @@ def write_report(
     idle: Sequence[IdleHour] = (),
     notes: Sequence[str] = (),
     futures: FutureStudy | None = None,
+    worths: Callable[[Sequence[Point]], Mapping[str, Worth]] = lambda _: {},
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,
     where replicas are switched or break down) into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
     seconds and `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies
-    the verdict; *futures* what was drawn. Every file but the pictures is written case by case.
+    the verdict; *futures* what was drawn; *worths* says, by key, how near points are to what was measured. Every file
+    but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
     write_summary(out / "summary.csv", points, axes)
@@ -104,6 +107,7 @@ def write_report(
             blocks(compared, axes, slo),
             section,
             timeline,
+            worths(points),
         )
         (out / "report.html").write_text(page, encoding="utf-8")
 

@@ -23,6 +23,7 @@ import { rangeOf, roundMarks, scale } from "./scale.js";
  */
 
 /** @typedef {{low: number, high: number, log: boolean}} Range */
+/** @typedef {{mark: string, far: number, name: string, text: string}} PointMark  For programs, how far from what was measured, for people, and with the reasons. */
 
 const MARKS = {
   o: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
@@ -33,6 +34,8 @@ const MARKS = {
   P: "M-1.7 -5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3z",
   X: "M-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z",
 };
+/** @type {Record<string, string>} Mark of a point -> look of the ring around it. */
+const RINGS = { interpolated: "between", extrapolated: "beyond" };
 const HEIGHT = 250;
 const ROOM = { left: 52, right: 14, top: 10, bottom: 40 };
 
@@ -49,6 +52,8 @@ export class Chart {
     this.dragging = null;
     /** @type {{y: number, left: number, right: number}[]} where names of curves stand already */
     this.names = [];
+    /** @type {Record<string, PointMark>} key of a point -> how near it is to what was measured */
+    this.marks = {};
     this.heading = element("h3");
     this.subtitle = element("p", { class: "sub" });
     this.plot = element("div", { class: "plot" });
@@ -181,9 +186,11 @@ export class Chart {
     const known = [_("{name} at {place}: {value}", { name: curve.name, place: where, value: `${value}${half}` })];
     if (one.off) known.push(_("off the chart"));
     if (this.data?.judged) known.push(curve.good[i] ? _("meets the SLO") : _("misses the SLO"), _("simulated"));
+    const mark = this.marks[curve.keys[i]];
+    if (mark) known.push(mark.text);
     const text = known.join(_("; "));
     const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
-    made.append(drawn("circle", { class: "reach", r: 11 }), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
+    made.append(drawn("circle", { class: "reach", r: 11 }), ...(mark && RINGS[mark.mark] ? [drawn("circle", { class: `ring ${RINGS[mark.mark]}`, r: 8 })] : []), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
     const right = one.x > 0.8 * this.plot.clientWidth;
     if (one.off) made.append(drawn("text", { class: "name", x: right ? -9 : 8, y: 4, "text-anchor": right ? "end" : "start" }, one.off));
     const show = () => this.tell(text, one.x, one.y);

@@ -6,7 +6,7 @@ import { _ } from "../words.js";
 /**
  * @typedef {object} Reading
  * @property {string} fleet @property {string} setting @property {string} axis
- * @property {number[]} x @property {boolean[]} good
+ * @property {number[]} x @property {boolean[]} good @property {string[]} keys  of the points
  * @property {number | null} capacity  the highest load within the SLO; utilisation is the load over it
  * @property {{label: string, share: boolean, y: (number | null)[]}[]} figures
  */
@@ -17,6 +17,8 @@ export class Readings {
   constructor() {
     /** @type {Reading[]} */
     this.lines = [];
+    /** @type {Record<string, import("./chart.js").PointMark>} */
+    this.marks = {};
     this.held = /** @type {HTMLSelectElement} */ (element("select", { id: "held" }));
     this.slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: 0, max: 1000, step: 1, value: 500, "aria-label": _("Load or utilisation of all fleets") }));
     this.told = element("output");
@@ -49,13 +51,19 @@ export class Readings {
     return near ?? at;
   }
 
+  /** @param {Reading} line @param {Place} place @returns {string} the mark of the neighbour that is farther from what was measured */
+  marked(line, place) {
+    const marks = [place.low, place.high].map((i) => this.marks[line.keys[i]]).filter(Boolean);
+    return marks.sort((a, b) => b.far - a.far)[0]?.name ?? "";
+  }
+
   draw() {
     const utilised = this.held.value === UTILISATION;
     const at = utilised ? Number(this.slider.value) / 1000 : this.load();
     this.told.textContent = utilised ? percent(at) : plain(at);
     this.slider.setAttribute("aria-valuetext", this.told.textContent);
     const shown = this.lines[0].figures.map((one) => one.label);
-    const front = [_("fleet"), _("basis"), _("SLO"), ...(utilised ? [this.lines[0].axis] : [])];
+    const front = [_("fleet"), _("basis"), _("measurements"), _("SLO"), ...(utilised ? [this.lines[0].axis] : [])];
     const head = element("tr", {}, ...[...front, ...shown].map((text) => element("th", { scope: "col" }, text)));
     const rows = this.lines.map((line) => {
       const load = utilised ? at * (line.capacity ?? NaN) : at;
@@ -66,7 +74,7 @@ export class Readings {
         return element("td", {}, value === null || value === undefined ? "" : figure?.share ? percent(value) : plain(value));
       });
       const its = utilised ? [element("td", {}, line.capacity ? plain(load) : "")] : [];
-      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? _("no capacity within the SLO") : basis(line.x, place)), element("td", {}, place ? judged(line, place) : ""), ...its, ...cells);
+      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? _("no capacity within the SLO") : basis(line.x, place)), element("td", {}, place ? this.marked(line, place) : ""), element("td", {}, place ? judged(line, place) : ""), ...its, ...cells);
     });
     this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
   }

@@ -23,6 +23,9 @@ export class AnswerView {
     this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Figures of every point") });
     this.tables = element("div");
     this.legend = element("p", { class: "legend" });
+    this.rings = element("p", { class: "legend", hidden: true });
+    /** @type {Record<string, import("./chart.js").PointMark>} */
+    this.marks = {};
     /** @type {Chart[]} */
     this.drawn = [];
     this.picked = "";
@@ -44,7 +47,7 @@ export class AnswerView {
     const side = element("aside", {}, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
     const more = element("details", {}, element("summary", {}, _("What qualifies the verdict")), this.findings);
     const main = element("div", { class: "answer" },
-      this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.charts, this.readings.box, this.why.box,
+      this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
       element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Take it with you")), this.exports));
     this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
   }
@@ -92,6 +95,7 @@ export class AnswerView {
   drawCharts(data) {
     while (this.drawn.length < data.charts.length) {
       const chart = new Chart((way, value) => this.set(way.percentile ? `${way.path}.${way.percentile}` : way.path, String(value)), (fleet) => this.pick(fleet));
+      chart.marks = this.marks;
       this.drawn.push(chart);
       this.charts.append(chart.box);
     }
@@ -117,6 +121,20 @@ export class AnswerView {
     for (const button of this.legend.querySelectorAll("button")) {
       button.setAttribute("aria-pressed", String(this.picked !== "" && button.textContent?.endsWith(this.picked)));
     }
+  }
+
+  /** How near the points are to what was measured, which neither prices nor limits change. */
+  async mark() {
+    const found = await ask(`/api/marks?run=${encodeURIComponent(this.shown.run || "")}`).catch(() => ({ marks: {}, key: [] }));
+    this.marks = found.marks;
+    this.rings.textContent = found.key.join(" · ");
+    this.rings.hidden = !found.key.length;
+    for (const chart of this.drawn) {
+      chart.marks = this.marks;
+      if (chart.data) chart.draw();
+    }
+    this.readings.marks = this.marks;
+    this.readings.update(this.readings.lines);
   }
 
   tellChanges() {

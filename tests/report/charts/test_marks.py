@@ -1,0 +1,31 @@
+"""Rings around points: how near they are to what was measured."""
+
+from sim.report.charts.marks import KEY, NAMES, marked, ring_key, worth_told
+from sim.report.charts.panels import ChartCurve, Panel
+from sim.report.vega.spec import RINGS, chart_spec
+from sim.study.fidelity.marks import MARKS, Worth
+
+NEAR, BETWEEN, BEYOND = (Worth(mark, why) for mark, why in zip(MARKS, ((), ("a", "b"), ("c",)), strict=True))
+CURVE = ChartCurve("one", "#0072B2", (1, 2, 3, 4), (1, 2, 3, 4), "o", keys=("k1", "k2", "k3", "k4"))
+PANEL = Panel("title", "", "x", (CURVE,))
+
+
+def rings(panel: Panel) -> list[tuple[float, list[float]]]:
+    layers = chart_spec(panel)["layer"]
+    return [
+        (row["x"], row["dash"]) for one in layers if one["mark"].get("size") == 200 for row in one["data"]["values"]
+    ]
+
+
+def test_every_point_that_was_not_measured_near_has_the_ring_of_its_mark() -> None:
+    assert rings(PANEL) == []
+    (panel,) = marked([PANEL], {"k1": NEAR, "k2": BETWEEN, "k3": BEYOND})
+    assert panel.curves[0].marks == (NEAR.mark, BETWEEN.mark, BEYOND.mark, "")
+    assert rings(panel) == [(2, RINGS[BETWEEN.mark]), (3, RINGS[BEYOND.mark])]
+
+
+def test_the_key_explains_the_marks_that_there_are_and_a_mark_gives_its_reasons() -> None:
+    assert ring_key([BEYOND, NEAR, BEYOND]) == [KEY[NEAR.mark], KEY[BEYOND.mark]]
+    assert {*KEY} == {*MARKS} == {*NAMES}
+    assert {*RINGS} == {*MARKS[1:]}
+    assert [worth_told(one) for one in (NEAR, BETWEEN)] == ["measured near here", "interpolated: a; b"]
