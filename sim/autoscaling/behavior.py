@@ -3,7 +3,7 @@
 Source: "Configurable scaling behavior" of the HorizontalPodAutoscaler's documentation (autoscaling/v2).
 """
 
-from math import ceil, floor
+from math import ceil
 from typing import Literal
 
 from pydantic import Field
@@ -65,30 +65,21 @@ class Behavior:
         longest_s = max(rule.period_s for rules in (self._up, self._down) for rule in rules.policies)
         self._changes = [one for one in self._changes if one[0] > now - longest_s]
         if wanted > replicas:
-            return min(wanted, most, max(replicas, self._highest(now, replicas)))
+            return min(wanted, most, max(replicas, self._furthest(self._up, 1, now, replicas)))
         if wanted < replicas:
-            return max(wanted, least, min(replicas, self._lowest(now, replicas)))
+            return max(wanted, least, min(replicas, self._furthest(self._down, -1, now, replicas)))
         return wanted
 
-    def _highest(self, now: float, replicas: int) -> int:
-        if self._up.select == "disabled":
+    def _furthest(self, rules: Rules, sign: int, now: float, replicas: int) -> int:
+        """How far *rules* let *replicas* go, up with *sign* 1, down with -1; a part of a replica counts whole."""
+        if rules.select == "disabled":
             return replicas
         found = []
-        for rule in self._up.policies:
+        for rule in rules.policies:
             began = replicas - self._changed(now, rule.period_s)
-            more = rule.value if rule.type == "pods" else began * rule.value / 100
-            found.append(ceil(round(began + more, ROUNDED)))
-        return max(found) if self._up.select == "max" else min(found)
-
-    def _lowest(self, now: float, replicas: int) -> int:
-        if self._down.select == "disabled":
-            return replicas
-        found = []
-        for rule in self._down.policies:
-            began = replicas - self._changed(now, rule.period_s)
-            fewer = rule.value if rule.type == "pods" else began * rule.value / 100
-            found.append(floor(round(began - fewer, ROUNDED)))
-        return min(found) if self._down.select == "max" else max(found)
+            change = rule.value if rule.type == "pods" else began * rule.value / 100
+            found.append(ceil(round(sign * began + change, ROUNDED)))
+        return sign * (max(found) if rules.select == "max" else min(found))
 
     def _changed(self, now: float, period_s: float) -> int:
         """Replicas added less those removed in the last *period_s*."""

@@ -12,7 +12,8 @@ from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.cases.execute import Workplace
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities, precision_of
+from sim.study.fleets.capacity.goal import precision_of
+from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities
 
 
 @in_its_currency
@@ -33,7 +34,7 @@ def deliver_capacity(
     told = begin(out, scenario, command, "capacity", force, relative=relative)
     axis = LoadAxis.of(scenario)
     with Progress(quiet, "searching", "searches") as progress:
-        found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario))
+        found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario, relative))
     simulated = sum(search.simulated for one in found for search in one.found)
     with written_together(out, told | {"cases": simulated}) as folder:
         keep_basis(folder, scenario, catalog)

@@ -10,7 +10,9 @@ from sim.report.words.exactness import capacity_notes
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
 from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity, Found, capacities, precision_of
+from sim.study.fleets.capacity.at_capacity import at_capacity
+from sim.study.fleets.capacity.goal import precision_of
+from sim.study.fleets.capacity.search import Capacity, Found, LoadAxis, capacities
 from sim.study.metrics.precision import next_cases
 from sim.study.metrics.statistics import half_width, mean
 
@@ -45,7 +47,7 @@ def found(asked: Any, out: Path, precision: Precision | None) -> Capacity:
 
 def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
-    assert precision_of(asked).relative == 0.1
+    assert [precision_of(asked, relative).relative for relative in (0.02, 0.3)] == [0.1, 0.3]
     one = found(asked, tmp_path / "out", Precision(relative=0.2))
     values = [search.capacity for search in one.found]
     assert len(values) >= FEWEST
@@ -59,11 +61,22 @@ def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> 
 
 def test_the_work_ends_and_the_answer_says_what_to_set(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "precision={relative: 0.01, max_replications: 6}")
-    one = found(asked, tmp_path / "out", precision_of(asked))
+    one = found(asked, tmp_path / "out", precision_of(asked, 0.1))
     assert len(one.found) == 6
     (note,) = capacity_notes([one], asked.precision)
     assert "only, after 6 replications" in note
+    assert "% asked for)" in note
     assert "set precision.max_replications to about" in note
+    (note,) = capacity_notes([one], asked.precision, stated=False)
+    assert "asked for" not in note
+
+
+def test_no_capacity_has_a_reason(tmp_path: Path) -> None:
+    asked = scenario(tmp_path, "slo={ttft_s: 0.001}", "replications=1")
+    row = at_capacity(found(asked, tmp_path / "out", None), asked.slo).row(LoadAxis.of(asked))
+    assert row["rate_rps"] == 0
+    assert row["reason"].startswith("no request is within the limits even at rate_rps 0.0")
+    assert row["reason"].endswith(", below which no request arrives in the window")
 
 
 def test_without_a_precision_nothing_is_added_but_said(tmp_path: Path) -> None:

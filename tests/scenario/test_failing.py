@@ -70,6 +70,8 @@ MISTAKES = [
     (", spot: {notice_s: 9}", "spot: either interruptions_per_h or trace is needed"),
     (", spot: {trace: {never: 1}, notice_s: 9}", "a number of hours from the start is needed, not 'never'"),
     (", cold_start: {total_s: 9}", "cold_start: nothing switches these replicas"),
+    (", autoscalling: {policy: kpa}, cold_start: {total_s: 9}", "autoscalling: unknown key; did you mean autoscaling?"),
+    (", failures: {replicas: {mtbf_h: 9, repair_h: 1}}", "failures.replicas: unknown key; did you mean replica?"),
 ]
 
 

@@ -9,19 +9,20 @@ def capacity(asked: Asked) -> None:
     from sim.deliver.capacity import deliver_capacity
     from sim.report.fleets.capacity.answer import capacity_document, capacity_rows, capacity_table
     from sim.report.fleets.capacity.page import findings
-    from sim.study.fleets.capacity.search import LoadAxis, precision_of, why_no_capacity
+    from sim.study.fleets.capacity.goal import precision_of
+    from sim.study.fleets.capacity.search import LoadAxis, why_no_capacity
 
     scenario = asked.scenario
     asked.refuse(why_no_capacity(scenario))
     axis = LoadAxis.of(scenario)
-    asked.say_what_is_ignored(precision=precision_of(scenario))
+    asked.say_what_is_ignored(precision=precision_of(scenario, asked.relative))
     found = asked.delivered(deliver_capacity)
     rows = capacity_rows(found, axis, scenario.slo)
     asked.show(
         lambda folder: capacity_document(scenario, found, axis, asked.relative, folder),
         lambda: [
             capacity_table(rows, axis, scenario.slo),
-            *findings(found, rows, axis, scenario),
+            *findings(found, rows, axis, scenario, asked.relative),
             *asked.notes(),
             f"results in {asked.folder}",
         ],

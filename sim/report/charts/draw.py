@@ -21,7 +21,7 @@ PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth
 def draw(axes: Any, panel: Panel) -> None:
     """Draw *panel* into matplotlib *axes*, direct labels included."""
     x_scale = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
-    y_scale = Scale(core(panel, "y", panel.y_limit), True, panel.y_share)
+    y_scale = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
     _frame(axes, panel, x_scale, y_scale)
     for curve in panel.curves:
         _line(axes, curve, x_scale, y_scale)

@@ -110,6 +110,8 @@ class Panel:
     """What stands at x_ticks; empty: the numbers."""
     y_share: bool = False
     """y runs from 0 to 1."""
+    y_linear: bool = False
+    """y runs from zero, however far."""
     x_anchored: bool = True
     """A linear x axis begins at zero."""
     kind: str = ""

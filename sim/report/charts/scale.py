@@ -12,12 +12,14 @@ DECADE = 10.0
 
 
 class Scale:
-    """The range of one axis: logarithmic where it spans more than a decade, else from zero (if *anchored*)."""
+    """The range of one axis: logarithmic where it spans more than a decade (unless *linear*), else from zero (if
+    *anchored*).
+    """
 
-    def __init__(self, values: Sequence[float], anchored: bool, share: bool = False) -> None:
+    def __init__(self, values: Sequence[float], anchored: bool, share: bool = False, linear: bool = False) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         self.most = 1.0 if share else inf
-        self.log = not share and low > 0 and high > DECADE * low
+        self.log = not (share or linear) and low > 0 and high > DECADE * low
         if share:
             self.low, self.high = 0.0, 1.04
         elif self.log:

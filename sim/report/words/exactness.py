@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sim.language import _, ngettext
+from sim.language import N_, _, ngettext
 from sim.report.words.text import percent, place, plain, ranged
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
@@ -90,13 +90,17 @@ def _places(held: Sequence[Held]) -> str:
     )
 
 
-def capacity_notes(found: Sequence[Capacity], precision: Precision | None) -> list[str]:
-    """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set."""
+def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:
+    """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
+    *stated*: by the scenario, else by default.
+    """
     asked = (precision or Precision()).relative
-    return [_imprecise(one, asked, precision) for one in found if one.relative is not None and one.relative > asked]
+    return [
+        _imprecise(one, asked, precision, stated) for one in found if one.relative is not None and one.relative > asked
+    ]
 
 
-def _imprecise(one: Capacity, asked: float, precision: Precision | None) -> str:
+def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:
     have = len(one.found)
     if one.half_width is None:
         return _(
@@ -114,8 +118,11 @@ def _imprecise(one: Capacity, asked: float, precision: Precision | None) -> str:
         )
     needed = plain(replications_wanted(asked, one.relative, have), 2)
     what = _("set precision.max_replications to about {needed}, or a longer horizon_s", needed=needed)
+    told = N_("The capacity of {fleet} is known {reached} ({percent} asked for): {what}.")
+    if not stated:
+        told = N_("The capacity of {fleet} is known {reached} ({percent} is usual): {what}.")
     return _(
-        "The capacity of {fleet} is known {reached} ({percent} asked for): {what}.",
+        told,
         fleet=one.fleet,
         reached=reached,
         percent=percent(asked),

@@ -12,7 +12,12 @@ STORM = 1.1
 
 def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
     """Where clients that ask again add to the load, empty where they do not; *at* says where points of a fleet lie."""
-    found = [point for point in points if (point.number("attempts_per_request") or 0.0) >= STORM]
+    found = [
+        point
+        for point in points
+        if (point.number("attempts_per_request") or 0.0) >= STORM
+        and any(case.metrics["clients_ask"] for case in point.cases)
+    ]
     told = []
     for fleet in fleets_of(found):
         own = [point for point in found if point.fleet == fleet]

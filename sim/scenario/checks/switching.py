@@ -76,7 +76,8 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
     if failures is None:
         return
     if not failures.components and failures.maintenance is None:
-        yield Complaint(place, f"names nothing that fails: give {', '.join(COMPONENTS)} or maintenance")
+        text = f"names nothing that fails: give {', '.join(COMPONENTS)} or maintenance"
+        yield Complaint(place, text, (*COMPONENTS, "maintenance"))
     for kind, one in failures.components.items():
         if kind in OF_SERVERS and pool.server is None and pool.gpu is not None:
             yield Complaint((*place, kind), "needs a server: the pool names none")
@@ -129,7 +130,7 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
         serves_on = switched or on_call or pool.failures is not None or sleeps
         if pool.cold_start is not None and not serves_on:
             text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
-            yield Complaint((*place, "pools", j, "cold_start"), text)
+            yield Complaint((*place, "pools", j, "cold_start"), text, ("schedule", "autoscaling", "failures", "spot"))
         if on_call and switched:
             text = f"{pool.name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot"
             yield Complaint((*place, "pools", j), text)

@@ -58,6 +58,8 @@ class Complaint:
 
     place: Place
     message: str
+    lacks: tuple[str, ...] = ()
+    """Keys beside it, or within it, one of which would put it right."""
 
 
 def dotted(place: Place) -> str:
@@ -65,13 +67,18 @@ def dotted(place: Place) -> str:
     return ".".join(map(str, place))
 
 
+def nearest(wrong: object, known: Iterable[str]) -> str:
+    """The name that *wrong* may stand for; empty if none is near."""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(str(wrong).lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else ""
+
+
 def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     """`; did you mean X`, else the names there are, if they are few enough to help."""
     names = list(known)
-    by_lower = {name.lower(): name for name in names}
-    near = get_close_matches(str(wrong).lower(), by_lower, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {by_lower[near[0]]}?"
+    if near := nearest(wrong, names):
+        return f"; did you mean {near}?"
     return f"; known here: {', '.join(names)}" if 0 < len(names) <= listed else ""
 
 

@@ -204,7 +204,9 @@ def measure(result: CaseResult) -> CaseMetrics:
         _machines(result),
         Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
         *bill(result),
-        endings=cohort.endings(result.log.requests) if result.plan.asks_again else None,
+        endings=(
+            cohort.endings(result.log.requests, result.plan.client is not None) if result.plan.asks_again else None
+        ),
         prefixes=prefix_hits(result.log.requests, cohort.start_s, inf if cohort.open_end else cohort.end_s),
         services={name: measure(own) for name, own in of_services(result).items()},
     )

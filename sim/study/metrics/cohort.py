@@ -33,6 +33,8 @@ class Endings:
     lost: int
     attempts_per_request: float | None
     """Mean over the requests of the window; None without any."""
+    clients_ask: bool
+    """Clients ask again; else only the router does, for what failed replicas lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,12 @@ class Cohort:
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
-    def endings(self, requests: Sequence[Request]) -> Endings:
+    def endings(self, requests: Sequence[Request], clients_ask: bool) -> Endings:
         """How *requests*, those of the cohort, ended."""
         chosen = [request for request, measured in zip(requests, self.measured.tolist(), strict=True) if measured]
         ways = Counter(request.gave_up for request in chosen)
         attempts = sum(request.attempts for request in chosen)
-        return Endings(ways["timed_out"], ways["lost"], attempts / len(chosen) if chosen else None)
+        return Endings(ways["timed_out"], ways["lost"], attempts / len(chosen) if chosen else None, clients_ask)
 
     def queue_growth(self) -> Growth:
         """How many more are in the system at the end; a load that ends by itself overloads nothing."""

@@ -57,7 +57,7 @@ def _draw(
     figures: list[PageFigure] = []
     if any(not one.reason for one in found):
         with drawable():
-            write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(rows, axis))
+            write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(found, rows, axis))
         figures = page_figures(found, rows, axis, scenario.slo)
     page = render_capacity(scenario, asked, found, rows, axis, relative, figures, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")
@@ -99,7 +99,7 @@ def capacity_document(
         **heading(scenario, out),
         "axis": axis.label,
         "relative": relative,
-        "verdict": verdict_in_units(headline(rows, axis), findings(found, rows, axis, scenario)),
+        "verdict": verdict_in_units(headline(found, rows, axis), findings(found, rows, axis, scenario, relative)),
         "fleets": rows,
         "search": search_rows(found, axis),
     }

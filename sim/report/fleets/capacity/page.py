@@ -16,23 +16,25 @@ from sim.report.words.text import LIMITS, axis_label, joined, percent, place, pl
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.at_capacity import capacity_differences
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, precision_of
+from sim.study.fleets.capacity.goal import precision_of
+from sim.study.fleets.capacity.search import Capacity, LoadAxis
 
 TEMPLATE = "fleets/capacity/capacity.html.j2"
 Row = Mapping[str, Any]
 
 
-def headline(rows: Sequence[Row], axis: LoadAxis) -> str:
+def headline(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> str:
     """The capacity of every fleet in one sentence each."""
-    return joined(_("{fleet} {takes}.", fleet=row["fleet"], takes=_takes(row, axis)) for row in rows)
+    pairs = zip(found, rows, strict=True)
+    return joined(_("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis)) for one, row in pairs)
 
 
-def _takes(row: Row, axis: LoadAxis) -> str:
+def _takes(one: Capacity, row: Row, axis: LoadAxis) -> str:
     load, half = row[axis.label], row[f"{axis.label}_ci95"]
-    if row["reason"]:
-        return _("cannot run: {reason}", reason=retold(row["reason"]))
+    if one.reason:
+        return _("cannot run: {reason}", reason=retold(one.reason))
     if load == 0:
-        return _("meets the SLO at no load that was tried")
+        return _("meets the SLO at no load that was tried: {reason}", reason=retold(row["reason"]))
     if isinf(load):
         return _("meets the SLO at every load that was tried")
     around = f" ± {plain(half, 2)}" if half else ""
@@ -41,9 +43,11 @@ def _takes(row: Row, axis: LoadAxis) -> str:
     return _("meets the SLO up to {place}{price}", place=place(axis.label, plain(load) + around), price=price)
 
 
-def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario) -> list[str]:
+def findings(
+    found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario, relative: float
+) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
-    told = capacity_notes(found, precision_of(scenario))
+    told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
     told += [
         _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
         for row in rows
@@ -56,7 +60,7 @@ def findings(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, sce
             fleet=row["fleet"],
         )
         for row in rows
-        if (share := row.get("share_over_failures")) is not None
+        if (share := row.get("share_over_failures")) is not None and not row["reason"]
     ]
     for one in capacity_differences(found):
         certain = _("differs") if one.certain else _("cannot tell: zero is within it")
@@ -89,8 +93,8 @@ def render_capacity(
         TEMPLATE,
         name=scenario.name,
         question=question,
-        headline=headline(rows, axis),
-        findings=[*findings(found, rows, axis, scenario), *remarks],
+        headline=headline(found, rows, axis),
+        findings=[*findings(found, rows, axis, scenario, relative), *remarks],
         swatches=swatches(list(style([one.fleet for one in found]))),
         heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
         rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
@@ -131,7 +135,7 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
-    start, precision = place(axis.label, plain(axis.start)), precision_of(scenario)
+    start, precision = place(axis.label, plain(axis.start)), precision_of(scenario, relative)
     return _(
         "The SLO: {asked_for}, and a queue that does not grow without end. Each replication is "
         "searched by itself, the first from {start}: the load is doubled or halved until the SLO "

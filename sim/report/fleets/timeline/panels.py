@@ -56,7 +56,7 @@ def _load(found: Mapping[str, Timeline]) -> Panel | None:
     if course.arrivals_rps is None:
         return None
     curve = _curve(_("load"), INK, course, course.arrivals_rps)
-    return _panel(_("Load"), _("requests that arrive, per second"), course, (curve,))
+    return _panel(_("Load"), _("requests that arrive, per second"), course, (curve,), y_linear=True)
 
 
 def _latency(found: Mapping[str, Timeline], colors: Mapping[str, str], slo: Mapping[str, Any]) -> Panel | None:
@@ -80,7 +80,7 @@ def _queue(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | 
         if course.waiting is not None
     ]
     text = _("requests that have arrived and not started")
-    return _panel(_("Queue"), text, next(iter(found.values())), tuple(curves)) if curves else None
+    return _panel(_("Queue"), text, next(iter(found.values())), tuple(curves), y_linear=True) if curves else None
 
 
 def _cost(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | None:
@@ -92,7 +92,7 @@ def _cost(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | N
     if not curves:
         return None
     text = in_code(_("USD per hour, of the hours that are billed"))
-    return _panel(_("Cost rate"), text, next(iter(found.values())), tuple(curves), y_format=money_mark)
+    return _panel(_("Cost rate"), text, next(iter(found.values())), tuple(curves), y_format=money_mark, y_linear=True)
 
 
 def _replicas(name: str, course: Timeline, color: str) -> Panel:
@@ -114,7 +114,7 @@ def _replicas(name: str, course: Timeline, color: str) -> Panel:
         good = (True,) * len(x)
         curves.append(ChartCurve(_("failure"), INK, x, at, marker="X", dash="None", good=good))
     title = _("Replicas: {name}", name=name)
-    return _panel(title, _("by state, each on top of those below it"), course, tuple(curves))
+    return _panel(title, _("by state, each on top of those below it"), course, tuple(curves), y_linear=True)
 
 
 def _curve(

@@ -43,7 +43,7 @@ class AtCapacity:
             axis.label: known.mean,
             f"{axis.label}_ci95": known.half_width,
             "replications": len(known.found),
-            "reason": known.reason,
+            "reason": known.reason or _why_none(known, axis),
             "limited_by": self.limited_by,
             **self.latencies_s,
             "output_tokens_per_s": self.output_tokens_per_s,
@@ -67,6 +67,30 @@ def at_capacity(one: Capacity, slo: Slo) -> AtCapacity:
         _mean(cases, "gpu_busy_fraction"),
         *_cost(cases),
     )
+
+
+def _why_none(one: Capacity, axis: LoadAxis) -> str:
+    """Why a fleet that can run meets the service level at no load; empty if it does at some."""
+    tried = [load for found in one.found for load in found.tried]
+    if one.mean or one.reason or not tried:
+        return ""
+    missed = [load for load in tried if not load.meets]
+    if not missed:
+        return "no request arrives in the window: give a longer horizon_s"
+    lowest = min(missed, key=lambda load: load.load)
+    even = f"even at {axis.label} {lowest.load:.3g}"
+    if min(load.load for load in tried) < lowest.load:
+        even = f"even at {axis.label} {lowest.load:.3g}, below which no request arrives in the window"
+    over = [found.over.share for found in one.found if found.over is not None]
+    if over:
+        return f"over its failures only {100 * mean(over):.4g} % of the requests are within the limits {even}"
+    if lowest.overloaded:
+        return f"the queue grows without end {even}"
+    if named := [f"{name} {value:.3g}" for name, value in lowest.percentiles.items() if value is not None]:
+        return f"latencies are {', '.join(named)} {even}"
+    if lowest.slo_attainment:
+        return f"only {100 * lowest.slo_attainment:.3g} % of the requests are within the limits {even}"
+    return f"no request is within the limits {even}"
 
 
 def _over_failures(over: Sequence[OverFailures]) -> dict[str, float | None]:

@@ -6,11 +6,22 @@ from dataclasses import dataclass, replace
 from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.precision import MOST_OF_CAPACITY, Precision
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.availability.over_failures import OverFailures, over_failures, pools_as_data
 from sim.study.fleets.availability.states import Counts, ServingStates, serving_states
+
+
+def precision_of(scenario: Scenario, relative: float) -> Precision:
+    """How exactly `capacity` finds the capacities: as the scenario says, else by default, which is no more exact than
+    the search of one replication, to within the fraction *relative*.
+    """
+    if scenario.precision is not None:
+        return scenario.precision
+    usual = Precision(max_replications=max(MOST_OF_CAPACITY, scenario.replications))
+    return usual.model_copy(update={"relative": max(usual.relative, relative)})
 
 
 @dataclass(frozen=True, slots=True)

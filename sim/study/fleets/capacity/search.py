@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.precision import MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.precision import Precision
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Progress, Workplace
 from sim.study.cases.points import POINTS, jobs_of
@@ -205,13 +205,6 @@ def _next_target(precision: Precision | None, known: Sequence[Capacity], have: i
     return replications_next(precision, relatives, have)
 
 
-def precision_of(scenario: Scenario) -> Precision:
-    """How exactly `capacity` finds the capacities: as the scenario says, else by default."""
-    if scenario.precision is not None:
-        return scenario.precision
-    return Precision(max_replications=max(MOST_OF_CAPACITY, scenario.replications))
-
-
 def _side_by_side(
     searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
 ) -> Iterator[Found]:
@@ -281,7 +274,7 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
     if kept is not None and _idle(kept):
         low, kept = 0.0, None
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
-    found = over.get(kept.axes[axis.label]) if kept is not None else None
+    found = over.get(kept.axes[axis.label] if kept is not None else min(over, default=0.0))
     return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
 
 

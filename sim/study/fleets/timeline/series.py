@@ -67,7 +67,11 @@ def timeline_of(case: FinishedCase) -> Timeline:
 
 def _edges(end_s: float) -> Series:
     length_s = next((one for one in LENGTHS_S if end_s <= one * MOST_STRETCHES), LENGTHS_S[-1])
-    return np.append(np.arange(0.0, end_s, length_s), end_s)
+    begins_s = np.arange(0.0, end_s, length_s)
+    # rates over a last bit say nothing: it belongs to the stretch before
+    if len(begins_s) > 1 and end_s - begins_s[-1] < length_s / 2:
+        begins_s = begins_s[:-1]
+    return np.append(begins_s, end_s)
 
 
 def _mean(edges_s: Series, starts_s: Series, ends_s: Series, amounts: Series) -> Series:

@@ -1,8 +1,13 @@
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from sim.report.fleets.run.verdict import Verdict, verdict
+from sim.report.words.retries import storm_notes
+from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.summary import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
@@ -104,3 +109,10 @@ def test_many_winners_are_listed_without_their_figures(make_case: Callable[..., 
     assert said == (
         "Cheapest per million output tokens among those that meet the SLO: a at 0.5 req/s; b at 1 req/s; c at 2 req/s."
     )
+
+
+@pytest.mark.parametrize(("clients_ask", "told"), [(True, ["Retry storm: a: load 1.6x offered."]), (False, [])])
+def test_only_clients_make_a_retry_storm(clients_ask: bool, told: list[str]) -> None:
+    case: Any = SimpleNamespace(metrics={"clients_ask": clients_ask})
+    point = Point("a", {}, (case,), {"attempts_per_request": 1.6})
+    assert [note.split(" Clients")[0] for note in storm_notes([point])] == told

@@ -43,6 +43,11 @@ class Case:
         return pa.table({"start_s": [0.0, 121.0], "end_s": [240.0, 221.0], "amount_usd": [0.24, 0.2]})
 
 
+def test_the_last_bit_belongs_to_the_stretch_before() -> None:
+    course = timeline_of(Case([(0, "serving", 0.0, 250.5)]))
+    assert course.edges_s[-2:].tolist() == [245.0, 250.5]
+
+
 def test_means_over_stretches() -> None:
     case: Any = Case(STATES)
     course = timeline_of(case)
@@ -77,6 +82,7 @@ def test_charts_only_where_something_changes() -> None:
     both = panels(still=still, moving=Case(STATES))
     titles = ["Load", "Time to first token", "Queue", "Cost rate", "Replicas: moving"]
     assert [panel.title for panel in both] == titles
+    assert [panel.y_linear for panel in both] == [True, False, True, True, True]
     assert [curve.name for curve in both[1].curves] == ["still", "moving"]
     assert [curve.name for curve in both[-1].curves] == ["serving", "starting", "broken down", "failure"]
     assert (both[-1].curves[-1].x, both[-1].curves[-1].y) == ((180.0,), (2.0,))
