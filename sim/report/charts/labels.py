@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +39,11 @@ class Room:
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as taken, sampled every *gap* points."""
         self.taken.append(path)
-        for start, end in pairwise(path):
-            steps = max(2, int(np.hypot(*(end - start)) / gap))
-            self.taken.append(start + (end - start) * np.linspace(0.0, 1.0, steps)[:, None])
+        steps = np.diff(path, axis=0)
+        counts = np.maximum(2, np.hypot(*steps.T) / gap).astype(int)
+        of = np.repeat(np.arange(len(steps)), counts)
+        along = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.taken.append(path[of] + steps[of] * (along / (counts[of] - 1))[:, None])
 
     def take_dots(self, dots: NDArray[np.float64], radius: float) -> None:
         """Mark markers around *dots* (n, 2) as taken."""
