@@ -12,23 +12,27 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
-from sim.cli import main
+from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True)
 settings.load_profile("gpufleet")
+# Hypothesis would draw numbers that stand in modules imported so far: it parses each, and examples depend on the order.
+providers._get_local_constants = lambda: providers._local_constants
 
 # Tests start the program many times; what is compiled once is kept for the next start, wherever this is run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["GPUFLEET_LANG"] = "en"
 sys.dont_write_bytecode = False
 
+gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
+
 
 def pytest_collection_finish() -> None:
     """What is imported stays: to look through it for garbage again and again takes a twelfth of the time."""
     gc.freeze()
-    gc.set_threshold(20_000)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,6 +7,7 @@ killed, up to four times in a row, at moments drawn uniformly over the time that
 compared byte for byte with the undisturbed folder, dates and durations in manifest.json aside.
 """
 
+import gc
 import json
 import os
 import random
@@ -163,6 +164,7 @@ def main(count: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="kill9-") as place:
         for name in ("run", "size"):  # between them they import everything, which no later moment waits for
             Command(name, begun_anew(Path(place), f"warm-{name}")).undisturbed("out")
+        gc.freeze()  # or the first search for garbage in each fork would copy all of it
         for index, name in enumerate(COMMANDS):
             share = count // len(COMMANDS) + (index < count % len(COMMANDS))
             for killed, differ in moments(Command(name, begun_anew(Path(place), name)), share, chance):

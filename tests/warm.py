@@ -6,6 +6,7 @@ executes IMPORTS and then, for whoever connects to SOCKET, runs a module as `pyt
 with the files, folder, environment and arguments of who asks.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -110,7 +111,10 @@ class Started:
 
 def serve(address: str, imports: str) -> None:
     """Until stdin is closed."""
+    gc.disable()
     exec(imports, {})
+    gc.freeze()  # or the first search for garbage in each fork would copy all of it
+    gc.enable()
     # whoever has ended is forgotten
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
