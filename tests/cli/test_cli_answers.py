@@ -22,7 +22,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 50}
     output: {distribution: geometric, mean: 40}
-horizon_s: 60
+horizon_s: 20
 warmup_s: 5
 replications: 2
 slo: {ttft_s: 0.5, attainment: 0.9}
@@ -145,7 +145,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 300}
     output: {distribution: geometric, mean: 60, max: 300}
-horizon_s: 30
+horizon_s: 10
 slo: {ttft_s: 1, tpot_s: 0.05}
 max_model_len: 4096
 fleets:

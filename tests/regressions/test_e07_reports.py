@@ -22,8 +22,8 @@ SCENARIO: dict[str, Any] = {
     "name": "s",
     "model": "llama3.1-8b",
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 60,
-    "warmup_s": 10,
+    "horizon_s": 24,
+    "warmup_s": 4,
     "slo": {"ttft_s": 2.0, "attainment": 0.9},
     "fleets": [
         {

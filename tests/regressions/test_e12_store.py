@@ -56,8 +56,9 @@ CONFIG = {
 
 def run(folder: Path, *options: str) -> str:
     """What is said on stderr."""
-    command = [sys.executable, "-m", "sim", "run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report"]
-    done = subprocess.run([*command, "--quiet", *options], capture_output=True, text=True, check=True)
+    command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
+    done = CliRunner().invoke(app, [*command, *options])
+    assert done.exit_code == 0, done.stderr
     return done.stderr
 
 

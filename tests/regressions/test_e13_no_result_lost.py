@@ -20,6 +20,7 @@ workload:
   lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: geometric, mean: 10}}
 horizon_s: 20
 slo: {ttft_s: 1}
+precision: {max_replications: 5}
 fleets:
 """
 FLEET = """\
@@ -148,7 +149,7 @@ def test_an_edited_file_does_not_replace_the_answer_of_the_one_before(folder: Pa
 
 def test_precision_may_become_narrower(folder: Path) -> None:
     def asked(relative: float | None) -> dict[str, object]:
-        sets = [f"precision={{metric: e2e_s_mean, relative: {relative}}}"] if relative else []
+        sets = [f"precision={{metric: e2e_s_mean, relative: {relative}}}"] if relative else ["precision=null"]
         return question_of("run", load("s.yaml", sets, catalog=CATALOG))
 
     assert differences(asked(None), asked(0.1)) == differences(asked(0.1), asked(0.05)) == []

@@ -39,7 +39,7 @@ operations: {{staff: {{fte: 90, usd_per_fte_year: 100000, over_gpus: 4}}}}
 """  # fmt: skip
 SECTIONS = {
     "run": "futures: {draws: 100, inputs: {site.electricity_usd_per_kwh: {uniform: [0.1, 0.4]}}}\n",
-    "capacity": "",
+    "capacity": "precision: {max_replications: 5}\n",
     "breakeven": "",
     "plan": "plan: {years: 0.5, starts: 2027-01, demand: {growth_per_year: 1.0}}\n",
     "sensitivity": "sensitivity: {inputs: {site.electricity_usd_per_kwh: [0.1, 0.3], finance.life_years: [2, 5]}}\n",

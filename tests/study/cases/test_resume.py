@@ -91,7 +91,8 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
     assert not list((out / "points").glob(".*")), "nothing half-written stays behind"
     dates = {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
 
-    done = subprocess.run(command(folder, "out", "--workers", workers), capture_output=True, text=True, check=True)
+    done = CliRunner().invoke(app, asked(folder, "out", "--no-report", "--workers", workers))
+    assert done.exit_code == 0
     assert f"{len(kept)} of {CASES} cases are finished already" in done.stderr
     assert len(finished(out)) == CASES
     assert dates == {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
@@ -101,7 +102,7 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
 def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "ALONE_S", 0)
     for out, workers in (("one", "1"), ("two", "2")):
-        run_here(folder, out, "--workers", workers, "--no-report")
+        run_here(folder, out, "--set", "horizon_s=2", "--workers", workers, "--no-report")
     same, different, missing = filecmp.cmpfiles(folder / "one", folder / "two", TABLES, shallow=False)
     assert (sorted(same), different, missing) == (sorted(TABLES), [], [])
 

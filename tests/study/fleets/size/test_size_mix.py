@@ -90,7 +90,7 @@ def least_by_enumeration(kinds: Kinds, reached: dict[tuple[int, int], float], le
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_no_counts_are_cheaper(problem: tuple[Kinds, dict[tuple[int, int], float], float]) -> None:
     kinds, reached, least_good = problem
     mix = cheapest_mix(kinds, reached, least_good, 2, [])

@@ -101,7 +101,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: fixed, value: 50}
-horizon_s: 60
+horizon_s: 20
 slo: {ttft_s: 1, tpot_s: 0.05}
 fleets:
   - name: own
