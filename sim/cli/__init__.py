@@ -21,7 +21,7 @@ from sim.language.known import OWN
 
 LONGEST_SHOWN = 100
 OBJECTS_BETWEEN_SEARCHES = 100_000
-"""What a command imports stays: to search through it for garbage as often as Python does takes a fifth of a short run."""
+"""What a command imports stays: searching it for garbage as often as Python does takes a fifth of a short run."""
 LANG = "--lang"
 NO_COLOR = "--no-color"
 _FULL = "; finished points are kept: make room, and the same command goes on from them"
