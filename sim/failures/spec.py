@@ -141,8 +141,10 @@ class Spot(Spec):
     trace: Annotated[dict[Hour, WholeNumber], Field(min_length=1)] | None = None
     """Time [h] -> how many instances can be had from then on: {0: 4, 2.5: 1, 6: 4}; all of them before the first."""
     notice_s: NonNegative
-    """From the landlord's notice until an instance is gone [s]: its replica takes no new requests and answers what it
-    has; what is left is lost and asked for again."""
+    """From the landlord's notice until an instance is gone [s]: its replica takes no new requests."""
+    on_notice: Literal["drain", "migrate"] = "drain"
+    """drain: the replica answers what it has; what is left at the end of the notice is lost and asked for again.
+    migrate: other replicas go on at once with what it has; they compute prompts and streamed tokens again."""
     fallback: str | None = None
     """Name of a pool of the same fleet whose replicas stay off until one here is interrupted, one for one."""
 

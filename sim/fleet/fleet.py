@@ -75,7 +75,7 @@ class RunningFleet:
             attempts = Attempts(self._env, plan.client, streams, hands)
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
-                self._losses = Losses(self._replicas, self._gone, attempts.lose)
+                self._losses = Losses(self._replicas, self._gone, attempts.lose, attempts.move)
         self._source = self._arrivals(arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)

@@ -341,6 +341,18 @@ def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: C
         assert next(at for state, at in states[3:] if state in ("off", "draining")) == 45.0
 
 
+def test_what_a_spot_replica_has_goes_on_elsewhere(plan: CasePlan) -> None:
+    spot = Spot(trace={10 / 3600: 1}, notice_s=30.0, on_notice="migrate")
+    log = RunningFleet(spot_plan(busy(plan, 5), spot, horizon_s=15.0, drain_limit_s=200.0)).run()
+    moved = [one for one in log.requests if one.left]
+    assert {one.left[0].left_s for one in moved} == {10.0}
+    assert any(one.kept_tokens for one in moved)
+    assert all(one.status == "finished" and one.attempts == 1 for one in log.requests)
+    assert all(states_of(log, replica)[1] == ("off", 10.0) for replica in (1, 2))
+    # no token is made twice
+    assert sum(one.output_tokens for one in log.intervals) == sum(one.output_tokens for one in log.requests)
+
+
 def busy(plan: CasePlan, rate_rps: float) -> CasePlan:
     arrivals = plan.workload.arrivals.model_copy(update={"rate_rps": rate_rps})
     return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
@@ -371,10 +383,13 @@ def test_replicas_that_begin_to_serve_at_once_share_what_waits(plan: CasePlan) -
     assert max(waited.values()) <= min(waited.values()) + 1
 
 
-@given(seed=st.integers(0, 1000), notice_s=st.sampled_from([0.0, 0.5]), fallback=st.sampled_from([None, "on demand"]))
+@given(
+    seed=st.integers(0, 1000), notice_s=st.sampled_from([0.0, 0.5]), fallback=st.sampled_from([None, "on demand"]),
+    on_notice=st.sampled_from(["drain", "migrate"]),
+)  # fmt: skip
 @settings(max_examples=8, deadline=None)
-def test_interrupted_spot_replicas_lose_no_request(plan, seed, notice_s, fallback) -> None:
-    spot = Spot(interruptions_per_h=600, recovery_h=3 / 3600, notice_s=notice_s, fallback=fallback)
+def test_interrupted_spot_replicas_lose_no_request(plan, seed, notice_s, fallback, on_notice) -> None:
+    spot = Spot(interruptions_per_h=600, recovery_h=3 / 3600, notice_s=notice_s, fallback=fallback, on_notice=on_notice)
     case = spot_plan(plan, spot, 1.0, seed=seed, horizon_s=20.0, drain_limit_s=1e5)
     law, pool = Law(20, 2), case.pools[1]
     case = replace(case, pools=(case.pools[0], replace(pool, failures=FailurePlan(of_replicas(2, law)))))

@@ -59,6 +59,15 @@ class Attempts:
         if again:
             self._hands.send_again(again, now)
 
+    def move(self, requests: list[Request], now: float) -> None:
+        """*requests* have been taken from their replica, which goes: other ones make the rest of their answers, in
+        the same attempt.
+        """
+        for request in requests:
+            progress = request.left[-1].progress
+            request.kept_tokens = progress.output_tokens if progress is not None else 0
+        self._hands.send_again(requests, now)
+
     def refuse(self, requests: Iterable[Request], now: float) -> None:
         """*requests*, outstanding and nowhere, have been turned away."""
         for request in requests:

@@ -16,10 +16,10 @@ class Losses:
     that it had.
     """
 
-    def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose) -> None:
-        """*left* tells the router that a request has left a replica."""
+    def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose, move: Lose) -> None:
+        """*left* tells the router that a request has left a replica; *move* gets requests that go on elsewhere."""
         self._replicas = replicas
-        self._left, self._lose = left, lose
+        self._left, self._lose, self._move = left, lose, move
         self._has: list[dict[Request, None]] = [{} for _ in replicas]
         self._stranded: dict[Request, int] = {}
         self._dead: set[int] = set()
@@ -57,6 +57,15 @@ class Losses:
         for request in self._replicas[index].crash(list(self._has[index]), now):
             del self._has[index][request]
             self._stranded[request] = index
+
+    def empty(self, index: int, now: float) -> None:
+        """Replica *index*, which is closed, stops; others go on with what it has."""
+        gone = self._replicas[index].crash(list(self._has[index]), now)
+        for request in gone:
+            self.left(request, index)
+            self._left(index, request)
+        if gone:
+            self._move(gone, now)
 
     def notice(self, index: int, now: float) -> list[Request]:
         """It is noticed that replica *index* has failed; the requests that were stranded there."""

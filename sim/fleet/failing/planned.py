@@ -77,14 +77,14 @@ class SpotMarket:
             position = self._covered.pop(engine)
             self._env.timeout(0).callbacks.append(lambda _: self._cover(position))
 
-    def interrupt(self, position: int, places: list[int], notice_s: float) -> None:
+    def interrupt(self, position: int, places: list[int], spot: Spot) -> None:
         """The landlord gives notice for the instances at *places* of a pool."""
         fallback = self._fallback.get(position)
         if fallback is not None:
             self._covered |= {self._scale.replicas[position][place][0]: fallback for place in places}
             self._cover(fallback)
         for place in places:
-            self._withdrawals.withdraw(position, [place], lambda: None, notice_s)
+            self._withdrawals.withdraw(position, [place], lambda: None, spot.notice_s, spot.on_notice == "migrate")
 
     def give_back(self, position: int, places: list[int]) -> None:
         """The capacity can be had again."""
@@ -101,7 +101,7 @@ class SpotMarket:
 
         def interrupt(_: simpy.Event) -> None:
             self._env.timeout(spot.notice_s + out_s).callbacks.append(back)
-            self.interrupt(position, [place], spot.notice_s)
+            self.interrupt(position, [place], spot)
 
         def back(_: simpy.Event) -> None:
             # the instance is gone when the notice is over; that event is older than this one
@@ -126,6 +126,6 @@ class _Trace:
         back = [place for place in range(min(count, self._replicas)) if place not in self._there]
         self._there = list(range(min(count, self._replicas)))
         if out:
-            self._market.interrupt(self._position, out, self._spot.notice_s)
+            self._market.interrupt(self._position, out, self._spot)
         if back:
             self._market.give_back(self._position, back)

@@ -22,8 +22,11 @@ class Withdrawals:
         self._waiting: dict[int, tuple[list[int], Callable[[], None]]] = {}
         """Engine -> all engines that have to be out, and what follows then."""
 
-    def withdraw(self, position: int, places: list[int], gone: Callable[[], None], within_s: float = inf) -> None:
+    def withdraw(
+        self, position: int, places: list[int], gone: Callable[[], None], within_s: float = inf, migrate: bool = False
+    ) -> None:
         """The replicas at *places* of a pool drain; *gone* is called when all are out, at the latest after *within_s*.
+        Where they *migrate*, others go on with what they have.
 
         Nobody starts them until `give_back`.
         """
@@ -35,6 +38,9 @@ class Withdrawals:
             if self._lives.states[engine] not in BROKEN:
                 self._scale.stop([engine])
         self._scale.replace(position)
+        for engine in engines if migrate else ():
+            if self._lives.states[engine] is State.DRAINING:
+                self._losses.empty(engine, self._env.now)
         if within_s < inf:
             self._env.timeout(within_s).callbacks.append(lambda _: self._cut(engines))
         self._look(engines[0])
