@@ -189,6 +189,13 @@ class Workload(Spec):
         """Whether requests have tenants. Raises TraceError."""
         return bool(self.tenants) or (self.trace is not None and self.trace.requests(None).tenant is not None)
 
+    @property
+    def known_tenants(self) -> list[str]:
+        """Names of those who ask; none where nobody is told apart. Raises TraceError."""
+        if self.trace is None:
+            return [tenant.name for tenant in self.tenants]
+        return sorted({name for name in self.trace.requests(None).tenant or () if name})
+
     def tenant_names(self, streams: Streams, start: int, count: int) -> list[str] | None:
         """Who asks drawn requests, or begins drawn sessions, *start*, ...; None where nobody is told apart."""
         return drawn_names(self.tenants, uniforms(streams, "tenant", start, count)) if self.tenants else None

@@ -22,10 +22,12 @@ from sim.rng import stream
 from sim.scenario.checks.scenario import scenario_complaints
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import cases
 from sim.study.cases.store import read_case, save_case
 from sim.study.fleets.run.tenants import tenant_rows
-from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.case_metrics import CaseMetrics, measure
+from sim.study.metrics.service_level import slack, standing, tenants_met
 from sim.workload import TraceError, Workload
 from sim.workload.tenants import RateLimit
 
@@ -87,19 +89,16 @@ def quiet_ttft_s(scheduling: str) -> float:
     return float(np.mean([r.first_token_s - r.arrived_s for r in done]))
 
 
-def requests_of(spec: dict[str, Any], scheduling: str) -> list[Request]:
+def scenario(spec: dict[str, Any], scheduling: str) -> dict[str, Any]:
     batching = {"policy": "vllm", "num_gpu_blocks": 2000, "max_num_seqs": 8, "max_model_len": 4000}
     pool = {"steptime": STEP, "batching": batching | {"scheduling": scheduling}}
-    scenario = Scenario.model_validate(
-        {
-            "name": "t",
-            "workload": spec,
-            "horizon_s": 20,
-            "drain_limit_s": 60,
-            "fleets": [{"name": "a", "pools": [pool]}],
-        }
-    )
-    return RunningFleet(resolve(scenario, cases(scenario)[0], load_catalog())).run().requests
+    fleets = [{"name": "a", "pools": [pool]}]
+    return {"name": "t", "workload": spec, "horizon_s": 20, "drain_limit_s": 60, "fleets": fleets}
+
+
+def requests_of(spec: dict[str, Any], scheduling: str) -> list[Request]:
+    loaded = Scenario.model_validate(scenario(spec, scheduling))
+    return RunningFleet(resolve(loaded, cases(loaded)[0], load_catalog())).run().requests
 
 
 def test_fair_shares_keep_a_noisy_neighbour_from_the_others() -> None:
@@ -197,3 +196,37 @@ def test_services_say_which_rows_of_a_trace_are_theirs(tmp_path: Path) -> None:
     (told,) = (str(one) for one in scenario_complaints(scenario()))
     assert "say whose with service: <name>" in told
     assert list(scenario_complaints(scenario(service="chat"))) == []
+
+
+def judged(slo: dict[str, Any]) -> tuple[CaseResult, CaseMetrics]:
+    """A fair fleet of a quiet and a noisy tenant under *slo*."""
+    loaded = Scenario.model_validate(scenario(workload(rate_rps=14), "fair") | {"slo": slo, "warmup_s": 1})
+    result = run_case(loaded, cases(loaded)[0], load_catalog())
+    assert isinstance(result, CaseResult)
+    return result, measure(result)
+
+
+def test_a_tenant_is_judged_by_its_own_limits_and_the_fleet_by_all() -> None:
+    strict, loose = {"ttft_s": 3.0, "attainment": 0.5}, {"e2e_s": 1e3}
+    for others, own, met in ((strict, loose, True), (strict, {"e2e_s": 1e-3}, False), ({"e2e_s": 1e-3}, loose, False)):
+        slo = Slo.model_validate(others | {"tenants": {"noisy": own}})
+        result, metrics = judged(slo.model_dump(exclude_none=True))
+        assert standing(slo, [metrics]).met is met
+        assert tenants_met(slo, [metrics]) == {"noisy": own is loose}
+        assert (slack(slo, [metrics]) >= 0) is met
+        requests = [request for request in result.log.requests if request.arrived_s >= 1]
+        kept = [
+            level["e2e_s"] >= request.finished_s - request.arrived_s
+            if "e2e_s" in (level := own if request.tenant == "noisy" else others)
+            else request.first_token_s - request.arrived_s <= level["ttft_s"]
+            for request in requests
+        ]
+        assert metrics["slo_attainment"] == pytest.approx(sum(kept) / len(kept))
+
+
+def test_limits_of_tenants_that_there_are_not() -> None:
+    data = scenario(workload(), "fcfs") | {"slo": {"tenants": {"noise": {"e2e_s": 1}, "quiet": {}}}}
+    told = [str(one) for one in scenario_complaints(Scenario.model_validate(data))]
+    assert any("there is no tenant 'noise' in the workload; did you mean noisy?" in one for one in told), told
+    assert any("has no limit" in one for one in told)
+    assert any("stands without limits for the others" in one for one in told)

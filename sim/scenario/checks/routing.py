@@ -10,7 +10,9 @@ from sim.routing.cache.prefix_score import PrefixScore
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
-from sim.scenario.schema import Fleet
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.slo import Slo
+from sim.workload import TraceError, Workload
 
 
 def routing_complaints(
@@ -61,6 +63,28 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
+
+
+def level_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Limits of tenants that there are not, or beside none for the others."""
+    asked: list[tuple[Slo, Workload, Place]] = [
+        (service.slo, service.workload, ("services", i, "slo")) for i, service in enumerate(scenario.services)
+    ]
+    for slo, workload, place in asked or [(scenario.slo, scenario.workload, ("slo",))]:
+        if slo.tenants is None:
+            continue
+        try:
+            known = workload.known_tenants
+        except TraceError:
+            continue  # verify reports it
+        if not slo.goals:
+            yield Complaint((*place, "tenants"), "stands without limits for the others: give ttft_s, tpot_s or e2e_s")
+        for name, level in slo.tenants.items():
+            if name not in known:
+                text = f"there is no tenant {name!r} in the workload{did_you_mean(name, known)}"
+                yield Complaint((*place, "tenants", name), text)
+            if not level.goals:
+                yield Complaint((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
 
 
 def role_complaints(

@@ -13,7 +13,7 @@ from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
-from sim.scenario.checks.routing import fair_complaints, role_complaints, routing_complaints
+from sim.scenario.checks.routing import fair_complaints, level_complaints, role_complaints, routing_complaints
 from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
@@ -131,6 +131,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
     found += service_workload_complaints(scenario)
+    found += level_complaints(scenario)
     found += site_complaints(scenario)
     found += warmup_complaints(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:

@@ -80,10 +80,8 @@ class Goal:
     """What the goal says in other words; None: of the limits of each request."""
 
 
-class Slo(Spec):
-    """Service level. A number is a limit of each request: a request is good when all such limits hold, and
-    `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
-    """
+class Level(Spec):
+    """Limits of some requests, and how many of them must keep to these."""
 
     ttft_s: Limit | None = None
     """Time to first token, queueing included: 3.0, or {p50: 0.5, p99: 2.0}."""
@@ -93,9 +91,6 @@ class Slo(Spec):
     """Arrival to last token."""
     attainment: Fraction = 0.95
     """Share of the requests that must keep to the limits of each request."""
-    availability: Share | None = None
-    """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
-    do not count there beyond those of the simulated window."""
 
     @property
     def per_request(self) -> dict[str, float]:
@@ -119,3 +114,15 @@ class Slo(Spec):
         """All of it as shares of requests: a percentile is within its limit if that share of the requests is."""
         whole = (Goal(self.attainment, self.per_request),) if self.per_request else ()
         return (*whole, *(Goal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
+
+
+class Slo(Level):
+    """Service level. A number is a limit of each request: a request is good when all such limits hold, and
+    `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
+    """
+
+    availability: Share | None = None
+    """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
+    do not count there beyond those of the simulated window."""
+    tenants: dict[str, Level] | None = None
+    """Tenant -> limits of its requests, in place of these; all must be kept. Left out: the same for everybody."""

@@ -62,6 +62,9 @@ class ServiceLevel:
 
     slo: dict[str, Any]
     slo_shares: list[float | None]
+    """Of tenants without limits of their own, where some have them."""
+    tenant_shares: dict[str, list[float | None]] | None = None
+    """Tenant with limits of its own -> the same of its requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,8 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
 
 
 OF_SERVICES = "services"
-SERVICE_FIGURES = frozenset({"units", "unit", "availability"})
-"""What is stored only of services, or where replicas break down."""
+SERVICE_FIGURES = frozenset({"units", "unit", "availability", "tenant_shares"})
+"""What is stored only of services, where replicas break down, or where tenants have limits of their own."""
 GROUPS = {
     "traffic": Traffic,
     "latencies": Latencies,
@@ -259,13 +262,10 @@ def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Tra
 
 
 def service_level(cohort: Cohort, slo: Slo) -> ServiceLevel:
-    """The share of the measured requests within each goal of *slo*."""
-    shares = []
-    for goal in slo.goals:
-        members = cohort.members(goal.percentile.latency) if goal.percentile else cohort.measured
-        kept = (cohort.finished & cohort.within(goal.limits))[members]
-        shares.append(float(kept.mean()) if kept.size else None)
-    return ServiceLevel(slo.model_dump(exclude_none=True), shares)
+    """The share of the measured requests within each goal of *slo*, and of its tenants."""
+    shares = cohort.shares(slo, ~cohort.of_tenants(slo.tenants or ()))
+    own = {name: cohort.shares(level, cohort.of_tenants((name,))) for name, level in (slo.tenants or {}).items()}
+    return ServiceLevel(slo.model_dump(exclude_none=True), shares, own or None)
 
 
 def percents(slo: Slo, latency: str) -> list[float]:

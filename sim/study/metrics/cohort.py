@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.case import CaseResult
 from sim.records import Request
-from sim.scenario.sections.slo import Slo
+from sim.scenario.sections.slo import Level, Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
 Floats = NDArray[np.float64]
@@ -50,8 +50,12 @@ class PrefixHits:
 class Cohort:
     """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], window_s: tuple[float, float], open_end: bool) -> None:
-        """*columns* by name of COLUMNS; with *open_end* the window has no horizon and ends with the run."""
+    def __init__(
+        self, columns: Mapping[str, NDArray[Any]], window_s: tuple[float, float], open_end: bool, tenants: Sequence[str]
+    ) -> None:
+        """*columns* by name of COLUMNS; with *open_end* the window has no horizon and ends with the run. *tenants* are
+        those of the requests; none where nobody is told apart.
+        """
         self.arrived_s, self.started_s = columns["arrived_s"], columns["started_s"]
         self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
         self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
@@ -67,13 +71,15 @@ class Cohort:
         gaps = np.maximum(self.output_tokens - 1, 1)
         self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
         self.several_tokens = self.output_tokens > 1
+        self._tenants = np.array(tenants, dtype=str)
         self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
 
     @classmethod
     def of(cls, result: CaseResult) -> "Cohort":
         """Those of a case that was just simulated."""
         columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
-        return cls(columns, result.window_s, result.plan.horizon_s is None)
+        tenants = [request.tenant for request in result.log.requests]
+        return cls(columns, result.window_s, result.plan.horizon_s is None, tenants if any(tenants) else ())
 
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "Cohort":
@@ -82,12 +88,31 @@ class Cohort:
         columns = {name: table.column(name).to_numpy() for name in COLUMNS if name not in ("rejected", "given_up")}
         columns["rejected"] = pc.equal(status, "rejected").to_numpy()
         columns["given_up"] = pc.is_in(status, pa.array(["timed_out", "lost"])).to_numpy()
-        return cls(columns, window_s, open_end)
+        tenants = table.column("tenant").to_pylist() if "tenant" in table.column_names else ()
+        return cls(columns, window_s, open_end, tenants)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
-        """Which requests finished within all of *slo*'s limits of each request."""
-        good: NDArray[np.bool_] = self.finished & self.within(slo.per_request)
+        """Which requests finished within all limits of each request, *slo*'s or those of their tenant."""
+        kept = self.within(slo.per_request)
+        for name, level in (slo.tenants or {}).items():
+            kept = np.where(self.of_tenants((name,)), self.within(level.per_request), kept)
+        good: NDArray[np.bool_] = self.finished & kept
         return good
+
+    def of_tenants(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Which requests are of the tenants *names*."""
+        if not self._tenants.size:
+            return np.zeros(len(self.arrived_s), bool)
+        return np.isin(self._tenants, list(names))
+
+    def shares(self, level: Level, chosen: NDArray[np.bool_]) -> list[float | None]:
+        """The share of the measured requests among the *chosen* within each goal of *level*; None without any."""
+        found: list[float | None] = []
+        for goal in level.goals:
+            members = self.members(goal.percentile.latency) if goal.percentile else self.measured
+            kept = (self.finished & self.within(goal.limits))[members & chosen]
+            found.append(float(kept.mean()) if kept.size else None)
+        return found
 
     def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
         """Which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""

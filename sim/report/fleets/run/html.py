@@ -18,7 +18,7 @@ from sim.report.fleets.run.figures import (
     standing,
 )
 from sim.report.fleets.run.paired import NOTE, Block
-from sim.report.fleets.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches
+from sim.report.fleets.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches, tenants_of
 from sim.report.fleets.run.verdict import Verdict
 from sim.report.page.template import render as filled
 from sim.report.vega.figures import Drawn, panel_figures
@@ -46,6 +46,7 @@ def render(
     futures: Mapping[str, Any] | None = None,
     timeline: Sequence[Panel] = (),
     worths: Mapping[str, Worth] | None = None,
+    tenants: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
     worths = worths or {}
@@ -69,6 +70,7 @@ def render(
         drawn=Drawn(details_of(points, axes, slo, worths)),
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,
+        tenants=tenants_of(tenants, sweep, axes) if tenants else None,
         reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from sim.language import N_, _, ngettext
@@ -16,6 +17,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.sweep import Sweep
+from sim.study.fleets.run.tenants import NOBODY
 
 CAUSES = {
     "compute": "#2f4b7c",
@@ -264,6 +266,55 @@ def _state(point: Point) -> str:
     parts += [] if batch is None else [_("mean batch {batch}", batch=plain(batch))]
     parts += [] if kv is None or noun() else [_("KV peak {percent}", percent=percent(kv))]
     return _("; ").join(parts)
+
+
+def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[str]) -> dict[str, Any]:
+    """What each tenant had at the reference point and what it cost, from rows of tenants.csv: a table, and bars of the
+    slowest answers, in which a noisy neighbour shows.
+    """
+    here = [row for row in rows if sweep.single or row[sweep.axis] == sweep.reference]
+    names = {id(row): _tenant(row, [axis for axis in axes if axis != sweep.axis]) for row in here}
+    columns = [column for column in TENANT_COLUMNS if any(row.get(column[0]) is not None for row in here)]
+    table = [
+        {
+            "fleet": row["fleet"],
+            "name": names[id(row)],
+            "met": "" if row.get("meets_slo") is None else _("yes") if row["meets_slo"] else _("no"),
+            "cells": ["" if (value := row.get(key)) is None else show(value) for key, _head, show in columns],
+        }
+        for row in here
+    ]
+    slow = [(row, row[SLOWEST]) for row in here if row.get(SLOWEST) is not None]
+    widest = max((value for _row, value in slow if value < inf), default=0.0) or 1.0
+    color = CAUSES["memory"]
+    bars = [
+        Bar(row["fleet"], names[id(row)], (Segment("p99", "", 100 * min(1.0, value / widest), color),), _slow(value))
+        for row, value in slow
+    ]
+    return {"heads": [_(head) for _key, head, _show in columns], "rows": table, "bars": bars}
+
+
+def _tenant(row: Mapping[str, Any], settings: Sequence[str]) -> str:
+    name = _("(nobody)") if row["tenant"] == NOBODY else row["tenant"]
+    return commas([name, *([told] if (told := places([(axis, row[axis]) for axis in settings])) else [])])
+
+
+def _slow(value: float) -> str:
+    return _("some have no answer") if value == inf else f"{steady(value)} s"
+
+
+SLOWEST = "ttft_s_p99"
+TENANT_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("slo_attainment", N_("within SLO"), percent),
+    ("requests", N_("requests"), plain),
+    ("rejected", N_("rejected"), plain),
+    ("output_tokens", N_("output tokens"), plain),
+    ("ttft_s_p50", N_("TTFT p50 [s]"), steady),
+    ("ttft_s_p99", N_("TTFT p99 [s]"), steady),
+    ("e2e_s_p99", N_("E2E p99 [s]"), steady),
+    ("it_energy_kwh", N_("energy [kWh]"), steady),
+    ("cost_usd", N_("cost"), cash),
+)
 
 
 def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -108,6 +108,7 @@ def write_report(
             section,
             timeline,
             worths(points),
+            tenants,
         )
         (out / "report.html").write_text(page, encoding="utf-8")
 

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import FinishedCase, group
 from sim.study.metrics.cohort import percentile
+from sim.study.metrics.service_level import tenants_met
 from sim.study.metrics.statistics import mean
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 COUNTS = ("requests", "completed", "rejected", "prompt_tokens", "output_tokens")
 LATENCIES = ("ttft_s_mean", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "e2e_s_mean", "e2e_s_p95", "e2e_s_p99")
 PRICED = ("it_energy_kwh", "cost_usd")
-COLUMNS = ("tenant", *COUNTS, "slo_attainment", *LATENCIES, *PRICED)
+COLUMNS = ("tenant", *COUNTS, "slo_attainment", "meets_slo", *LATENCIES, *PRICED)
 NOBODY = "(nobody)"
 """Whose is what no request has caused: idle time above all."""
 PHASES = {"prefill": "prefill_s", "recompute": "recompute_s", "decode": "decode_s"}
@@ -36,10 +38,11 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
     """
     rows: list[dict[str, Any]] = []
     for members in group([case for case in cases if case.status == "ok"], axes).values():
-        found = [_shares(case) for case in members]
+        found, met = [_shares(case) for case in members], _met(members)
         for name in dict.fromkeys(name for shares in found for name in shares):
             row: dict[str, Any] = {"fleet": members[0].fleet, "tenant": name}
             row |= {axis: members[0].axes.get(axis) for axis in axes}
+            row |= {"meets_slo": met[name]} if name in met else {}
             kept = [shares.get(name, Share()) for shares in found]
             row |= {count: mean([one.counts[count] for one in kept]) for count in COUNTS}
             for figure in ("slo_attainment", *LATENCIES, *PRICED):
@@ -47,6 +50,17 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
                     row[figure] = mean(values)
             rows.append(row)
     return rows
+
+
+def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
+    """Whether each tenant with limits of its own has what it asks for, of every service that it uses."""
+    metrics = [case.metrics for case in cases]
+    each = [metrics, *([one.services[name] for one in metrics] for name in metrics[0].services)]
+    found: dict[str, bool] = {}
+    for own in each:
+        for name, met in tenants_met(Slo.model_validate(own[0].level.slo), own).items():
+            found[name] = found.get(name, True) and met
+    return found
 
 
 def _shares(case: FinishedCase) -> dict[str, Share]:

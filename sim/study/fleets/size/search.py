@@ -52,6 +52,8 @@ def why_no_size(scenario: Scenario) -> str:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
     if not scenario.slo.goals:
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
+    if scenario.slo.tenants is not None:
+        return "slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and capacity"
     return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets)
 
 
