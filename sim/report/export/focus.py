@@ -18,15 +18,19 @@ import pandas as pd
 from sim.cost.bill.charge import Paid
 from sim.language import _
 from sim.report.export.answer import StoredAnswer
+from sim.units import SECONDS_PER_HOUR
 
 COLUMNS = (
     *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
     *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
-    *("ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost"),
-    *("ContractedUnitPrice", "EffectiveCost", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory"),
-    *("PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "ResourceId", "ResourceName"),
-    *("ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceId"),
-    "Tags",
+    *("ChargePeriodEnd", "ChargePeriodStart", "CommitmentDiscountCategory", "CommitmentDiscountId"),
+    *("CommitmentDiscountName", "CommitmentDiscountQuantity", "CommitmentDiscountStatus", "CommitmentDiscountType"),
+    *("CommitmentDiscountUnit", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice"),
+    *("EffectiveCost", "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory"),
+    *("PricingCurrency", "PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost"),
+    *("PricingCurrencyListUnitPrice", "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName"),
+    *("ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory"),
+    *("SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId", "Tags"),
 )
 """Those that the specification makes mandatory, and the conditional ones whose conditions a simulated bill meets."""
 ISSUER = "gpufleet (simulated)"
@@ -35,6 +39,8 @@ TOKENS = {"prefill": "input", "decode": "output", "recompute": "recomputed"}
 """Phase of a ledger row -> the tokens that it is for; the rest is for none."""
 TIME_UNITS = {"h": "Hours", "month": "Months", "year": "Years"}
 TAX = "tax"
+COMMITTED = {"rental_reserved": "Used", "rental_unused": "Unused"}
+"""Component that a commitment covers -> status of its use."""
 AMORTISED = (Paid.AT_DELIVERY.value, Paid.AT_END.value)
 
 
@@ -42,8 +48,13 @@ class Place(NamedTuple):
     """What all rows of a case have in common."""
 
     account: str
+    fleet: str
     began: datetime
     tags: dict[str, Any]
+    usd_per_currency: float
+    """Of the billing currency."""
+    discount: float
+    """Of the fleet's commitment; 0 without one."""
 
 
 def write_focus(path: Path, answer: StoredAnswer) -> list[str]:
@@ -102,12 +113,23 @@ def _rows(answer: StoredAnswer, start: datetime) -> Iterator[dict[str, Any]]:
         where = {axis: value for axis, value in zip(axes, at, strict=True) if pd.notna(value)}
         name = "/".join([answer.manifest["scenario"], fleet, *(f"{a}={v}" for a, v in where.items()), str(replication)])
         tags = {"gpufleet/fleet": fleet, **{f"gpufleet/{axis}": _plain(value) for axis, value in where.items()}}
-        place = Place(name, start, {**tags, "gpufleet/replication": int(replication)})
+        tags["gpufleet/replication"] = int(replication)
+        place = Place(name, fleet, start, tags, per_currency, _discount(answer, fleet))
         seconds = float(rows["start_s"].min())
+        booked = rows.to_dict("records")
         for one in _delivered(answer, fleet, where):
-            yield _purchase(answer, place, one["pool"], one["component"], one["once_usd"] / per_currency, seconds)
-        for row in rows.to_dict("records"):
-            yield _usage(answer, place, row, charges[fleet, row["pool"], row["component"]])
+            like = next(row for row in booked if all(row[key] == one[key] for key in ("pool", "component")))
+            yield _purchase(answer, place, like, one["once_usd"] / per_currency, seconds)
+        for row in booked:
+            usage = _usage(answer, place, row, charges[fleet, row["pool"], row["component"]])
+            yield from _under_a_commitment(usage, place) if row["component"] in COMMITTED else [usage]
+
+
+def _discount(answer: StoredAnswer, fleet: str) -> float:
+    """What the commitment of *fleet* takes off its price by the hour."""
+    found: dict[str, Any] = next((one for one in answer.scenario["fleets"] if one["name"] == fleet), {})
+    commitment = (found.get("cost") or {}).get("commitment") or {}
+    return float(commitment.get("discount", 0.0))
 
 
 def _delivered(answer: StoredAnswer, fleet: str, where: dict[str, Any]) -> list[dict[str, Any]]:
@@ -129,7 +151,8 @@ def _usage(answer: StoredAnswer, place: Place, row: dict[Any, Any], paid: str) -
     tokens = {"gpufleet/token_type": TOKENS[row["phase"]]} if row["phase"] in TOKENS else {}
     metered = paid in (Paid.METERED.value, Paid.SWITCHED_ON.value)
     cells = {
-        **_common(answer, place, row["pool"], component, row["start_s"], row["end_s"]),
+        **_common(answer, place, row, row["start_s"], row["end_s"]),
+        **_in_pricing_currency(place, row, price, row["amount_in_currency"]),
         "BilledCost": 0.0 if paid in AMORTISED else amount,
         "EffectiveCost": amount,
         "ListCost": sale,
@@ -144,18 +167,73 @@ def _usage(answer: StoredAnswer, place: Place, row: dict[Any, Any], paid: str) -
         "PricingUnit": unit,
         "ConsumedQuantity": quantity,
         "ConsumedUnit": unit,
-        "SkuPriceId": f"{component} ({row['source']})" if isinstance(row["source"], str) else component,
         "Tags": json.dumps({**place.tags, "gpufleet/phase": row["phase"], **tokens}),
     }
     return _taxed(cells, amount) if component == TAX else cells
 
 
+def _under_a_commitment(usage: dict[str, Any], place: Place) -> Iterator[dict[str, Any]]:
+    """Reserved units: their purchase, which is billed whether they are used or not, and their use, which counts."""
+    component = usage["SkuId"].partition("/")[0]
+    quantity, unit = usage["PricingQuantity"], usage["PricingUnit"]
+    commitment = {
+        "CommitmentDiscountCategory": "Usage",
+        "CommitmentDiscountId": f"{usage['ResourceId']}/commitment",
+        "CommitmentDiscountName": f"{usage['ResourceName']}, reserved",
+        "CommitmentDiscountType": "Reserved",
+        "CommitmentDiscountQuantity": quantity,
+        "CommitmentDiscountUnit": unit,
+    }
+    yield {
+        **usage,
+        **commitment,
+        "ResourceId": commitment["CommitmentDiscountId"],
+        "ResourceName": commitment["CommitmentDiscountName"],
+        "ResourceType": "Commitment",
+        "SkuPriceId": f"{usage['SkuPriceId']}, commitment",
+        "ChargeCategory": "Purchase",
+        "ChargeFrequency": "Recurring",
+        "EffectiveCost": 0.0,
+        "PricingCurrencyEffectiveCost": 0.0,
+        "ConsumedQuantity": None,
+        "ConsumedUnit": None,
+    }
+    unused = {"ConsumedQuantity": None, "ConsumedUnit": None} if COMMITTED[component] == "Unused" else {}
+    paid_share = 1 - place.discount or 1.0
+    hourly: tuple[str, ...] = ("ListUnitPrice", "ContractedUnitPrice", "ListCost", "ContractedCost")
+    hourly += ("PricingCurrencyListUnitPrice", "PricingCurrencyContractedUnitPrice")
+    yield {
+        **usage,
+        **commitment,
+        **unused,
+        **{name: usage[name] / paid_share for name in hourly},
+        "CommitmentDiscountStatus": COMMITTED[component],
+        "BilledCost": 0.0,
+        "PricingCategory": "Committed",
+    }
+
+
+def _in_pricing_currency(place: Place, row: dict[Any, Any], price: float, effective: float) -> dict[str, Any]:
+    """The *price*, which is in the billing currency, and what counts, as the source of the price states them."""
+    stated = price * place.usd_per_currency / row["fx_rate"]
+    return {
+        "PricingCurrency": row["currency"],
+        "PricingCurrencyListUnitPrice": stated,
+        "PricingCurrencyContractedUnitPrice": stated,
+        "PricingCurrencyEffectiveCost": effective,
+    }
+
+
 def _purchase(
-    answer: StoredAnswer, place: Place, pool: str, component: str, amount: float, seconds: float
+    answer: StoredAnswer, place: Place, like: dict[Any, Any], amount: float, seconds: float
 ) -> dict[str, Any]:
-    """What is paid at delivery; its use is charged by the rows of the ledger, so nothing of it is effective."""
+    """What is paid at delivery; its use is charged by the rows of the ledger, *like* this one, so nothing of it is
+    effective.
+    """
+    component = like["component"]
     cells = {
-        **_common(answer, place, pool, component, seconds, seconds + 3600),
+        **_common(answer, place, like, seconds, seconds + SECONDS_PER_HOUR),
+        **_in_pricing_currency(place, like, amount, 0.0),
         "BilledCost": amount,
         "EffectiveCost": 0.0,
         "ListCost": amount,
@@ -168,15 +246,14 @@ def _purchase(
         "PricingCategory": "Standard",
         "PricingQuantity": 1,
         "PricingUnit": "Units",
-        "SkuPriceId": f"{component} (at delivery)",
+        "SkuPriceId": f"{place.fleet}/{like['pool']}/{component}, at delivery",
         "Tags": json.dumps(place.tags),
     }
     return _taxed(cells, amount) if component == TAX else cells
 
 
-def _common(
-    answer: StoredAnswer, place: Place, pool: str, component: str, start_s: float, end_s: float
-) -> dict[str, Any]:
+def _common(answer: StoredAnswer, place: Place, row: dict[Any, Any], start_s: float, end_s: float) -> dict[str, Any]:
+    pool, component, source = row["pool"], row["component"], row["source"]
     start, end = (place.began + timedelta(seconds=round(at)) for at in (start_s, end_s))
     month = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return {
@@ -195,8 +272,10 @@ def _common(
         "ResourceType": "GPU pool",
         **SERVICE,
         "ServiceName": str(answer.scenario.get("model") or "model serving"),
-        "SkuId": component,
+        "SkuId": f"{component}/{pool}",
         "SkuMeter": component.replace("_", " "),
+        "SkuPriceId": f"{place.fleet}/{pool}/{component}",
+        "SkuPriceDetails": json.dumps({"x_Source": source}) if isinstance(source, str) else None,
     }
 
 
@@ -209,7 +288,8 @@ def _taxed(cells: dict[str, Any], amount: float) -> dict[str, Any]:
         "PricingUnit",
         "PricingCategory",
     )
-    none += ("ConsumedQuantity", "ConsumedUnit", "SkuId", "SkuMeter", "SkuPriceId")
+    none += ("ConsumedQuantity", "ConsumedUnit", "SkuId", "SkuMeter", "SkuPriceId", "SkuPriceDetails")
+    none += ("PricingCurrencyListUnitPrice", "PricingCurrencyContractedUnitPrice")
     return cells | dict.fromkeys(none) | {"ChargeCategory": "Tax", "ListCost": amount, "ContractedCost": amount}
 
 

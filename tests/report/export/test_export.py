@@ -58,6 +58,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "s.yaml").write_text(SCENARIO)
     quick = ("--workers", "1", "--no-report", "--quiet")
     made("run", folder / "s.yaml", "--set", "sweep={workload.arrivals.rate_rps: [2, 4]}", "--out", folder / "run",
+             "--set", "fleets.1.cost.commitment={gpus: 2, months: 12, discount: 0.25}",
              "--replications", "2", *quick)  # fmt: skip
     made("plan", folder / "s.yaml", "--relative", "0.3", "--out", folder / "plan", *quick)
     made("breakeven", folder / "s.yaml", "--out", folder / "breakeven", *quick)
@@ -163,10 +164,13 @@ NEVER_NULL = (
     *("BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory"),
     *("ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost"),
     *("InvoiceIssuerName", "ListCost", "ProviderName", "PublisherName", "ServiceCategory", "ServiceName"),
-    "ServiceSubcategory",
+    *("ServiceSubcategory", "PricingCurrency", "PricingCurrencyEffectiveCost"),
 )
-MAY_BE_NULL = ("BillingAccountName", "ChargeClass", "ChargeDescription", "PricingQuantity", "PricingUnit")
-"""Mandatory columns of FOCUS 1.2 by their content constraints, and the recommended ones that we have."""
+MAY_BE_NULL = ("BillingAccountName", "ChargeClass", "ChargeDescription", "PricingQuantity", "PricingUnit", "InvoiceId")
+"""Mandatory columns of FOCUS 1.2 by their content constraints, and others that have constraints."""
+CATEGORIES = {"Usage", "Purchase", "Tax", "Credit", "Adjustment"}
+FREQUENCIES = {"One-Time", "Recurring", "Usage-Based"}
+PRICING = {"Standard", "Dynamic", "Committed", "Other"}
 
 
 def test_focus_rows_keep_the_requirements_of_the_specification(charges: list[dict[str, str]]) -> None:
@@ -177,19 +181,52 @@ def test_focus_rows_keep_the_requirements_of_the_specification(charges: list[dic
         assert re.fullmatch("[A-Z]{3}", row["BillingCurrency"])
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[name]) for name in row if "Period" in name)
         assert row["BillingPeriodStart"] <= row["ChargePeriodStart"] < row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
-        assert row["ChargeCategory"] in ("Usage", "Purchase", "Tax")
+        assert (row["ChargeCategory"] in CATEGORIES, row["ChargeFrequency"] in FREQUENCIES) == (True, True)
         assert row["ChargeFrequency"] != "Usage-Based" or row["ChargeCategory"] != "Purchase"
         assert all("e+" not in row[name] for name in row if name.endswith(("Cost", "Price", "Quantity")))
         assert all(isinstance(value, str | int | float) for value in json.loads(row["Tags"]).values())
-        priced = ("ListUnitPrice", "PricingQuantity", "PricingUnit", "SkuId", "SkuPriceId")
+        priced = ("ListUnitPrice", "ContractedUnitPrice", "PricingQuantity", "PricingUnit", "SkuId", "SkuPriceId")
+        priced += ("SkuMeter", "PricingCategory", "PricingCurrencyListUnitPrice", "PricingCurrencyContractedUnitPrice")
         assert all((row[name] == "") == (row["ChargeCategory"] == "Tax") for name in priced)
-        assert (row["ConsumedQuantity"] == "") == (row["ChargeCategory"] != "Usage")
+        assert row["PricingCategory"] in {*PRICING, ""}
+        unused = row["CommitmentDiscountStatus"] == "Unused"
+        assert (row["ConsumedQuantity"] == "") == (row["ChargeCategory"] != "Usage" or unused)
         assert (row["ConsumedUnit"] == "") == (row["ConsumedQuantity"] == "")
         if row["ChargeCategory"] != "Tax":
             product = float(row["ListUnitPrice"]) * float(row["PricingQuantity"])
             assert float(row["ListCost"]) == float(row["ContractedCost"]) == pytest.approx(product, rel=1e-12)
         if row["ChargeCategory"] == "Purchase":
             assert float(row["EffectiveCost"]) == 0
+    assert list(charges[0]) == sorted(charges[0])
+    priced_as = {(row["SkuPriceId"], row["ListUnitPrice"]) for row in charges if row["SkuId"]}
+    assert len(priced_as) == len({price_id for price_id, _ in priced_as}), "a price id has one price"
+    assert all(len({row["SkuId"] for row in charges if row["SkuPriceId"] == one}) == 1 for one, _ in priced_as)
+
+
+def test_focus_rows_of_a_commitment_have_its_purchase_and_its_use(charges: list[dict[str, str]]) -> None:
+    mine = [row for row in charges if row["CommitmentDiscountId"]]
+    used = [row for row in mine if row["CommitmentDiscountStatus"] == "Used"]
+    unused = [row for row in mine if row["CommitmentDiscountStatus"] == "Unused"]
+    bought = [row for row in mine if row["ChargeCategory"] == "Purchase"]
+    assert min(map(len, (used, unused, bought))) > 0
+    assert len(used) + len(unused) + len(bought) == len(mine)
+
+    def total(name: str, rows: list[dict[str, str]]) -> float:
+        return fsum(float(row[name]) for row in rows)
+
+    assert total("BilledCost", bought) == pytest.approx(total("EffectiveCost", used + unused))
+    assert total("BilledCost", used + unused) == total("EffectiveCost", bought) == 0
+    assert total("ListCost", used) * 0.75 == pytest.approx(total("EffectiveCost", used), rel=1e-5)
+    assert total("CommitmentDiscountQuantity", bought) == pytest.approx(
+        total("CommitmentDiscountQuantity", used + unused)
+    )
+    assert {row["PricingCategory"] for row in used + unused} == {"Committed"}
+    assert {row["ResourceId"] for row in bought} == {row["CommitmentDiscountId"] for row in mine}
+    assert not any(row["CommitmentDiscountStatus"] for row in bought)
+    in_dollars = [row for row in charges if row["PricingCurrency"] == "USD"]
+    assert total("PricingCurrencyEffectiveCost", in_dollars) == pytest.approx(
+        1.08 * total("EffectiveCost", in_dollars), rel=1e-6
+    )
 
 
 def test_effective_cost_is_the_bill_and_billed_cost_is_cash(answers: Path, charges: list[dict[str, str]]) -> None:
