@@ -19,7 +19,7 @@ from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
 from sim.fleet.failing.planned import SpotMarket, Upkeep
 from sim.fleet.failing.withdrawals import Withdrawals
-from sim.fleet.handing.handover import Handover
+from sim.fleet.handing.handover import Handover, Ways
 from sim.fleet.handing.roles import RoleRouter
 from sim.fleet.lifecycle import WITHOUT_MEMORY, Lives, State
 from sim.fleet.meter_log import MeterLog
@@ -105,7 +105,8 @@ class RunningFleet:
         if plan.kv_transfer is None:
             return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
         roles = RoleRouter(plan, pools, streams)
-        return roles, Handover(plan, self._env, self._replicas, lambda: self._router, roles.choose_answering)
+        ways = Ways(lambda: self._router, roles.choose_answering, self._found_nobody, self._losses)
+        return roles, Handover(plan, self._env, self._replicas, ways)
 
     def run(self) -> FleetLog:
         """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
@@ -163,8 +164,7 @@ class RunningFleet:
             if index < 0:
                 self._outstanding += 1
                 self._held.append(request)
-                if self._scaler is not None:
-                    self._scaler.held()
+                self._found_nobody()
                 continue
             if self._gate is not None and not self._gate.admits(request, index, now):
                 self._outstanding += 1
@@ -176,9 +176,7 @@ class RunningFleet:
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
-            prompt_only = self._handover is not None and self._handover.splits(index)
-            if prompt_only and self._handover is not None and not self._handover.fits(request):
-                request.rejected = True
+            prompt_only = self._handover is not None and self._handover.begins(request, index)
             moved = not request.rejected and replica.offer(request, now, prompt_only)
             if request.rejected:
                 self._source.answered(request, now)
@@ -193,6 +191,11 @@ class RunningFleet:
             replica.replan(now)
         if refused:
             self._refuse(refused, now)
+
+    def _found_nobody(self) -> None:
+        """A request has found no replica that serves."""
+        if self._scaler is not None:
+            self._scaler.held()
 
     def _turn_away(self, requests: list[Request], now: float) -> None:
         """*requests* are refused for good before they reach a replica."""
@@ -222,6 +225,8 @@ class RunningFleet:
         """Takes *requests* away from where they are; all but those that get their last tokens just then."""
         here: dict[int, list[Request]] = {}
         for request in requests:
+            if self._handover is not None and self._handover.gives_up(request, now):
+                continue
             index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
             if index >= 0 and self._gate is not None:
                 self._gate.timed_out(index)
@@ -232,8 +237,11 @@ class RunningFleet:
             else:
                 here.setdefault(index, []).append(request)
         for index, at_replica in here.items():
-            for request in self._replicas[index].evict(at_replica, now):
+            gone = self._replicas[index].evict(at_replica, now)
+            for request in gone:
                 self._left(request, index)
+            if self._handover is not None:
+                self._take([one for one in at_replica if one not in gone and isnan(one.finished_s)], now)
         return [request for request in requests if isnan(request.finished_s)]
 
     def _joined(self, request: Request, replica: int) -> None:

@@ -19,7 +19,7 @@ class Replica:
     adding a delay to `env.now` rounds.
     """
 
-    __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "index", "pool")
+    __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class Replica:
         self._finished = finished
         self.after_step: Callable[[Replica, float], None] | None = None
         """Who wants to know that a step has ended and the next one is formed."""
+        self.formed: Callable[[Replica], None] | None = None
+        """Who looks at every step that begins."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """Hands *request* to the engine, or only its prompt; whether `replan` is needed."""
@@ -85,7 +87,7 @@ class Replica:
         """The visits of *requests* end."""
         if now >= self.end_s:
             self._complete()
-        gone = [request for request in requests if isnan(request.finished_s)]
+        gone = [request for request in requests if request.replica == self.index and isnan(request.finished_s)]
         for request in gone:
             progress = self.engine.evict(request, now)
             request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
@@ -104,6 +106,8 @@ class Replica:
         env = self._env
         delay = end_s - env.now
         self._due = env.call(self, delay if delay > 0 else 0.0)
+        if self.formed is not None:
+            self.formed(self)
 
     def wake(self, number: int) -> None:
         """The clock's call with this *number* has come."""

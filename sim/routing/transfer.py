@@ -29,6 +29,9 @@ class KvTransfer(Spec):
     """Transfers on a port at once, the others wait in order; left out: all at once, with equal parts of the port."""
     oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Rate of all prefill replicas' ports over that of the network between the servers."""
+    overlap: Literal["layers"] | None = None
+    """layers: who answers is chosen when a prompt begins to be computed, and the KV of each layer leaves as soon as it
+    is there. Left out: all KV leaves when the prompt is done."""
     min_prompt_tokens: WholeNumber = 0
     """Shorter prompts are computed where they are answered: nothing moves."""
     routing: Routing = LeastOutstanding(policy="least_outstanding")
@@ -62,6 +65,10 @@ class TransferPlan:
     oversubscription: float
     min_prompt_tokens: int
     routing: Routing
+    overlaps: bool = False
+    """Whether KV leaves while its prompt is computed, layer by layer."""
+    layers: int | None = None
+    """Of the model; None: as if there were very many."""
 
     def ports(self, pool_of_replica: Sequence[int]) -> list[int]:
         """The port of each replica: neighbours of one pool share a port."""

@@ -1,61 +1,17 @@
 """Pools that compute prompts and pools that answer: the KV between them, and what closed forms say of it."""
 
 from math import inf, isnan
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
-from sim.catalogue.catalog import load_catalog
-from sim.fleet import RunningFleet
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.handing.network import Network
-from sim.records import FleetLog
 from sim.routing import LeastOutstanding
 from sim.routing.transfer import Ports, TransferPlan
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
-from sim.scenario.sweep import cases
-from sim.yamlio import dump
-
-CATALOG = load_catalog()
-STEP = {"model": "affine", "base_s": 2.0**-6, "per_token_s": 2.0**-14, "per_context_token_s": 2.0**-26}
-LIMITS = {
-    "policy": "vllm", "max_num_seqs": 64, "max_num_batched_tokens": 2048, "block_size": 16, "num_gpu_blocks": 4000,
-    "max_model_len": 8192,
-}  # fmt: skip
-POOL = {"kv_bytes_per_token": 30_000, "steptime": STEP, "batching": LIMITS}
-EVEN = {"distribution": "fixed", "value": 500}
-"""Prompts of equal length: equal transfers."""
-
-
-def scenario(transfer: dict | None, pools: list[dict], prompt: dict | None = None, rate_rps: float = 20.0) -> dict:
-    fleet = {"name": "split", "pools": [POOL | pool for pool in pools]}
-    if transfer is not None:
-        fleet["kv_transfer"] = transfer
-    lengths = {"prompt": prompt or EVEN, "output": {"distribution": "uniform", "min": 1, "max": 40}}
-    arrivals = {"process": "poisson", "rate_rps": rate_rps}
-    return {
-        "name": "roles", "workload": {"arrivals": arrivals, "lengths": lengths}, "horizon_s": 40, "seed": 3,
-        "fleets": [fleet],
-    }  # fmt: skip
-
-
-def log_of(data: dict, folder: Path) -> tuple[RunningFleet, FleetLog]:
-    path = folder / "scenario.yaml"
-    path.write_text(dump(data))
-    loaded = load(path, (), catalog=CATALOG)
-    running = RunningFleet(resolve(loaded, cases(loaded)[0], CATALOG))
-    return running, running.run()
-
-
-PAIR = [{"name": "p", "role": "prefill", "replicas": 3}, {"name": "d", "role": "decode", "replicas": 2}]
-
-
-def moved(log: FleetLog):
-    return [one for one in log.requests if one.prefill_replica >= 0]
 
 
 def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
@@ -124,7 +80,7 @@ def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, conc
     pools = [0, 0, 1, 1, 1, 1]
     clock = Clock()
     there: dict[int, float] = {}
-    network = Network(clock, plan, pools, there.__setitem__)
+    network = Network(clock, plan, pools, lambda transfer, now: there.__setitem__(transfer.what, now))
     share = network._share
 
     def shared(changed, now):
@@ -162,9 +118,6 @@ WRONG = {
         {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"batching": LIMITS | {"policy": "prefill_first"}}]
     ),
     "kv_bytes_per_token: is missing": ({"bytes_per_s": 1e9}, [PAIR[0] | {"kv_bytes_per_token": None}, PAIR[1]]),
-    "does not go with roles of pools": (
-        {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"failures": {"replica": {"mtbf_h": 1, "repair_h": 1}}}]
-    ),
 }  # fmt: skip
 
 

@@ -18,8 +18,10 @@ class Transit:
         self._pool = pool
         self._behind: dict[Request, tuple[Sequence, int, int]] = {}
         """Of requests handed over: blocks held, and tokens in them."""
-        self._leaving: list[Request] = []
-        """Whose blocks are free at the end of the step under way."""
+        self._leaving: list[tuple[Sequence | None, int, int]] = []
+        """Blocks that are free at the end of the step under way: whose they are, how many, and tokens in them; of
+        nobody where no KV has come.
+        """
         self.reserved: dict[Request, int] = {}
         """Blocks that wait for the KV of a prompt."""
 
@@ -34,16 +36,18 @@ class Transit:
 
     def let_go(self, request: Request, stepping: bool) -> None:
         """The blocks of *request* are free: now, or where the rank is *stepping* when `settle` is called."""
-        self._leaving.append(request)
+        if request in self._behind:
+            self._leaving.append(self._behind.pop(request))
+        elif request in self.reserved:  # it may come here again before the step ends
+            self._leaving.append((None, self.reserved.pop(request), 0))
         if not stepping:
             self.settle()
 
     def settle(self) -> None:
         """Frees the blocks that have been let go."""
-        for request in self._leaving:
-            if request in self._behind:
-                sequence, held, computed = self._behind.pop(request)
+        for sequence, held, computed in self._leaving:
+            if sequence is None:
+                self._pool.put_back(held)
+            else:
                 self._pool.release(sequence, held, False, computed)
-            elif request in self.reserved:
-                self._pool.put_back(self.reserved.pop(request))
         self._leaving.clear()

@@ -23,6 +23,12 @@ class Losses:
         self._has: list[dict[Request, None]] = [{} for _ in replicas]
         self._stranded: dict[Request, int] = {}
         self._dead: set[int] = set()
+        self.moves: Callable[[int, float], list[Request]] = lambda index, now: []
+        """Takes requests that are on their way to or from a replica which has failed; they are stranded there."""
+
+    def has_failed(self, index: int) -> bool:
+        """Whether replica *index* is dead, and nobody has noticed."""
+        return index in self._dead
 
     def joined(self, request: Request, index: int) -> None:
         """*request* is at replica *index*, which works on it."""
@@ -56,6 +62,8 @@ class Losses:
         self._dead.add(index)
         for request in self._replicas[index].crash(list(self._has[index]), now):
             del self._has[index][request]
+            self._stranded[request] = index
+        for request in self.moves(index, now):
             self._stranded[request] = index
 
     def empty(self, index: int, now: float) -> None:

@@ -106,9 +106,14 @@ def role_complaints(
         )
     elif set(roles) == {"prefill"}:
         yield Complaint((*place, "pools", 0, "role"), "prefill needs a pool with role: decode or both beside it")
-    for holder, name in ((scenario, "client"), (fleet, "admission")):
-        if getattr(holder, name) is not None:
-            yield Complaint((*place, "kv_transfer"), f"does not go with {name}: requests that move are not asked again")
+    if fleet.admission is not None:
+        text = "does not go with admission: a gateway knows no requests between two replicas"
+        yield Complaint((*place, "kv_transfer"), text)
+    if scenario.client is not None and scenario.client.retry == "resume":
+        yield Complaint((*place, "kv_transfer"), "does not go with client.retry: resume: a prompt begins anew")
+    if scenario.slo is not None and scenario.slo.availability is not None:
+        text = "does not go with slo.availability: replicas of one role do not stand in for those of another"
+        yield Complaint((*place, "kv_transfer"), text)
     if scenario.services:
         yield Complaint((*place, "kv_transfer"), "does not go with services: pools with a role serve a single one")
     routings = {"routing": fleet.routing}
@@ -131,9 +136,8 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Compla
         yield Complaint((*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out")
     if pool.layout.pipeline_parallel_size > 1:
         yield Complaint((*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size")
-    if spec.failures is not None or spec.spot is not None:
-        key = "failures" if spec.failures is not None else "spot"
-        yield Complaint((*place, key), "does not go with roles of pools: KV on its way would have to be made again")
+    if spec.spot is not None and spec.spot.on_notice == "migrate":
+        yield Complaint((*place, "spot", "on_notice"), "migrate does not go with roles of pools: a prompt begins anew")
     if spec.role == "prefill" and pool.model is None and spec.kv_bytes_per_token is None:
         yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves")
     if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:

@@ -39,6 +39,8 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
         oversubscription=spec.oversubscription,
         min_prompt_tokens=spec.min_prompt_tokens,
         routing=spec.routing,
+        overlaps=spec.overlap == "layers",
+        layers=bound[0].model.layers if bound[0].model is not None else None,
     )
 
 
