@@ -51,14 +51,16 @@ class CapCurve(Sourced):
 
 
 class PowerCoefficients(Spec):
-    """Energy of an operation and of a byte, by family of GPUs where it differs, and idling with weights loaded."""
+    """Energy of an operation, a byte and an activation, with a factor by family of GPUs; idling with weights loaded."""
 
     per_flop_j: Value
     """Energy of an operation on the tensor cores, counted at 16 bit."""
     per_byte_j: Value
-    """Energy of a byte that a single token reads: time of the memory at the datasheet's bandwidth."""
-    per_byte_growth: Value
-    """What each doubling of a step's tokens adds to it, as a share."""
+    """Energy of a byte that is read: time of the memory at the datasheet's bandwidth."""
+    narrow_weights: Value
+    """What weights of fewer than 16 bits add to it, as a share: they are unpacked before they are multiplied."""
+    per_activation_j: Value
+    """Energy of a number that goes into or comes out of a matrix product, with all the work between the products."""
     families: dict[str, Family]
     """GPUs of none have factor 1."""
     loaded_idle: Value

@@ -1,19 +1,18 @@
 """Power of GPUs and servers, linear in what a replica's meters count.
 
-A step draws, from its operations and bytes a second and with energies per operation and per byte,
+A step draws, from its operations, bytes and tokens a second,
 
-    z = (per_flop * FLOP/s + per_byte * (1 + growth * log2(tokens)) * byte/s) / (power limit)
-    load = z / sqrt(1 + z^2)                     power = idle + load * (power limit - idle)
+    w = per_flop * FLOP/s + per_byte * byte/s + per_activation * activations per token * token/s
+    z = w / (power limit - idle)        load = z / (1 + z^3)^(1/3)        power = idle + load * (power limit - idle)
 
-The more tokens of a step share what is read, the more work follows each byte through caches and cores. Well below the
-limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
-worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
-loaded time, and that of a sum of intervals is the sum of theirs.
+Weights of fewer than 16 bits take more energy per byte. Well below the limit power is the sum of its causes; near it
+the card slows its clocks, and the limit holds. The load of a step is worked out once per leap; its integral over busy
+time is all that power needs, so that energy is linear in duration and loaded time, and that of a sum of intervals is
+the sum of theirs.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log2, sqrt
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -43,37 +42,57 @@ class Power(Spec):
         return self
 
 
+SHARPNESS = 3
+"""How sharply power bends at the limit: chosen with the fit (docs/fidelity-power.md)."""
+FULL_BITS = 16
+
+
 @dataclass(frozen=True, slots=True)
 class LoadLaw:
-    """How hard steps work a GPU, from 0 at idle power to 1 at its limit."""
+    """How hard steps work a GPU, from 0 at idle power to 1 at its limit.
+
+    Each figure is a power over what lies between idle and the limit.
+    """
 
     compute: float
-    """Power over the limit of the tensor cores at their dense peak at 16 bit."""
+    """Of the tensor cores at their dense peak at 16 bit."""
     memory: float
-    """Of the memory, read all the time for a single token."""
-    growth: float
-    """What each doubling of the tokens adds to it."""
+    """Of the memory, read all the time."""
+    token: float = 0.0
+    """Of one token a second in all layers [s]."""
 
     @classmethod
-    def of(cls, gpu: Gpu, coefficients: PowerCoefficients, cap_w: float | None = None) -> "LoadLaw | None":
-        """From the datasheet's rates and the power limit, or a lower one that is set; None if the former is unknown."""
-        if gpu.tdp_w is None:
+    def of(
+        cls,
+        gpu: Gpu,
+        coefficients: PowerCoefficients,
+        cap_w: float | None = None,
+        activations_per_token: float = 0.0,
+        weight_bits: float = FULL_BITS,
+    ) -> "LoadLaw | None":
+        """From the datasheet's rates and the power limit, or a lower one that is set; None if the former is unknown.
+
+        *activations_per_token*: that this GPU computes. *weight_bits*: of most weights.
+        """
+        power = GpuPower.of(gpu, coefficients, cap_w)
+        if power is None or power.limit_w <= power.idle_w:
             return None
         family = coefficients.family(gpu)
-        over_limit = (family.factor.value if family else 1.0) / min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)
+        over_span = (family.factor.value if family else 1.0) / (power.limit_w - power.idle_w)
+        unpacked = 1.0 + (coefficients.narrow_weights.value if weight_bits < FULL_BITS else 0.0)
         return cls(
-            coefficients.per_flop_j.value * gpu.fp16_flops.value * over_limit,
-            coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * over_limit,
-            coefficients.per_byte_growth.value,
+            coefficients.per_flop_j.value * gpu.fp16_flops.value * over_span,
+            coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * unpacked * over_span,
+            coefficients.per_activation_j.value * activations_per_token * over_span,
         )
 
-    def __call__(self, compute_share: float, memory_share: float, tokens: int) -> float:
-        """Load of a step of *tokens* new tokens.
+    def __call__(self, compute_share: float, memory_share: float, tokens_per_s: float) -> float:
+        """Load of a step with *tokens_per_s* new tokens a second.
 
         Its shares of time are those at the dense peak, in whatever arithmetic, and of reading memory.
         """
-        z = self.compute * compute_share + self.memory * memory_share * (1 + self.growth * log2(tokens))
-        return z / sqrt(1 + z * z)
+        z = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
+        return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class RooflineStepTime:
             first_s += read_s + pairs_s
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
-        load = self._load(peak_s / first_s, stream_s / first_s, tokens) if self._load else 1.0
+        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s) if self._load else 1.0
         return Leap(first_s, growth_s, inf, load)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:

@@ -287,6 +287,16 @@ def params_active(model: Model) -> int:
     return params_total(model) - round(routed * idle)
 
 
+def activations_per_token(model: Model) -> float:
+    """Numbers that go into and come out of the matrix products of all layers for one token; the LM head is left out."""
+    passed = 0.0
+    for matrix in matrices(model):
+        if matrix.role in ("attention", "mlp", "shared_expert", "expert"):
+            share = model.moe.experts_per_token / model.moe.experts if matrix.role == "expert" and model.moe else 1.0
+            passed += (matrix.inputs + matrix.outputs) * matrix.count * share
+    return passed
+
+
 def kv_elements_per_token_layer(model: Model) -> int:
     """Numbers that one token leaves in one attention layer's cache: all KV heads, or MLA's latent and rope key."""
     if model.mla is not None:

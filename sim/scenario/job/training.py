@@ -9,6 +9,7 @@ from sim.scenario.job.bind import BoundJob, advice, bound
 from sim.scenario.job.schema import JobFailures, JobPool, TrainingJob
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.interruptions import Interruptions, Makespan, makespan, optimal_interval_s
+from sim.training.network import Network
 from sim.training.setting import peak_flops
 from sim.training.steptime import STATE_BYTES, WEIGHT_BYTES, StepTime, trained_params
 from sim.training.work import StepWork, step_work
@@ -16,6 +17,8 @@ from sim.units import GB, HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 SAVED_BYTES = WEIGHT_BYTES + STATE_BYTES
 """Per trained parameter: weights, master weights, moments."""
+ACTIVATIONS_PER_WIDTH = 18
+"""Numbers in and out of the products of a transformer's layer, over its hidden size: 18 of Llama 3, 16 of GPT."""
 LONGEST_YEARS = 30.0
 """Machines do not last longer."""
 
@@ -70,7 +73,7 @@ def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> Training
     steps = ceil(_samples(spec, one.job.sequence) / spec.global_batch)
     stops, training_s = _interruptions(spec, one), steps * step.step_s
     time = makespan(training_s, _interval_s(spec, stops, training_s, step.step_s), stops)
-    law = LoadLaw.of(one.job.gpu, power_coefficients(catalog))
+    law = LoadLaw.of(one.job.gpu, power_coefficients(catalog), activations_per_token=_activations(one.job.network))
     return TrainingRun(
         spec=spec,
         bound=one,
@@ -118,7 +121,16 @@ def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
     job = one.job
     compute = work.gpu_flop / (peak_flops(job.gpu, job.precision) * step_s)
     traffic = work.gpu_bytes / (job.gpu.memory_bytes_per_s.value * step_s)
-    return law(compute, traffic, max(1, round(job.units)))
+    tokens_per_s = job.units * job.micro_batches / (job.parallel.tensor * job.parallel.pipeline * step_s)
+    return law(compute, traffic, tokens_per_s)
+
+
+def _activations(network: Network) -> float:
+    """Numbers that go into and come out of a transformer's matrix products in one pass, per token.
+
+    No watts of training were measured: the backward pass is taken to add nothing to them but its operations and bytes.
+    """
+    return ACTIVATIONS_PER_WIDTH * network.layers * network.hidden if network.is_transformer else 0.0
 
 
 def _infeasible(one: BoundJob, time: Makespan, stops: Interruptions, catalog: Catalog) -> str:

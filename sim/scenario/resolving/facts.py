@@ -10,6 +10,7 @@ from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
 from sim.catalogue.value import Value
 from sim.cost import CostPlan
+from sim.power.power import FULL_BITS
 from sim.scenario.resolving.bind import (
     OPEN_LIMITS,
     OPEN_SWITCHES,
@@ -211,7 +212,9 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     coefficients = power_coefficients(catalog)
     yield Fact(f"{prefix}.per_flop_j", coefficients.per_flop_j)
     yield Fact(f"{prefix}.per_byte_j", coefficients.per_byte_j)
-    yield Fact(f"{prefix}.per_byte_growth", coefficients.per_byte_growth)
+    yield Fact(f"{prefix}.per_activation_j", coefficients.per_activation_j)
+    if pool.quantization is not None and pool.quantization.bits_per_weight.value < FULL_BITS:
+        yield Fact(f"{prefix}.narrow_weights", coefficients.narrow_weights)
     family = coefficients.family(pool.gpu)
     if family is not None:
         yield Fact(f"{prefix}.factor", family.factor)

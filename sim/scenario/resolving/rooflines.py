@@ -6,7 +6,9 @@ from pathlib import Path
 
 from sim.batching import Slots
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.quantization import kv_element_bytes, padded
+from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.model import Model, activations_per_token
+from sim.catalogue.entries.quantization import Quantization, kv_element_bytes, padded
 from sim.catalogue.value import Value
 from sim.memory import host_weights
 from sim.power import LoadLaw
@@ -36,7 +38,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         serial_stages=isinstance(pool.batching, Slots),
         kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
         speed=pool.speed.value if pool.speed else 1.0,
-        load=LoadLaw.of(pool.gpu, power_coefficients(catalog), pool.power.cap_w),
+        load=_load_law(pool.gpu, pool.model, pool.quantization, pool, catalog),
         host=_host(pool, catalog),
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
@@ -64,3 +66,10 @@ def _part(rate: Value, stretch: float) -> Value:
 @cache
 def _steptime_coefficients(root: Path) -> Coefficients:
     return load_coefficients(root / "steptime.yaml")
+
+
+def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, catalog: Catalog) -> LoadLaw | None:
+    """How hard steps of *pool* work each GPU."""
+    ranks = pool.layout.tensor_parallel_size * pool.layout.pipeline_parallel_size
+    activations, bits = activations_per_token(model) / ranks, weights.bits_per_weight.value
+    return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, bits)

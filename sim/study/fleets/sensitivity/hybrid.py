@@ -136,7 +136,7 @@ def _coefficients(of: dict[str, RooflineInputs]) -> Coefficients:
 
 
 def _load(of: dict[str, RooflineInputs]) -> Any:
-    """An operation and a byte take the energy that they take on the card of the power; a faster card makes more."""
+    """Operations, bytes and tokens take the energy that they take on the power's card; a faster card makes more."""
     law, own = of[POWER].load, of[POWER].gpu
     if not isinstance(law, LoadLaw):
         return law
