@@ -27,6 +27,8 @@ class PoolFacts:
     """Its replicas are switched on and off: rent then runs from a start to its stop."""
     fails: bool = False
     """Its replicas break down; rent beyond a commitment is then paid while they are there."""
+    gpu_mtbf_h: float | None = None
+    """Mean time between failures of one of its GPUs, where they fail."""
 
     @property
     def gpus(self) -> int | Fraction:

@@ -175,7 +175,10 @@ def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, pr
     assert booked == pytest.approx(owed * 1e9, abs=len(flat))
 
 
-def test_a_published_rate_is_booked_as_its_failures_per_year(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("booked", "of_pool"), [("{rate: a100-bloom}", ""), ("{}", ", failures: {gpu: {rate: a100-bloom, repair_h: 9}}")]
+)
+def test_a_published_rate_is_booked_as_its_failures_per_year(tmp_path, booked: str, of_pool: str) -> None:
     from sim.catalogue.catalog import load_catalog
     from sim.scenario.reading.load import load
     from sim.scenario.resolving.resolve import resolve_fleet
@@ -184,12 +187,19 @@ def test_a_published_rate_is_booked_as_its_failures_per_year(tmp_path) -> None:
     file.write_text(
         "model: llama3.1-8b\nhorizon_s: 9\nworkload: {arrivals: {process: constant, rate_rps: 1}, lengths: {prompt: "
         "{distribution: fixed, value: 9}, output: {distribution: fixed, value: 9}}}\nfleets: [{name: a, cost: "
-        "{acquisition: buy, quotes: {rtx-4090: 1900}}, pools: [{gpu: rtx-4090, replicas: 4}]}]\n"
+        "{acquisition: buy, quotes: {rtx-4090: 1900}}, pools: [{gpu: rtx-4090, "
+        f"replicas: 4{of_pool}}}]}}]\n"
         "site: {electricity_usd_per_kwh: 0.1, pue: 1}\nfinance: {method: straight_line, life_years: 4, "
-        "residual_fraction: 0, discount_rate: 0}\noperations: {failures: {rate: a100-bloom}}\n"
+        f"residual_fraction: 0, discount_rate: 0}}\noperations: {{failures: {booked}}}\n"
     )
     catalog = load_catalog()
     scenario = load(file, (), catalog=catalog)
     plan = resolve_fleet(scenario, scenario.fleets[0], catalog).costs
     # about one of 384 A100 a week
     assert usd_per_year(plan, "failures") == pytest.approx(4 * 1900 * (365 / 7) / 384)
+
+
+def test_failures_without_any_rate_are_refused(resolve, make_pool) -> None:
+    with pytest.raises(CostError) as error:
+        resolve(BUY, make_pool(gpus=4), operations={"failures": {}})
+    assert "has no failures.gpu whose rate could be booked" in error.value.problems[0].text

@@ -8,7 +8,7 @@ import pandas as pd
 from sim.api.prepared import Given, Prepared, Values
 from sim.api.result import Result, drawn_of
 from sim.deliver.breakeven import deliver_breakeven
-from sim.report.money.breakeven.answer import breakeven_document, left_out, ranking
+from sim.report.money.breakeven.answer import breakeven_document, left_out, owned_peaks, ranking
 from sim.report.money.breakeven.picture import key, panels
 from sim.report.page.page import text_table
 from sim.report.words.exactness import capacity_notes
@@ -32,7 +32,8 @@ class BreakevenResult(Result):
             document = breakeven_document(scenario, found, str(prepared.out))
             drawn, marks = panels(found), key(found)
             table = text_table(ranking(found))
-        notes = [*left_out(found), *capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
+        notes = [*left_out(found), *owned_peaks(found, scenario)]
+        notes += [*capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
         draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
         super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
         self._refuse_unable({one.fleet: one.reason for one in found.capacities})

@@ -10,7 +10,7 @@ def breakeven(asked: Asked) -> None:
     The scenario's section `breakeven` names other ways to pay for its fleets.
     """
     from sim.deliver.breakeven import deliver_breakeven
-    from sim.report.money.breakeven.answer import breakeven_document, left_out, ranking
+    from sim.report.money.breakeven.answer import breakeven_document, left_out, owned_peaks, ranking
     from sim.report.money.breakeven.verdict import sentences, unmoved
     from sim.report.page.page import text_table
     from sim.report.words.exactness import capacity_notes
@@ -27,6 +27,7 @@ def breakeven(asked: Asked) -> None:
         lambda: [
             text_table(ranking(answer)),
             *filter(None, [*sentences(answer), unmoved(answer), *left_out(answer)]),
+            *owned_peaks(answer, scenario),
             *capacity_notes(answer.capacities, scenario.precision),
             *asked.notes(),
             f"results in {asked.folder}",

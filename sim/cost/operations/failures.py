@@ -1,21 +1,24 @@
 """GPUs that fail and are replaced: failures per year times what one costs."""
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import model_validator
 
 from sim.cost.bill.charge import FlatCharge, Follows, Stated, UnitPrice
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import Hardware, PoolFacts
 from sim.cost.money import Price
 from sim.cost.operations.component import Owned, OwnerComponent, for_each
 from sim.cost.operations.replacement import gpu_price
-from sim.cost.prices import PriceBook, QuotedPrice
+from sim.cost.prices import CostError, PriceBook, Problem, QuotedPrice
 from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 
 
 class Failures(OwnerComponent):
-    """Expected cost of failed GPUs. The time that they are out is simulated where a pool has `failures`."""
+    """Expected cost of failed GPUs, at a rate given here or, without one, at that of each pool's `failures.gpu`. The
+    time that they are out is simulated where a pool has `failures`.
+    """
 
     per_gpu_year: NonNegative | None = None
     """Failures per GPU and year: about 0.09 on H100 with their memory (Llama 3 training: 220 in 54 days on 16,384)."""
@@ -30,8 +33,8 @@ class Failures(OwnerComponent):
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
-        if (self.per_gpu_year is None) == (self.rate is None):
-            raise ValueError("either per_gpu_year or rate (an id in data/failures) is needed")
+        if self.per_gpu_year is not None and self.rate is not None:
+            raise ValueError("per_gpu_year and rate (an id in data/failures) say the same: give one of them")
         return self
 
     def at(self, mtbf_h: float) -> Self:
@@ -46,28 +49,35 @@ class Failures(OwnerComponent):
         return self
 
     def charges(self, owned: Owned) -> list[FlatCharge]:
-        """Replacements, a charge per pool. Raises CostError without a price of a single GPU."""
+        """Replacements, a charge per pool. Raises CostError without a rate, or without a price of a single GPU."""
         return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book))
 
     def _replacements(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
-        per_gpu_year = self.per_gpu_year or 0.0
-        key = "per_gpu_year" if self.rate is None else "rate"
-        stated = [Stated(f"operations.failures.{key}", per_gpu_year, "failures per GPU and year")]
-        stated.append(self.handling_usd.stated("operations.failures.handling_usd"))
-        stated.append(Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements"))
+        yearly = [self._per_gpu_year(pool) for pool in hardware.pools]
+        covered = Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
+        others = [self.handling_usd.stated("operations.failures.handling_usd"), covered]
         handling = self.handling_usd
         paid_usd = handling.usd
         price = UnitPrice(handling.usd, "failure", "", handling.currency, handling.fx_rate)
         if self.covered_fraction < 1:
             price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
             paid_usd += (1 - self.covered_fraction) * price.usd
-        per_failure = price.derived(paid_usd, "failure", *stated)
         of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
-        return [
-            FlatCharge(
-                *("failures", pool.name, pool.server_id, failures_per_h, per_failure),
-                follows=Follows.HARDWARE,
-                follows_share=of_gpus,
-            )
-            for pool, failures_per_h in hardware.shared(per_gpu_year * hardware.gpus / HOURS_PER_YEAR)
-        ]
+        found = []
+        for place, rate in enumerate(yearly):
+            pool, failures_per_h = hardware.shared(rate.value * hardware.gpus / HOURS_PER_YEAR)[place]
+            per_failure = price.derived(paid_usd, "failure", rate, *others)
+            charge = FlatCharge("failures", pool.name, pool.server_id, failures_per_h, per_failure)
+            found.append(replace(charge, follows=Follows.HARDWARE, follows_share=of_gpus))
+        return found
+
+    def _per_gpu_year(self, pool: PoolFacts) -> Stated:
+        """Failures of a GPU of *pool* in a year, and where that stands. Raises CostError where nothing says it."""
+        unit = "failures per GPU and year"
+        if self.per_gpu_year is not None:
+            key = "per_gpu_year" if self.rate is None else "rate"
+            return Stated(f"operations.failures.{key}", self.per_gpu_year, unit)
+        if pool.gpu_mtbf_h is None:
+            text = f"give per_gpu_year or rate: pool {pool.name} has no failures.gpu whose rate could be booked"
+            raise CostError(Problem("operations.failures", text))
+        return Stated(f"pools.{pool.name}.failures.gpu", HOURS_PER_YEAR / pool.gpu_mtbf_h, unit)

@@ -263,6 +263,24 @@ def left_out(answer: BreakevenAnswer) -> list[str]:
     ]
 
 
+def owned_peaks(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
+    """Fleets that scale themselves and are bought: all of their hardware is paid for."""
+    most = {
+        fleet.name: sum(pool.most_replicas for pool in fleet.pools)
+        for fleet in scenario.fleets
+        if any(pool.autoscaling is not None for pool in fleet.pools)
+    }
+    return [
+        _(
+            "{name} owns all {count} replicas that its autoscaler may run; rent by time is paid for those that run.",
+            name=one.name,
+            count=most[one.fleet],
+        )
+        for one in answer.candidates
+        if one.fleet in most and answer.at_load[one.name].flows.capex_usd
+    ]
+
+
 def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     """Capacities, who is left out and why, and conventions."""
     told = [
@@ -277,6 +295,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     ]
     told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
+    told += owned_peaks(answer, scenario)
     told += [
         _(
             "Capacity of {fleet}: at least {place_text}, the highest tried.",

@@ -13,6 +13,7 @@ from sim.scenario.experiment import Fleet
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.slices import Slices, placed
 from sim.scenario.resolving.resolved import PoolPlan
+from sim.units import SECONDS_PER_HOUR
 
 
 def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) -> list[Slices | None]:
@@ -82,7 +83,14 @@ def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         gpu_tdp_w=tdp_w,
         scheduled=plan.scaled,
         fails=plan.failures is not None,
+        gpu_mtbf_h=_gpu_mtbf_h(plan),
     )
+
+
+def _gpu_mtbf_h(plan: PoolPlan) -> float | None:
+    """As its `failures` have it; a slice fails with its GPU."""
+    domains = plan.failures.domains if plan.failures is not None else ()
+    return next((one.law.mtbf_s / SECONDS_PER_HOUR for one in domains if one.name.startswith("gpu ")), None)
 
 
 def _card(pool: BoundPool) -> Gpu | None:

@@ -4,6 +4,7 @@ import csv
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,8 @@ from sim.cli import app
 from sim.cost.finance.finance import Annuity
 from sim.cost.finance.flows import Flows
 from sim.cost.finance.horizon import Horizon
-from sim.study.money.breakeven.candidates import Cost, below
+from sim.report.money.breakeven.answer import owned_peaks
+from sim.study.money.breakeven.candidates import Candidate, Cost, below
 from sim.study.money.breakeven.cash import months, payback_months
 from sim.study.money.breakeven.tipping import API, TippingInput, _tipping
 
@@ -170,3 +172,13 @@ def test_bad_input(tmp_path: Path, old: str, new: str, line: str) -> None:
     assert done.code == 2
     assert line in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_owned_fleet_has_all_that_its_autoscaler_may_run() -> None:
+    pool = SimpleNamespace(autoscaling="hpa", most_replicas=4)
+    scenario: Any = SimpleNamespace(fleets=[SimpleNamespace(name="auto", pools=[pool])])
+    candidates = [Candidate(name, "auto", {}, 1.0) for name in ("auto rented", "auto owned")]
+    at_load = {"auto rented": cost(0, 100), "auto owned": cost(1000, 10)}
+    answer: Any = SimpleNamespace(candidates=candidates, at_load=at_load)
+    (note,) = owned_peaks(answer, scenario)
+    assert note.startswith("auto owned owns all 4 replicas that its autoscaler may run")
