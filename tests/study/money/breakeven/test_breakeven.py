@@ -111,7 +111,7 @@ fleets:
     cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
 finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}
-api: {input: 0.1, output: 0.4}
+api: {input: 0.1, output: 0.35}
 breakeven: {months: 24, also: {own: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5}}}}}
 """
 
