@@ -4,7 +4,6 @@ from itertools import takewhile
 from math import inf
 
 from reference_engine import ReferenceEngine, Tracked
-from reference_queued import QueuedReference
 
 from sim.records import Batch
 
@@ -31,27 +30,11 @@ class _Whole(ReferenceEngine):
 
 
 class PrefillFirst(_Whole):
-    def _queue(self, one: Tracked) -> None:
-        super()._queue(one)
-        self.unread.append(one)
-
-    def _look(self) -> None:
-        """Arrivals wait unread between two looks of the scheduler."""
-        self.counter += self.weight
-        if self.counter >= self.interval_of_looks or not self.running:
-            self.counter = 0
-            self.unread.clear()
-
-    def _skipped(self, one: Tracked) -> bool:
-        return one in self.unread or super()._skipped(one)
+    def __init__(self, *args, watermark=0.0, **limits):
+        super().__init__(*args, **limits)
+        self.kept_free = int(watermark * self.usable)
 
     def _schedule(self) -> dict[Tracked, int]:
-        self._look()
-        scheduled = self._next_step()
-        self.weight = 1000 if any(not one.decoding for one in scheduled) else 1
-        return scheduled
-
-    def _next_step(self) -> dict[Tracked, int]:
         scheduled: dict[Tracked, int] = {}
         budget = self.budget
         for one in self.running:
@@ -65,22 +48,9 @@ class PrefillFirst(_Whole):
             self._serve_running(scheduled, self.budget)
         return scheduled
 
-    def __init__(self, *args, watermark=0.0, scheduler_recv_interval=1, **limits):
-        super().__init__(*args, **limits)
-        self.kept_free = int(watermark * self.usable)
-        self.interval_of_looks = scheduler_recv_interval
-        self.unread: list[Tracked] = []
-        self.counter = 0
-        """Steps since the last look for arrivals, one with prompts being 1000."""
-        self.weight = 1
-
     def _hold(self, one: Tracked, tokens: int) -> bool:
         # a prompt has the blocks of all its tokens from its first chunk on
         return super()._hold(one, tokens if one.decoding else one.tokens)
-
-
-class Overlap(PrefillFirst, QueuedReference):
-    """SGLang's overlap scheduler."""
 
 
 class LongestPrefixFirst(PrefillFirst):
@@ -88,7 +58,7 @@ class LongestPrefixFirst(PrefillFirst):
 
     short = 32
 
-    def _next_step(self) -> dict[Tracked, int]:
+    def _schedule(self) -> dict[Tracked, int]:
         if self.caching and 1 < len(self.waiting) <= 128:
             last, tree = set(), []
             for one in self.waiting:
@@ -101,7 +71,7 @@ class LongestPrefixFirst(PrefillFirst):
                 else:
                     tree.append(names)
             self.waiting.sort(key=lambda one: inf if one in last else -len(self._hits(one)))
-        return super()._next_step()
+        return super()._schedule()
 
     def _preempt(self, one: Tracked) -> None:
         super()._preempt(one)

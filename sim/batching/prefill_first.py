@@ -21,6 +21,11 @@ class PrefillFirst(QueueLimits):
     chunked_prefill_size: Count | None = None
     """Most prompt tokens in one step, prompts being cut there (SGLang). Left out: the engine's; without one, whole
     prompts."""
+    schedule_conservativeness: Annotated[float, Field(ge=0)] | None = None
+    """How much of the rest of all answers SGLang counts on when a request joins: the share begins at 0.7 times this and
+    falls to 14 % of that. Left out: as the engine does; an engine without it leaves the watermark free."""
+    enable_mixed_chunk: bool = False
+    """Prompts share their steps with those who decode (SGLang)."""
     overlap_schedule: bool | None = None
     """The next step is formed while one runs; a request that arrives waits one step more (SGLang's overlap scheduler).
     Left out: as the engine does."""
@@ -28,7 +33,8 @@ class PrefillFirst(QueueLimits):
     """Decode steps from one look for new requests to the next (SGLang) [steps]. Whoever has just computed prompts, or
     has nothing to do, looks at once."""
     watermark: Fraction = 0.01
-    """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager)."""
+    """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager); without
+    `schedule_conservativeness`."""
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:

@@ -162,6 +162,8 @@ class AsyncEngine:
         """*flight* ends at *end_s*, *whole_steps* of which were made."""
         duration_s = end_s - flight.start_s
         book(self._meters, flight, duration_s, flight.leap.load * duration_s, whole_steps)
+        if whole_steps == flight.steps:
+            self._meters.output_tokens -= flight.lost
         if self._sharing:
             self._share(flight, duration_s)
             self._rank.shares.shared_s = 0.0

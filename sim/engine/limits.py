@@ -43,6 +43,12 @@ class RankLimits:
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
     scheduler_recv_interval: int = 1
     """Decode steps from one look for new requests to the next, where the policy polls them."""
+    schedule_conservativeness: float | None = None
+    """Scales what SGLang believes that running requests will still make; None: a watermark takes its place."""
+    max_prefill_tokens: int = 0
+    """Most prompt tokens in a step that has several prompts, where chunks have a limit of their own; 0: as chunks."""
+    enable_mixed_chunk: bool = False
+    """Prompts share their steps with decodes, where the policy computes prompts first."""
     kv_groups: tuple[int | None, ...] = (None,)
     """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
     that keeps a block for a sequence."""
@@ -69,7 +75,9 @@ class RankLimits:
             return FairQueue()
         if self.longest_prefix_first:
             return PrefixQueue()
-        return PriorityQueue() if self.scheduling == "priority" else FcfsQueue()
+        if self.scheduling == "priority":
+            return PriorityQueue()
+        return FcfsQueue() if self.schedule_conservativeness is None else PrefixQueue()
 
     def new_pool(self) -> BlockPool:
         """All blocks, free."""

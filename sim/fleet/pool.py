@@ -21,6 +21,7 @@ from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
+from sim.engine.schedulers.prefill_first.sglang import SglangRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
@@ -137,6 +138,8 @@ def _schedule(pool: PoolPlan) -> Any:
     batching = pool.batching
     if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
         return MaxUtilizationRank
+    if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is not None:
+        return SglangRank
     if not isinstance(batching, RegisteredBatching):
         return SCHEDULES[batching.policy]
     if batching.order is not None:
@@ -170,7 +173,9 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
         values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
-        values["scheduler_recv_interval"] = batching.scheduler_recv_interval
+        values["max_prefill_tokens"] = batching.max_num_batched_tokens or 0
+        for name in ("scheduler_recv_interval", "schedule_conservativeness", "enable_mixed_chunk"):
+            values[name] = getattr(batching, name)
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import rank as prefill_first
-from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
@@ -22,7 +20,7 @@ from sim.records import Request
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import Affine, Windowed, assert_conserved, dates, workloads
 from reference_engine import drain
-from reference_policies import LongestPrefixFirst, MaxUtilization, Overlap, PrefillFirst, Reserve, Static
+from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static
 
 POLICIES = {
     "prefill_first": (PrefillFirstRank, PrefillFirst),
@@ -50,26 +48,6 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
     assert_conserved(engine, fast)
 
 
-@given(workloads(), st.booleans(), st.integers(1, 7), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_steps_formed_ahead_and_looks_in_between_agree_exactly(workload, chunked, interval, overlap) -> None:
-    requests, limits = workload
-    limits |= {"chunked_prefill": chunked, "scheduler_recv_interval": interval}
-    fast = [Request(**r) for r in requests]
-    if overlap:
-        engine = AsyncEngine(Affine(), RankLimits(**limits), OverlapRank)
-        reference = Overlap(Affine().leap, asynchronous=True, **limits)
-    else:
-        engine = VllmEngine(Affine(), RankLimits(**limits), PrefillFirstRank)
-        reference = PrefillFirst(Affine().leap, **limits)
-    drain(engine, fast)
-    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
-        assert dates(ours) == dates(theirs)
-        assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
-    assert engine.meters(1e9).steps == reference.steps
-    assert_conserved(engine, fast)
-
-
 @given(workloads(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
@@ -87,15 +65,6 @@ def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
         assert dates(ours) == dates(theirs)
         assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
     assert_conserved(engine, fast)
-
-
-def test_an_interval_of_looks_keeps_an_arrival_waiting() -> None:
-    # steps of a quarter of a second: the first at 0 is looked at at once, the prompt's end is a look, the next after 4
-    limits = RankLimits(20, 16, 4, 64, 100, scheduler_recv_interval=4)
-    requests = [Request(0, 0.0, 8, 20), Request(1, 0.3, 8, 2)]
-    drain(VllmEngine(Affine(16.0), limits, PrefillFirstRank), requests)
-    steps = [round((one.started_s) / 0.25) for one in requests]
-    assert steps == [0, 5]
 
 
 @pytest.mark.parametrize(("longest", "order"), [(True, [0, 2, 1]), (False, [0, 1, 2])])

@@ -27,8 +27,8 @@ from engine_workloads import (
 )
 from reference_engine import drain, drain_evicting
 from reference_groups import GroupsReference
-from reference_policies import Overlap
 from reference_queued import QueuedReference
+from reference_sglang import Overlap
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
@@ -64,14 +64,15 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
 
 
 AHEAD = {"asynchronous": True}
+SGLANG = {"scheduler_recv_interval": 3, "schedule_conservativeness": 1.0}
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
     "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
     "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
     "overlap": (
-        lambda limits: AsyncEngine(Affine(), replace(limits, scheduler_recv_interval=3), OverlapRank),
+        lambda limits: AsyncEngine(Affine(), replace(limits, **SGLANG), OverlapRank),
         Overlap,
-        AHEAD | {"scheduler_recv_interval": 3},
+        AHEAD | SGLANG,
     ),
 }
 
@@ -81,7 +82,8 @@ IN_FLIGHT = {
 @settings(max_examples=12, deadline=None)
 def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, seed) -> None:
     requests, limits = workload
-    limits = limits | {"enable_prefix_caching": False}
+    size, most = limits["block_size"], limits["max_num_batched_tokens"]
+    limits = limits | {"enable_prefix_caching": False, "max_num_batched_tokens": -(-most // size) * size}
     make, reference_type, queue = IN_FLIGHT[kind]
     usual = reference_type(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
     evictions = some_evictions(timestamps(usual), seed)

@@ -87,6 +87,8 @@ class EngineLimits(Spec):
     """1: the next step is formed while one runs, where the operator leaves it open; 0 or None: after it."""
     overlap_schedule: Value | None = None
     """1: as `async_scheduling`, for an engine that computes prompts first."""
+    schedule_conservativeness: Value | None = None
+    """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
     large_gpu_from_bytes: Value | None = None
     large_gpu_max_num_seqs: Value | None = None
     large_gpu_max_num_batched_tokens: Value | None = None

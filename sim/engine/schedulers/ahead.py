@@ -21,8 +21,8 @@ class Flight:
     """Equal steps that follow each other, from their forming to their end."""
 
     __slots__ = (
-        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "parts", "prompts_only",
-        "recomputed_in_step", "standing", "start_s", "steps",
+        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "lost", "parts",
+        "prompts_only", "recomputed_in_step", "standing", "start_s", "steps",
     )  # fmt: skip
 
     def __init__(self, rank: "AsyncRank", steps: int, leap: Leap) -> None:
@@ -43,6 +43,8 @@ class Flight:
         """Whose prompts are computed at its end."""
         self.finished: list[Sequence] = []
         """Who gets its last token at its end."""
+        self.lost = 0
+        """Tokens of its last step that are nobody's."""
 
 
 class AsyncRank(Rank):

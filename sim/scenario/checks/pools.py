@@ -107,12 +107,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """Drafts and steps that are formed ahead where they cannot be."""
     limits, layout = pool.batching, pool.layout
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
-    if isinstance(limits, PrefillFirst) and (together or layout.pipeline_parallel_size > 1):
-        text = "needs one pipeline stage, and ranks that do not step together"
-        if limits.overlap_schedule:
-            yield Complaint((*place, "overlap_schedule"), text)
-        if limits.scheduler_recv_interval > 1:
-            yield Complaint((*place, "scheduler_recv_interval"), text)
+    if isinstance(limits, PrefillFirst):
+        yield from _sglang_complaints(limits, together or layout.pipeline_parallel_size > 1, place)
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":
@@ -131,6 +127,28 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
     if limits.async_scheduling and (limits.speculative is not None or together):
         yield Complaint((*place, "async_scheduling"), "must be off with drafts, and with ranks that step together")
+
+
+def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Iterator[Complaint]:
+    """SGLang's options where they cannot be; *several*: the pool has stages, or ranks that step together."""
+    used = {
+        "overlap_schedule": bool(limits.overlap_schedule),
+        "scheduler_recv_interval": limits.scheduler_recv_interval > 1,
+        "enable_mixed_chunk": limits.enable_mixed_chunk,
+    }
+    for key in (key for key, value in used.items() if value):
+        if several:
+            yield Complaint((*place, key), "needs one pipeline stage, and ranks that do not step together")
+        elif limits.schedule_conservativeness is None:
+            yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")
+    if limits.schedule_conservativeness is None:
+        return
+    chunk = limits.chunked_prefill_size
+    if chunk is not None and chunk % limits.block_size:
+        message = f"{chunk} tokens must be a multiple of block_size ({limits.block_size})"
+        yield Complaint((*place, "chunked_prefill_size"), message)
+    if "watermark" in limits.model_fields_set:
+        yield Complaint((*place, "watermark"), "has no effect with schedule_conservativeness: remove it")
 
 
 def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:

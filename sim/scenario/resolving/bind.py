@@ -192,6 +192,9 @@ def _with_defaults(
     message can say so.
     """
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
+    if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is None:
+        usual = default_limit(engine, gpu, "schedule_conservativeness")
+        filled["schedule_conservativeness"] = usual.value if usual is not None else None
     for name in OPEN_LIMITS:
         usual = default_limit(engine, gpu, name)
         if usual is not None and name in type(batching).model_fields:

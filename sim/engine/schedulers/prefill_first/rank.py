@@ -1,9 +1,9 @@
 """Prompts before tokens: as long as a waiting request can be admitted, a step computes prompts and nobody decodes.
 
-The rules follow vLLM's V0 `core/scheduler.py` (`_schedule_default`) and SGLang's `managers/scheduler.py`
-(`get_next_batch_to_run`). A prompt step takes waiting requests in order while token budget, seats and blocks last:
-whole prompts (V0), or the last one cut at the budget and continued in the next step (SGLang's chunked prefill). V0
-also leaves a watermark of the blocks free, so that whoever joins does not push itself out again. Without a prompt to
+The rules follow vLLM's V0 `core/scheduler.py` (`_schedule_default`); `sglang.py` has what SGLang does otherwise. A
+prompt step takes waiting requests in order while token budget, seats and blocks last: whole prompts, or the last one
+cut at the budget and continued in the next step. A watermark of the blocks stays free, so that whoever joins does not
+push itself out again. Without a prompt to
 compute all others decode one token; one that cannot get a KV block makes the newest give way, which waits to compute
 prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
 """
@@ -12,11 +12,9 @@ from math import inf
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.prefill_first.inbox import Inbox
 from sim.engine.schedulers.queues.waiting import PrefixQueue, WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.sequence import Sequence
-from sim.records import Progress, Request
 
 LONGEST_SORTED = 128
 """Longer queues are first come first served."""
@@ -32,31 +30,10 @@ class PrefillFirstRank(Rank):
         super().__init__(limits, pool, waiting)
         self._kept_free = int(limits.watermark * pool.usable)
         self._answers = None
-        self._inbox = Inbox(limits.scheduler_recv_interval)
-
-    def enqueue(self, sequence: Sequence) -> bool:
-        """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
-        if self._inbox.interval == 1:
-            return super().enqueue(sequence)
-        self._inbox.unread.append(sequence)
-        return True
-
-    def queued(self) -> int:
-        """See `Entrance.queued`."""
-        return super().queued() + len(self._inbox)
-
-    def steps_until_read(self, steps: int) -> int:
-        """See `Entrance.steps_until_read`."""
-        return self._inbox.steps_until_read(steps)
-
-    def turn_away(self, request: Request) -> Progress | None:
-        """See `Entrance.turn_away`."""
-        return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
+        self._sorted = limits.longest_prefix_first
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; decodes take no part of the budget. Who is unread may join once it is read."""
-        if self._inbox.interval > 1:
-            return True
+        """See `Schedule.may_admit`; decodes take no part of the budget."""
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
@@ -73,7 +50,7 @@ class PrefillFirstRank(Rank):
         will find it. A long queue is left as it is.
         """
         waiting, pool = self.waiting, self.pool
-        if not isinstance(waiting, PrefixQueue) or not isinstance(pool, PrefixCache):
+        if not self._sorted or not isinstance(waiting, PrefixQueue) or not isinstance(pool, PrefixCache):
             return
         if not 1 < len(waiting) <= LONGEST_SORTED:
             return
@@ -92,8 +69,6 @@ class PrefillFirstRank(Rank):
         waiting.sort(places)
 
     def _form(self, now: float) -> int:
-        for sequence in self._inbox.read(not self.running):
-            super().enqueue(sequence)
         self._preempted_in_step = False
         self.blocked_by = ""
         if not self.running and not self.waiting:
@@ -101,13 +76,17 @@ class PrefillFirstRank(Rank):
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
         self._order()
-        self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
+        self._compute_prompts(now)
         self._decodes_wait = bool(self._chunks)
         if self._chunks:
             self._fill_no_decodes()
             self._fill_chunks()
             return 1
         return self._decode()
+
+    def _compute_prompts(self, now: float) -> None:
+        """Puts the prompts that go first into the step being formed."""
+        self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
 
     def _decode(self) -> int:
         """A step without prompts; how many like it may follow."""
@@ -118,10 +97,4 @@ class PrefillFirstRank(Rank):
             self.blocked_by = "kv"
         if not self.batch.decode_seqs:
             return 0
-        steps = 1 if self._preempted_in_step else self._steps_until_change()
-        return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
-
-    def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`."""
-        self._inbox.passed(steps, self._decodes_wait)
-        return super().commit(steps, end_s)
+        return 1 if self._preempted_in_step else self._steps_until_change()

@@ -1,0 +1,212 @@
+"""SGLang's scheduler (0.5.9, `managers/scheduler.py` and `schedule_policy.py`): prompts before tokens.
+
+A request joins where its prompt and the most that its answer may be are free beside a share of what the others may
+still make (`PrefillAdder.add_one_req`). Once that fails, or seats are short, nobody tries again before a decode step
+begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, those with the
+shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
+"""
+
+from math import inf
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.prefill_first.inbox import Inbox
+from sim.engine.schedulers.prefill_first.new_tokens import NewTokenRatio
+from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
+from sim.engine.schedulers.queues.waiting import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
+
+LONGEST_ANSWER = 4096
+"""Tokens of an answer that admission counts on at most (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
+
+
+class SglangRank(PrefillFirstRank):
+    """One rank under SGLang's rules."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._inbox = Inbox(limits.scheduler_recv_interval)
+        self._ratio = NewTokenRatio(limits.schedule_conservativeness or 0.0)
+        self._max_prefill_tokens = limits.max_prefill_tokens or limits.max_num_batched_tokens
+        whole_blocks = max(pool.block_size, limits.max_num_batched_tokens // pool.block_size * pool.block_size)
+        self._chunk_size = whole_blocks if limits.chunked_prefill else inf
+        self._mixes = limits.enable_mixed_chunk
+        self._full = ""
+        """Why nobody is admitted before the batch has shrunk: seats or kv; nothing: it is not full."""
+        self._size = 0
+        """Requests in the batch, as of the last step that looked who has left."""
+        self._stuck = False
+        """Nobody can decode before those leave whose last tokens are being made."""
+        self._in_prompt_step: list[Sequence] = []
+        """Whom the last step had, if it computed prompts."""
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
+        if self._inbox.interval == 1:
+            return super().enqueue(sequence)
+        self._inbox.unread.append(sequence)
+        return True
+
+    def queued(self) -> int:
+        """See `Entrance.queued`."""
+        return super().queued() + len(self._inbox)
+
+    def steps_until_read(self, steps: int) -> int:
+        """See `Entrance.steps_until_read`."""
+        return self._inbox.steps_until_read(steps)
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """See `Entrance.turn_away`."""
+        return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`; who is unread may join once it is read."""
+        return self._inbox.interval > 1 or not self._full
+
+    def _form(self, now: float) -> int:
+        for sequence in self._inbox.read(not self.running):
+            super().enqueue(sequence)
+        if not self.running and not self.waiting:
+            self._ratio.idle()
+        self._stuck = False
+        self._merge()
+        if not self._mixes or not self._decoding or self._phases.blocks_at(self._step) > self.pool.free:
+            return super()._form(now)
+        return self._mix(now)
+
+    def _merge(self) -> None:
+        """Whose prompts are computed joins the batch."""
+        if self._in_prompt_step:
+            merged = [one for one in self._in_prompt_step if one in self.running and one not in self._prefilling]
+            if len(merged) < len(self._in_prompt_step):
+                self._full = ""
+            self._size += len(merged)
+            self._in_prompt_step = []
+        if len(self.running) == len(self._prefilling):
+            self._full, self._size = "", 0
+
+    def _mix(self, now: float) -> int:
+        """A step of tokens for those who decode, and of prompts in what is left of its budget."""
+        self._preempted_in_step = self._decodes_wait = False
+        self.blocked_by = ""
+        self._chunks.clear()
+        self.recomputed_in_step = self.cached_in_step = 0
+        self.pool.take(self._phases.blocks_at(self._step))
+        self._order()
+        self._compute_prompts(now, self._size)
+        if not self._chunks:
+            return self._end_decode_step()
+        self._in_prompt_step, self._size = list(self.running), 0
+        self._fill_decodes()
+        self._fill_chunks()
+        return 1
+
+    def _compute_prompts(self, now: float, mixed: int = 0) -> None:
+        """See `PrefillFirstRank._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
+        if not self._prefilling and (self._full or not self.waiting):
+            self.blocked_by = self._full if self.waiting else ""
+            return
+        size = self.pool.block_size
+        chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
+        taken = self._ratio.value * sum(min(self._left(one), LONGEST_ANSWER) for one in self._batch())
+        for one in self._prefilling:  # at most one
+            chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
+            self._schedule_chunk(one, chunk)
+            chunk_left -= -(-chunk // size) * size
+            input_left -= -(-chunk // size) * size
+            if one.computed + chunk == one.tokens:
+                taken += min(one.output_tokens, LONGEST_ANSWER)
+        while self.waiting and not self._full:
+            if len(self._chunks) >= self.seats - self._size:
+                self._full = "seats"
+                break
+            one = self.waiting.head()
+            hits = self.pool.lookup(one)
+            new = one.tokens - hits * size
+            padded = -(-new // size) * size
+            idle = self.pool.missing(one, hits, one.tokens) - padded // size
+            room = (self.pool.free - idle) * size - taken
+            # alone it may take what there is
+            if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
+                self._full = "kv"
+                break
+            if chunk_left <= 0 or input_left <= 0 or (padded >= input_left and self._chunks):
+                self.blocked_by = "budget"
+                break
+            chunk = new if padded <= chunk_left else int(chunk_left) // size * size
+            if not chunk:
+                self.blocked_by = "budget"
+                break
+            self._seat(self.waiting.pop(), hits, now)
+            self._schedule_chunk(one, chunk)
+            chunk_left -= -(-chunk // size) * size
+            input_left -= -(-chunk // size) * size
+            if chunk == new:
+                taken += min(one.output_tokens, LONGEST_ANSWER)
+            if self.pool.free * size - taken <= 0:
+                self._full = "kv"
+        if self._full:
+            self.blocked_by = self._full if self.waiting else ""
+        self._in_prompt_step = [one for one, _ in self._chunks]
+
+    def _batch(self) -> list[Sequence]:
+        """Whose prompts are computed."""
+        return [one for one in self.running if one not in self._prefilling]
+
+    def _left(self, one: Sequence) -> int:
+        """Tokens that *one* of the batch has yet to make, as far as is known."""
+        return one.finish_step - self._step
+
+    def _made(self, one: Sequence) -> int:
+        return one.output_tokens - self._left(one)
+
+    def _decode(self) -> int:
+        self._serve_running()
+        return self._end_decode_step()
+
+    def _end_decode_step(self) -> int:
+        """The step being formed computes tokens for all who decode; how many like it may follow."""
+        if len(self.running) < self._size:
+            self._full = ""
+        self._size = len(self.running)
+        if self._stuck:
+            self._fill_no_decodes()
+        else:
+            self._fill_decodes()
+        self._fill_chunks()
+        if self._preempted_in_step:
+            self.blocked_by = "kv"
+        if not self.batch.decode_seqs:
+            return 0
+        if self._preempted_in_step or (self.waiting and not self._full):
+            return 1
+        steps = self._steps_until_change()
+        return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
+
+    def _serve_one_by_one(self) -> list[Sequence]:
+        """Retracts at least one, and never the last, until the next tokens of the others find blocks."""
+        able = [one for one in self.running if one.decoding]
+        able.sort(key=lambda one: (self._made(one), -one.request.prompt_tokens), reverse=True)
+        while len(able) > 1 and (not self._preempted_in_step or self._phases.blocks_at(self._step) > self.pool.free):
+            self._preempt(able.pop(), 0)
+        if self._preempted_in_step:
+            left = self._batch()
+            made, at_most = sum(map(self._made, left)), sum(one.output_tokens for one in left)
+            self._ratio.retracted(made, at_most, len(left))
+        need = self._phases.blocks_at(self._step)
+        self._stuck = need > self.pool.free
+        if not self._stuck:
+            self.pool.take(need)
+        return []
+
+    def _count_steps(self, steps: int, prompts: bool, decodes: bool) -> None:
+        """So many *steps* have been formed, with *prompts*, with tokens of those who decode or with both."""
+        self._inbox.passed(steps, prompts)
+        if decodes and not prompts:
+            self._ratio.decay(steps - self._preempted_in_step)
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """See `Schedule.commit`."""
+        self._count_steps(steps, bool(self._chunks), not self._decodes_wait)
+        return super().commit(steps, end_s)

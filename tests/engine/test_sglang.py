@@ -1,0 +1,83 @@
+"""SGLang's scheduler gives the dates of its own step-by-step reference, and does by hand what its source says."""
+
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine.asynchronous import AsyncEngine
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.prefill_first.overlap import OverlapRank
+from sim.engine.schedulers.prefill_first.sglang import SglangRank
+from sim.engine.vllm import VllmEngine
+from sim.records import Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine, assert_conserved, dates, workloads
+from reference_engine import drain
+from reference_sglang import Overlap, Sglang
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "chunked_prefill": st.booleans(),
+        "scheduler_recv_interval": st.integers(1, 7),
+        "schedule_conservativeness": st.sampled_from([0.1, 0.5, 1.0]),
+        "max_prefill_tokens": st.sampled_from([0, 20, 200]),
+        "enable_mixed_chunk": st.booleans(),
+    }
+)
+
+
+@given(workloads(), OPTIONS, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_both_loops_agree_exactly(workload, options, overlap) -> None:
+    requests, limits = workload
+    size, most = limits["block_size"], limits["max_num_batched_tokens"]
+    limits |= options | {"max_num_batched_tokens": -(-most // size) * size}  # chunks are whole blocks
+    fast = [Request(**r) for r in requests]
+    if overlap:
+        engine = AsyncEngine(Affine(), RankLimits(**limits), OverlapRank)
+        reference = Overlap(Affine().leap, asynchronous=True, **limits)
+    else:
+        engine = VllmEngine(Affine(), RankLimits(**limits), SglangRank)
+        reference = Sglang(Affine().leap, **limits)
+    drain(engine, fast)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+        assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+def started(requests: list[Request], step_s: float = 0.25, **options: object) -> list[int]:
+    """Steps of so many seconds and a little more after which each of *requests* is looked at."""
+    usual = {"block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 64, "schedule_conservativeness": 1.0}
+    limits = RankLimits(**{"num_gpu_blocks": 20, "max_model_len": 500} | usual | options)
+    drain(VllmEngine(Affine(step_s * 64), limits, SglangRank), requests)
+    return [int(one.started_s / step_s) for one in requests]
+
+
+def test_an_interval_of_looks_keeps_an_arrival_waiting() -> None:
+    # the end of the first prompt is a look, the next one comes after four tokens
+    assert started([Request(0, 0.0, 8, 20), Request(1, 0.3, 8, 2)], scheduler_recv_interval=4) == [0, 5]
+
+
+def test_the_rest_of_all_answers_is_counted_on_when_one_joins() -> None:
+    # 304 tokens: 0.7 of an answer of 200 beside a prompt of 16 leaves 148, and the second one wants 16 + 140
+    both = [Request(0, 0.0, 16, 200), Request(1, 0.1, 16, 140)]
+    assert started(both)[1] > 100
+    assert started([Request(0, 0.0, 16, 200), Request(1, 0.1, 16, 140)], schedule_conservativeness=0.5)[1] == 1
+
+
+def test_a_full_batch_is_looked_at_again_one_step_after_somebody_left() -> None:
+    # the prompt, two more tokens, and a step that finds the batch smaller before the second one joins
+    rows = [Request(0, 0.0, 16, 3), Request(1, 0.0, 16, 20), Request(2, 0.0, 16, 2)]
+    assert started(rows, max_num_seqs=2) == [0, 0, 4]
+
+
+def test_the_shortest_answer_is_retracted_and_waits_behind_all_others() -> None:
+    rows = [Request(0, 0.0, 32, 60), Request(1, 0.5, 16, 40), Request(2, 5.0, 32, 5)]
+    started(rows, num_gpu_blocks=9, schedule_conservativeness=0.1, max_num_seqs=2)
+    assert [one.preemptions for one in rows] == [0, 1, 0]
+    assert rows[2].first_token_s < rows[1].finished_s
