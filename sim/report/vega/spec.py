@@ -5,12 +5,12 @@ Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that on
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite, isnan
 from typing import Any
 
 from sim.report.charts.panels import ChartCurve, Limit, Panel
 from sim.report.charts.scale import Scale, core
+from sim.report.vega.lines import bands, field, lines, opacity
 from sim.report.vega.text import layouts
 from sim.report.vega.theme import FONT, expression, params
 from sim.report.words.text import plain
@@ -21,12 +21,13 @@ SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v":
 CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
 EDGE = 0.02
 """Room beyond the range of an axis, for the markers on its edge."""
-FADED = 0.1
 TENTH = 10.0
 FOR_LINES = ("c", "i", "steady", "mark")
 """What points need for lines and rings only."""
 RINGS = {"interpolated": [1, 0], "extrapolated": [1.5, 2]}
 """Mark of a point -> dashes of the ring around it."""
+MOST_TELLING = 130
+"""Points under the pointer of a line without markers."""
 Spec = dict[str, Any]
 
 
@@ -38,10 +39,10 @@ def chart_spec(panel: Panel) -> Spec:
     layers = [
         *_shade(panel.x_limit, x),
         *_spans(panel),
-        _bands(panel, x, y),
+        bands(panel, x, y),
         *_rules(panel),
-        _lines(panel, rows, steady=True),
-        _lines(panel, rows, steady=False),
+        lines(panel, rows, steady=True),
+        lines(panel, rows, steady=False),
         _rings(rows),
         _marks(rows),
         *layouts(panel, x, y),
@@ -137,8 +138,8 @@ def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> 
         steady = curve.steady[place] if curve.steady else True
         rows.append(
             {
-                "x": min(at, x.high),
-                "y": min(value, y.high),
+                "x": _short(min(at, x.high)),
+                "y": _short(min(value, y.high)),
                 "c": index,
                 "i": place,
                 "fleet": curve.fleet or curve.name,
@@ -152,6 +153,11 @@ def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> 
             }
         )
     return rows
+
+
+def _short(value: float) -> float:
+    """More digits than a screen has pixels, and fewer than a float has."""
+    return float(f"{value:.7g}")
 
 
 def _shape(marker: str) -> str:
@@ -169,11 +175,6 @@ def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
 def _place(panel: Panel, at: float) -> str:
     named = dict(zip(panel.x_ticks, panel.x_names, strict=False))
     return named.get(at) or panel.x_format(at)
-
-
-def _opacity(full: float) -> Spec:
-    """Less for all but the picked fleet."""
-    return {"expr": f"picked && picked != datum.fleet ? {FADED} * {full} : {full}"}
 
 
 def _shade(limit: Limit | None, scale: Scale) -> list[Spec]:
@@ -208,10 +209,10 @@ def _spans(panel: Panel) -> list[Spec]:
     ]  # fmt: skip
     data, upright = {"values": rows}, {"y": {"value": 0}, "y2": {"value": "height"}}
     color, words = {"expr": "palette[datum.color]"}, {"expr": "words[datum.color]"}
-    band = {"type": "rect", "clip": True, "color": color, "opacity": _opacity(0.16)}
-    line = {"type": "rule", "clip": True, "strokeWidth": 1.8, "color": color, "opacity": _opacity(1)}
+    band = {"type": "rect", "clip": True, "color": color, "opacity": opacity(0.16)}
+    line = {"type": "rule", "clip": True, "strokeWidth": 1.8, "color": color, "opacity": opacity(1)}
     name = {"type": "text", "text": {"expr": "datum.t"}, "angle": 270, "align": "left", "baseline": "top", "dx": 6}
-    name |= {"dy": 4, "fontSize": 12, "fontWeight": "bold", "color": words, "opacity": _opacity(1)}
+    name |= {"dy": 4, "fontSize": 12, "fontWeight": "bold", "color": words, "opacity": opacity(1)}
     ends = {"x": {**_plain("lo")}, "x2": {"field": "hi"}}
     return [
         {"data": data, "mark": band, "encoding": ends | upright},
@@ -222,64 +223,6 @@ def _spans(panel: Panel) -> list[Spec]:
 
 def _plain(name: str) -> Spec:
     return {"field": name, "type": "quantitative"}
-
-
-def _bands(panel: Panel, x: Scale, y: Scale) -> Spec:
-    """The 95 % intervals as areas."""
-    rows = []
-    for index, curve in enumerate(panel.curves):
-        for place, half in enumerate(curve.half):
-            at, middle = curve.x[place], curve.y[place]
-            steady = curve.steady[place] if curve.steady else True
-            if half is not None and steady and isfinite(middle) and isfinite(half) and any(curve.half):
-                low, high = max(middle - half, y.low), min(middle + half, y.most)
-                look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
-                rows.append({"x": at, "y": low, "hi": high, **look})
-        if curve.filled:
-            look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
-            rows += [{"x": at, "y": y.low, "hi": high, **look} for at, high in zip(curve.x, curve.y, strict=True)]
-    if not rows:
-        return {}
-    mark = {"type": "area", "clip": True, "color": {"expr": "palette[datum.color]"}, "opacity": _opacity(0.18)}
-    return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "hi"}, "detail": _field("c")}}
-
-
-def _field(name: str) -> Spec:
-    return {"field": name, "type": "nominal"}
-
-
-def _lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
-    """The curves; stretches to or from an overloaded point are dotted."""
-    found: list[Spec] = []
-    for curve, points in zip(panel.curves, rows, strict=True):
-        if curve.dash == "None":
-            continue
-        part = 0
-        for one, following in pairwise(points):
-            if (one["steady"] and following["steady"]) != steady:
-                part += 1
-                continue
-            for end in (one, following):
-                look = {"dash": _dash(curve.dash) if steady else [1, 2], "part": f"{end['c']}/{part}"}
-                row = {name: end[name] for name in ("x", "y", "i", "fleet", "color")} | look
-                if not found or found[-1] != row:
-                    found.append(row)
-    if not found:
-        return {}
-    mark = {
-        "type": "line",
-        "clip": True,
-        "strokeWidth": 2.2 if steady else 1.2,
-        "color": {"expr": "palette[datum.color]"},
-        "strokeDash": {"expr": "datum.dash"},
-        "opacity": _opacity(1),
-    }
-    order = {"field": "i", "type": "quantitative"}
-    return {"data": {"values": found}, "mark": mark, "encoding": {"detail": _field("part"), "order": order}}
-
-
-def _dash(dash: Any) -> list[float]:
-    return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
 
 
 def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
@@ -301,14 +244,24 @@ def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
         "strokeWidth": 1,
         "stroke": {"expr": "palette[datum.color]"},
         "strokeDash": {"expr": "datum.dash"},
-        "opacity": _opacity(0.75),
+        "opacity": opacity(0.75),
     }
     return {"data": {"values": found}, "mark": mark}
 
 
+def _telling(points: Sequence[Spec]) -> Sequence[Spec]:
+    """Points of a line without markers that say something under the pointer: a level stretch does so once."""
+    steps = [row for before, row in zip([None, *points], points, strict=False) if not before or before["y"] != row["y"]]
+    return steps[:: 1 + len(steps) // MOST_TELLING]
+
+
 def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
     """The points; one without a marker is seen under the pointer only. Shift and wheel or drag zooms and moves."""
-    found = [{name: row[name] for name in row if name not in FOR_LINES} for points in rows for row in points]
+    found = [
+        {name: row[name] for name in row if name not in FOR_LINES}
+        for points in rows
+        for row in (points if points and points[0]["shape"] else _telling(points))
+    ]
     bare = "datum.shape == ''"
     mark = {
         "type": "point",
@@ -319,7 +272,7 @@ def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
         "size": {"expr": f"hovered == datum.key ? 150 : {bare} ? 60 : 62"},
         "stroke": {"expr": "palette[datum.color]"},
         "fill": {"expr": "datum.good ? palette[datum.color] : paper"},
-        "opacity": {"expr": f"{bare} ? (hovered == datum.key ? 1 : 0) : {_opacity(1)['expr']}"},
+        "opacity": {"expr": f"{bare} ? (hovered == datum.key ? 1 : 0) : {opacity(1)['expr']}"},
         "cursor": "pointer",
     }
     zoom = {
@@ -331,4 +284,4 @@ def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
         },
         "bind": "scales",
     }
-    return {"data": {"values": found}, "mark": mark, "params": [zoom], "encoding": {"detail": _field("key")}}
+    return {"data": {"values": found}, "mark": mark, "params": [zoom], "encoding": {"detail": field("key")}}

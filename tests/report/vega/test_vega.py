@@ -30,6 +30,16 @@ def rows(spec: dict[str, Any], mark: str) -> list[dict[str, Any]]:
     return [row for layer in layers for row in layer["data"]["values"]]
 
 
+def dashes(spec: dict[str, Any]) -> list[list[float]]:
+    """Of each end of a line."""
+    found = []
+    for layer in spec["layer"]:
+        if layer["mark"]["type"] == "line":
+            looks = json.loads(layer["mark"]["strokeDash"]["expr"].partition(")[datum.part]")[0][1:])
+            found += [looks[row["part"]]["dash"] for row in layer["data"]["values"]]
+    return found
+
+
 def test_points_keep_what_the_drawing_language_says() -> None:
     first, second, last = rows(chart_spec(PANEL), "point")
     assert [first["good"], second["good"], last["good"]] == [True, True, False]  # hollow where the SLO is missed
@@ -42,7 +52,7 @@ def test_points_keep_what_the_drawing_language_says() -> None:
 
 def test_lines_bands_limits_and_texts() -> None:
     spec = chart_spec(PANEL)
-    assert [row["dash"] for row in rows(spec, "line")] == [[1, 0]] * 2 + [[1, 2]] * 2  # dotted to an overloaded point
+    assert dashes(spec) == [[1, 0]] * 2 + [[1, 2]] * 2  # dotted to an overloaded point
     assert [(row["y"], row["hi"]) for row in rows(spec, "area")] == [(2.5, 3.5)]
     assert rows(spec, "rule") == [{"x": 0.5}, {"y": 2.5}]
     assert rows(spec, "rect") == [{"x": 0.5}]  # the side that misses the limit
@@ -121,3 +131,14 @@ def test_names_cannot_end_a_script() -> None:
     text = script_json({"fleet": "</script><b>"})
     assert "<" not in text
     assert json.loads(text) == {"fleet": "</script><b>"}
+
+
+def test_a_level_stretch_takes_two_points_and_says_it_once() -> None:
+    steps = ChartCurve("one", "#0072B2", (0, 1, 2, 3, 3, 4, 5), (1, 1, 1, 1, 2, 2, 2), good=(True,) * 7)
+    layers = {one["mark"]["type"]: one for one in chart_spec(Panel("", "", "x", (steps,)))["layer"]}
+    ends = [(row["x"], row["y"]) for row in layers["line"]["data"]["values"]]
+    assert ends == [(0, 1), (3, 1), (3, 2), (5, 2)]
+    assert [(row["x"], row["y"]) for row in layers["point"]["data"]["values"]] == [(0, 1), (3, 2)]
+    many = ChartCurve("one", "#0072B2", tuple(range(999)), tuple(range(999)), good=(True,) * 999)
+    points = chart_spec(Panel("", "", "x", (many,)))["layer"]
+    assert max(len(one["data"]["values"]) for one in points if one["mark"]["type"] == "point") <= 130
