@@ -12,8 +12,9 @@ from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.cases.execute import Workplace
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities
+from sim.study.fleets.capacity.search import Capacity, capacities
 
 
 @in_its_currency

@@ -11,8 +11,9 @@ from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity.at_capacity import at_capacity
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, Found, LoadAxis, capacities
+from sim.study.fleets.capacity.search import Capacity, Found, capacities
 from sim.study.metrics.precision import next_cases
 from sim.study.metrics.statistics import half_width, mean
 

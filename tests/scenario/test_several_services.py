@@ -9,6 +9,8 @@ import sim
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
+from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import capacities
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"
@@ -117,10 +119,25 @@ def test_one_service_is_a_scenario_of_its_own(tmp_path: Path, catalog: Catalog) 
     assert chosen.sweep == {"workload.arrivals.rate_rps": (10, 20)}
 
 
-def test_a_capacity_is_that_of_one_service() -> None:
-    for ask in (sim.capacity, sim.breakeven):
-        with pytest.raises(ScenarioErrors, match=r"^services: a capacity is that of one workload: choose a service"):
-            ask(scenario(), quiet=True)
+def test_breakeven_asks_about_one_service() -> None:
+    with pytest.raises(ScenarioErrors, match=r"^services: this asks about one workload: choose a service"):
+        sim.breakeven(scenario(), quiet=True)
+
+
+def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    services = [FAST | {"slo": {"e2e_s": 0.03}}, SLOW | {"slo": {"e2e_s": 0.03}}]
+    path = tmp_path / "s.yaml"
+    fleets = [{"name": "f", "pools": POOLS[:2]}]
+    path.write_text(dump(scenario(services=services, horizon_s=0.9, requests_cost=False, fleets=fleets)))
+
+    def capacity(*sets: str) -> float:
+        (found,) = capacities(load(path, sets, catalog=catalog), catalog, tmp_path / "-".join(sets), Cores(1), 0.2)
+        return found.mean
+
+    # fast has 67 requests/s for each of its replicas, slow 45
+    assert capacity() == pytest.approx(capacity("service=fast") / 200, rel=0.25)
 
 
 @pytest.mark.parametrize(

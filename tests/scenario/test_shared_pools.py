@@ -16,7 +16,9 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
+from sim.study.cases.cores import Cores
 from sim.study.cases.store import read_case, save_case
+from sim.study.fleets.capacity.search import capacities
 from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.study.money.price.reprice import measured, with_bill
 from sim.yamlio import dump
@@ -150,6 +152,21 @@ def test_a_noisy_neighbour_waits_where_shares_are_fair_and_is_refused_where_it_h
     assert fcfs["batch"]["rejected"] == 0
 
 
+def test_a_service_that_shares_a_pool_has_the_capacity_that_the_others_leave(tmp_path: Path) -> None:
+    slo = {"slo": {"ttft_s": 1.0}}
+    data = scenario([service("chat", 2.0, **slo), service("batch", 1.0, **slo)], [pool("chat", "batch")], horizon_s=8)
+    file = tmp_path / "s.yaml"
+    file.write_text(dump(data | {"warmup_s": 1}))
+
+    def capacity(*sets: str) -> float:
+        loaded = load(file, sets, catalog=catalog())
+        (found,) = capacities(loaded, catalog(), tmp_path / "-".join(sets), Cores(1), 0.2)
+        return found.mean
+
+    chat, both = capacity("service=chat"), capacity()
+    assert 2.0 * both <= chat < 3.0 * both  # what batch does not take, and less than both together
+
+
 CARD = {"gpu": "h100-80gb-sxm", "batching": {"policy": "vllm"}}
 MODELS = [
     service("chat", 2.0, model="llama3.2-1b"),
@@ -214,7 +231,7 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
         (SWAPPED | {"cold_start": {}}, {}, "swapped models sleep: say sleep_level: 1 or 2"),
         (RESIDENT | {"pipeline_parallel_size": 2}, {}, "stages do not take turns with another model: must be 1"),
         (RESIDENT | {"sharing": MISNAMED}, {}, "there is no service 'coed' in this pool; did you mean code?"),
-        (RESIDENT, {"service": "chat"}, "service: chat shares a pool with others in f, and is not the same without"),
+        (RESIDENT, {"service": "caht"}, "service: there is no service 'caht'; did you mean chat?"),
         (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
         (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
     ],

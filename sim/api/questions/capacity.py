@@ -16,8 +16,9 @@ from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity import RELATIVE
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, why_no_capacity
+from sim.study.fleets.capacity.search import Capacity, why_no_common_capacity
 
 
 class CapacityResult(Result):
@@ -81,7 +82,7 @@ def capacity(
     ['4x RTX 4090', '2x A100 80GB']
     """
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
-    prepared.refuse(why_no_capacity(prepared.scenario))
+    prepared.refuse(why_no_common_capacity(prepared.scenario))
     prepared.ignores("capacity", precision=precision_of(prepared.scenario, relative))
     more = {"relative": fraction(relative), "report": out is not None}
     return CapacityResult(prepared, prepared.delivered(deliver_capacity, workers, quiet, force, **more), relative)

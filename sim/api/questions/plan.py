@@ -17,7 +17,8 @@ from sim.report.money.plan.tables import plan_table
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.study.fleets.capacity import RELATIVE
-from sim.study.fleets.capacity.search import LoadAxis, why_no_capacity
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import why_no_capacity
 from sim.study.money.plan.plans import Outlook, why_no_plan
 
 

@@ -11,12 +11,14 @@ AXIS_LABELS = {
     "rate_rps": N_("load [requests/s]"),
     "concurrency": N_("concurrent clients"),
     "rate_scale": N_("trace speed-up"),
+    "load_scale": N_("load over the scenario's"),
     "replicas": N_("replicas"),
 }
 AXIS_UNITS = {
     "rate_rps": N_("{} req/s"),
     "concurrency": N_("{} clients"),
     "rate_scale": N_("{}x the trace's speed"),
+    "load_scale": N_("{}x the scenario's load"),
     "replicas": N_("{} replicas"),
 }
 LIMITS = {

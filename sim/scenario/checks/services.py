@@ -10,6 +10,7 @@ from sim.routing import ByLength
 from sim.routing.cache.index import Exact
 from sim.scenario.checks.batches import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.one_service import shares_a_pool
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.sections.slo import Slo
@@ -216,8 +217,11 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
     """Settings and sections that mean one workload."""
     if scenario.slo != Slo():
         yield Complaint(("slo",), "stands in each of the services")
-    if scenario.service is not None:
-        yield from _alone_complaints(scenario, scenario.service)
+    if scenario.service is not None and not shares_a_pool(scenario):
+        service = next((one for one in scenario.services if one.name == scenario.service), None)
+        if service is not None and service.rate_limit is not None:
+            text = f"{service.name} has a rate_limit, which is kept beside the others only: remove it"
+            yield Complaint(("service",), text)
         return
     if scenario.horizon_s is None:
         yield Complaint(("horizon_s",), "is missing: services are measured in one window")
@@ -225,21 +229,8 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
         yield Complaint(("warmup_s",), "auto looks at one service: give seconds")
     for name in ("load_profile", "plan", "breakeven", "sensitivity", "size", "futures", "precision"):
         if getattr(scenario, name) is not None:
-            told = "asks about one workload: choose a service with `service: <name>`"
+            told = "asks about one workload: choose a service with pools of its own by `service: <name>`"
             yield Complaint((name,), told)
-
-
-def _alone_complaints(scenario: Scenario, name: str) -> Iterator[Complaint]:
-    """A service that is not the same without the others."""
-    for fleet in scenario.fleets:
-        for pool in fleet.pools:
-            if name in pool.services:
-                text = f"{name} shares a pool with others in {fleet.name}, and is not the same without them: remove it"
-                yield Complaint(("service",), text)
-                return
-    service = next((one for one in scenario.services if one.name == name), None)
-    if service is not None and service.rate_limit is not None:
-        yield Complaint(("service",), f"{name} has a rate_limit, which is kept beside the others only: remove it")
 
 
 def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:

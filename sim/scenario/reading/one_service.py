@@ -13,9 +13,10 @@ def with_one_service(scenario: Scenario) -> Scenario:
     """*scenario* with its chosen `service` alone: its workload and limits, and of every fleet its pools.
 
     The pools have GPUs of their own then: what slices of other services would share a card with them is not there.
-    A scenario that chooses none is returned as it is.
+    A scenario that chooses none is returned as it is, and so is one whose chosen service shares a pool: it is not the
+    same without the others.
     """
-    if scenario.service is None:
+    if scenario.service is None or shares_a_pool(scenario):
         return scenario
     data = as_data(scenario)
     services, name = data.pop("services"), data.pop("service")
@@ -28,6 +29,11 @@ def with_one_service(scenario: Scenario) -> Scenario:
     if data.get("sweep"):
         data["sweep"] = _sweep(data["sweep"], [f"services.{name}.", f"services.{services.index(chosen)}."])
     return Scenario.model_validate(data)
+
+
+def shares_a_pool(scenario: Scenario) -> bool:
+    """Whether the chosen service has a pool together with others."""
+    return any(scenario.service in pool.services for fleet in scenario.fleets for pool in fleet.pools)
 
 
 def _sweep(sweep: Any, prefixes: list[str]) -> Any:

@@ -33,8 +33,21 @@ class Standing:
 
 
 def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
-    """The verdict over the *metrics* of all replications of a point."""
-    return Standing(_met(slo, metrics), cases_overloaded(metrics))
+    """The verdict over the *metrics* of all replications of a point; of several services, on all of them by their own
+    service levels.
+    """
+    each = [standing(level, own) for level, own in _services(metrics)]
+    if not each:
+        return Standing(_met(slo, metrics), cases_overloaded(metrics))
+    met = [one.met for one in each if one.met is not None]
+    return Standing(all(met) if met else None, any(one.overloaded for one in each))
+
+
+def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[Slo, list[CaseMetrics]]]:
+    """The service level of each of several services, with its part of the *metrics*."""
+    names = metrics[0].services if metrics else {}
+    parts = ([one.services[name] for one in metrics] for name in names)
+    return [(Slo.model_validate(own[0].level.slo), own) for own in parts]
 
 
 def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
@@ -80,6 +93,8 @@ def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
 
     A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
     """
+    if services := _services(metrics):
+        return min(slack(level, own) for level, own in services)
     if not any(one.traffic.requests for one in metrics):
         return -1.0
     return min(_gaps(slo, metrics), default=0.0)

@@ -21,7 +21,8 @@ from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.at_capacity import at_capacity
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 
 SEARCH = ["fleet", "replication"]
 SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]

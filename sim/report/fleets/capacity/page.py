@@ -16,8 +16,9 @@ from sim.report.words.text import LIMITS, axis_label, joined, percent, place, pl
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.at_capacity import capacity_differences
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 
 TEMPLATE = "fleets/capacity/capacity.html.j2"
 Row = Mapping[str, Any]

@@ -19,7 +19,8 @@ from sim.report.words.goals import exactly, name_of
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import LIMITS, axis_label, percent, plain
 from sim.scenario.sections.slo import Slo
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, TriedLoad
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity, TriedLoad
 
 WIDTH_IN, SEARCH_IN, ROW_IN = 11.6, 3.0, 0.34
 LEFT_IN, RIGHT_IN, GAP_IN = 0.75, 0.3, 0.9

@@ -22,7 +22,7 @@ from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
-from sim.study.fleets.capacity.search import LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN
 from sim.study.fleets.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH

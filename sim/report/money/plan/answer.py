@@ -14,7 +14,7 @@ from sim.report.words.text import question_of
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.study.cases.points import limits
-from sim.study.fleets.capacity.search import LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.money.plan.plans import Outlook
 
 

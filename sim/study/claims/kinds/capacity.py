@@ -6,7 +6,8 @@ from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.registry import finds
 from sim.study.fleets.capacity.at_capacity import at_capacity
-from sim.study.fleets.capacity.search import LoadAxis, capacities, why_no_capacity
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import capacities, why_no_capacity
 
 
 @finds(Capacity)

@@ -8,7 +8,8 @@ from typing import Any
 
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.availability.over_failures import OverFailures
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.averages import Usual, numbers
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import mean, paired_difference, ratio

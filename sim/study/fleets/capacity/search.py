@@ -13,11 +13,13 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
+from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Progress, Workplace
 from sim.study.cases.points import POINTS, jobs_of
 from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.fleets.availability.over_failures import OverFailures, why_no_availability
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import Goal
 from sim.study.metrics.precision import replications_next
 from sim.study.metrics.service_level import standing
@@ -27,38 +29,6 @@ from sim.workload import Profile
 
 WIDEST = 4096.0
 """The search leaves the load at which it begins by at most this factor either way."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadAxis:
-    """What is raised until the service level breaks."""
-
-    path: str
-    label: str
-    start: float
-    """The scenario's own load; the search begins at the power of two that is nearest to it."""
-    whole: bool
-    """Clients come in whole numbers."""
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> "LoadAxis":
-        """Rate of arrivals, number of clients, or speed of a trace. Raises ValueError for a burst, which has no
-        rate.
-        """
-        workload = scenario.workload
-        if workload.trace is not None:
-            return cls("workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
-        loop = workload.closed_loop()
-        if loop is not None:
-            return cls("workload.arrivals.concurrency", "concurrency", float(loop.concurrency), True)
-        rate = workload.mean_rate_rps()
-        if rate is None:
-            raise ValueError("a burst has no rate to raise; give arrivals with a rate, a closed loop or a trace")
-        return cls("workload.arrivals.rate_rps", "rate_rps", rate, False)
-
-    def value(self, load: float) -> float | int:
-        """*load* as the scenario says it."""
-        return max(1, round(load)) if self.whole else load
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +93,31 @@ class Capacity:
 
 
 def why_no_capacity(scenario: Scenario) -> str:
-    """What the scenario lacks for a capacity, with its key; empty if nothing."""
+    """What the scenario lacks for the capacity of one workload, with its key; empty if nothing."""
     if scenario.services:
-        return "services: a capacity is that of one workload: choose a service with `service: <name>`"
+        return "services: this asks about one workload: choose a service with pools of its own by `service: <name>`"
+    return _why_no_load(scenario, [("", scenario.slo)])
+
+
+def why_no_common_capacity(scenario: Scenario) -> str:
+    """What the scenario lacks for a capacity, of one workload or of several services; empty if nothing."""
+    if not scenario.services:
+        return why_no_capacity(scenario)
+    return _why_no_load(scenario, [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)])
+
+
+def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
+    """*levels* are the service levels, each with what stands before its key."""
     try:
         LoadAxis.of(scenario)
     except ValueError as error:
         return f"workload.arrivals: {error}"
-    if refusal := why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets):
-        return refusal
-    if not scenario.slo.goals:
-        return "slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
+    for _, slo in levels:
+        if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets):
+            return refusal
+    missing = next((place for place, slo in levels if not slo.goals), None)
+    if missing is not None:
+        return f"{missing}slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
     return ""
 
 
@@ -247,7 +231,7 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
         value = axis.value(load)
-        stored = yield goal.undisturbed(case := Case(fleet, {axis.label: value}, {axis.path: value}, replication))
+        stored = yield goal.undisturbed(case := Case(fleet, {axis.label: value}, axis.overrides(value), replication))
         if stored.status == "ok":
             if goal.states is not None and standing(slo, [stored.metrics]).good:
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)

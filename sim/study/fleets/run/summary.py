@@ -40,7 +40,7 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         services = _services([case.metrics for case in finished])
         told = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
         rows = {name: own | told | {"service": name} for name, own in services.items()}
-        points.append(Point(first.fleet, places, finished, row | places | _judged_together(services), rows))
+        points.append(Point(first.fleet, places, finished, row | places, rows))
     return points
 
 
@@ -48,14 +48,6 @@ def _services(cases: Sequence[CaseMetrics]) -> dict[str, dict[str, Any]]:
     """Service -> its columns; empty where a fleet has a single one."""
     names = cases[0].services if cases else ()
     return {name: _figures([one.services[name] for one in cases], {}) for name in names}
-
-
-def _judged_together(services: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A fleet meets its service level where every service does, and is overloaded where one is."""
-    met = [row["meets_slo"] for row in services.values() if row["meets_slo"] is not None]
-    if not services:
-        return {}
-    return {"meets_slo": all(met) if met else None, "overloaded": any(row["overloaded"] for row in services.values())}
 
 
 def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +71,8 @@ def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, A
     over = found.overloaded
     waiting_counts = over and any(name in level.per_request for name in ("ttft_s", "e2e_s"))
     dependent = dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)
-    return {"meets_slo": found.met, "horizon_dependent": " ".join(dependent)}
+    together = {"overloaded": over} if cases[0].services else {}
+    return together | {"meets_slo": found.met, "horizon_dependent": " ".join(dependent)}
 
 
 def replication_costs(point: Point, tokens: str = TOKENS[0]) -> list[float]:

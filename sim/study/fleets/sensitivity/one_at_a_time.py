@@ -18,7 +18,7 @@ from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
-from sim.study.fleets.capacity.search import LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.metrics.service_level import cases_overloaded
 from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of

@@ -28,7 +28,8 @@ from sim.scenario.sweep import Case, at_point
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of
 from sim.study.money.price.rebill import Bill, Rebilling

@@ -13,7 +13,8 @@ from sim.scenario.sweep import Case
 from sim.study.cases.execute import Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import rate_per_load
 from sim.study.metrics.idle import idle_window
 from sim.study.money.plan.unit import Quantities

@@ -21,7 +21,8 @@ from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.plan import bridged_fleet
 from sim.scenario.year import load_by_hour
-from sim.study.fleets.capacity.search import Capacity, LoadAxis
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of
 from sim.study.money.breakeven.tipping import API

@@ -12,7 +12,8 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity import search as capacity_module
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities, why_no_capacity
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity, capacities, why_no_capacity
 from sim.yamlio import dump
 
 STEP_S, TOKENS = 1e-3, 500

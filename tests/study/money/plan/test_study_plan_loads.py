@@ -9,7 +9,8 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.study.cases.cores import Cores
 from sim.study.cases.store import load_case
-from sim.study.fleets.capacity.search import Capacity, LoadAxis, capacities
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity, capacities
 from sim.study.metrics.expected import mean_tokens
 from sim.study.money.plan.loads import FRACTIONS, part_loads
 from sim.yamlio import dump
