@@ -10,9 +10,10 @@ from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
 from sim.cost import Cost, CostError, resolve_costs
 from sim.failures import Failures
+from sim.routing.transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
-from sim.scenario.reading.ids import entries, unknown_offers, unknown_prices
+from sim.scenario.reading.ids import entries, unknown_ids, unknown_offers, unknown_prices
 from sim.scenario.reading.layers import value_at
 from sim.scenario.sections.section import Section
 from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
@@ -36,6 +37,13 @@ class Mixed(Spec):
     """Classes of prompt lengths, each with about as many prompt tokens as the others."""
     most_kinds: Annotated[Count, Field(ge=2)] = 2
     """Most kinds of replicas, or ways to pay for them, in one fleet."""
+
+
+class Split(Spec):
+    """Fleets whose prompts are computed on replicas of their own, in any ratio to those that answer."""
+
+    kv_transfer: KvTransfer
+    """How the KV of prompts moves to those that answer."""
 
 
 class Budget(Spec):
@@ -91,6 +99,9 @@ class Size(Spec):
     """What fails in the pools to choose from, for `slo.availability`; a fleet of the scenario has its own."""
     mixed: Mixed | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
+    split: Split | None = None
+    """Look for fleets with replicas for prompts and others for answers, too, each of any kind; left out: every replica
+    does both."""
 
     @model_validator(mode="after")
     def _something_to_pay(self) -> Self:
@@ -122,6 +133,8 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
                 lookup(name)
             except ValueError as error:
                 yield Complaint(place, str(error).splitlines()[0])
+    moving = value_at(data, ("split", "kv_transfer"))
+    yield from unknown_ids(moving, ("size", "split", "kv_transfer"), {"link": catalog.link})
     for label, cost in entries(data, ("costs",)):
         yield from unknown_prices(cost, ("size", "costs", label), catalog)
     for label, _ in entries(data, ("rents",)):
@@ -151,6 +164,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield Complaint(("size", "mixed"), text)
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
         yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
+    yield from _of_split(size, scenario)
     yield from _over_failures(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
         text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
@@ -165,6 +179,23 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             for path, text in error.problems:
                 steps: Place = tuple(path.split("."))
                 yield Complaint(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
+
+
+def _of_split(size: Size, scenario: Experiment) -> Iterator[Complaint]:
+    """What a search of fleets with roles cannot be asked together with."""
+    if size.split is None:
+        return
+    if size.mixed is not None:
+        yield Complaint(("size", "split"), "stands beside mixed: look for one of them at a time")
+    if scenario.slo.availability is not None:
+        text = "cannot be looked for with slo.availability: replicas of one role do not stand in for those of another"
+        yield Complaint(("size", "split"), text)
+    if scenario.services:
+        yield Complaint(("size", "split"), "needs a single service: pools with a role serve one")
+    if any(name != WHOLE for name in size.mig):
+        yield Complaint(("size", "split"), "needs whole GPUs: slices have no ports of their own")
+    if size.max_replicas < 2:
+        yield Complaint(("size", "max_replicas"), "must be at least 2 for split: one for prompts, one for answers")
 
 
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[Complaint]:

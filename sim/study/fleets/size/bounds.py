@@ -70,6 +70,12 @@ class OfferedLoad:
             rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)
         return cls(rate, *asked, may_share)
 
+    def prompts_alone(self, at_least: int) -> "OfferedLoad":
+        """The prompts of at least *at_least* tokens, each with the first token of its answer."""
+        chosen = self.prompts >= at_least
+        rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
+        return OfferedLoad(rate, self.prompts[chosen], np.ones(int(chosen.sum())), self.may_share)
+
     def of_prompts(self, above: float, up_to: float) -> "OfferedLoad":
         """The part of it with prompts of more than *above* and at most *up_to* tokens."""
         chosen = (self.prompts > above) & (self.prompts <= up_to)

@@ -100,7 +100,7 @@ class Nearest:
     def _bound(self, unit: Unit, replicas: int) -> float:
         """Upper bound of its slack, the part of the requests that it attains beyond what is asked for."""
         demand, goals = self._prospects.demand, self._trials.slo.goals
-        if unit.own is not None:
+        if unit.own is not None or unit.beside is not None:
             return min(1.0 - goal.share for goal in goals)
         floor = Floor(self._prospects.plan(unit).pools[0], demand)
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)

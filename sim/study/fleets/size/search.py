@@ -112,7 +112,8 @@ class Search:
         finder = Nearest(self.size, self.size.budget, *known)
         best = finder.run()
         rows = [self._judged(one) for one in finder.judged]
-        seen = {(self._units[one.order].machine, one.replicas): one.outcome for one in finder.judged}
+        judged = [(self._units[one.order], one) for one in finder.judged]
+        seen = {(unit.machine, unit.total(one.replicas)): one.outcome for unit, one in judged}
         names = {row.name for row in rows}
         for one in self._tried:
             if one.name not in names:
@@ -178,6 +179,8 @@ class Search:
         machine = self._prospects.look(unit)
         reason, least = machine.reason, machine.least_replicas
         most = self._prospects.most_replicas(unit, self.size)
+        if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
+            return  # told with one that answers, beside which there is the most room for prompts
         if not reason and least > most and unit.own is None:
             host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
             reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
@@ -263,7 +266,7 @@ class Search:
             fleet.name,
             unit.machine,
             kinds_of(fleet),
-            entry.replicas,
+            unit.total(entry.replicas),
             gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
             status,
             usd_per_h,

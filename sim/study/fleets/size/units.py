@@ -1,7 +1,7 @@
 """The fleets that a search may choose from: one kind of replica each, in any number, under one way to pay."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 from typing import Any
@@ -9,14 +9,42 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostError, Problem
 from sim.scenario.checks.pools import pool_complaints
+from sim.scenario.checks.routing import role_complaints
 from sim.scenario.resolving.bind import bind
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.size import WHOLE, Size
+from sim.scenario.sections.size import WHOLE, Size, Split
 from sim.scenario.year import load_by_hour
 from sim.study.fleets.size.bounds import Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, least_kw_by_pool
 from sim.study.fleets.size.hosts import NoHost, hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Replicas that answer what others have computed the prompts of."""
+
+    name: str
+    pool: dict[str, Any]
+    """As a scenario says it, without `replicas`."""
+    cost: dict[str, Any]
+    replicas: int
+    kv_transfer: dict[str, Any]
+    kinds: str
+    """Key of the hardware of both, whatever the numbers."""
+
+    def fleet(self, name: str, prompts: dict[str, Any], cost: dict[str, Any], replicas: int, spare: int) -> Fleet:
+        """*replicas* of *prompts* in front of these, with *spare* ones of both."""
+        pools = [
+            {"name": "prompts", "role": "prefill", **prompts, "replicas": replicas + spare, "cost": cost},
+            {"name": "answers", "role": "decode", **self.pool, "replicas": self.replicas + spare, "cost": self.cost},
+        ]
+        return Fleet.model_validate({"name": name, "pools": pools, "kv_transfer": self.kv_transfer})
+
+    def named(self, prompts: str, replicas: int, spare: int) -> str:
+        """The name of a fleet."""
+        more = f"+{spare}" if spare else ""
+        return f"{replicas}{more}x ({prompts}) for prompts, {self.replicas}{more}x ({self.name}) for answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +66,14 @@ class Unit:
     """Replicas, spares included, that its host carries; None: as many as one likes."""
     choice: str = ""
     """Key: equal for units that differ only in the host that the search chooses for them; empty for all others."""
+    way: str = ""
+    """Label of the way to pay; empty for a fleet of the scenario."""
+    beside: Beside | None = None
+    """Who answers, where `pool` computes prompts only."""
+
+    def total(self, replicas: int) -> int:
+        """All replicas of a fleet with *replicas* of `pool`."""
+        return replicas + (self.beside.replicas if self.beside is not None else 0)
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
         """So many replicas behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
@@ -45,6 +81,8 @@ class Unit:
             out = self.own_spares - spare
             pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
             return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
+        if self.beside is not None:
+            return self.beside.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas, spare)
         data = {
             "name": self.counted(replicas, spare),
             "pools": [self.pool | {"replicas": replicas + spare}],
@@ -54,17 +92,41 @@ class Unit:
 
     def counted(self, replicas: int, spare: int = 0) -> str:
         """The name of a number of replicas."""
+        if self.beside is not None:
+            return self.beside.named(self.name, replicas, spare)
         count = f"{replicas}+{spare}" if spare else str(replicas)
         return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 
 
 def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
-    """The scenario's fleets, then every combination of the section.
-
-    GPUs that are bought and have no server in the section stand in every server of the catalogue that carries them.
+    """The scenario's fleets, then every combination of the section, then every pair of combinations paid alike, where
+    prompts are to be computed by replicas of their own.
     """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
+    single = list(_of_one_kind(scenario, size, catalog))
+    yield from single
+    if size.split is not None:
+        yield from _of_two_roles([unit for unit in single if not unit.refusal], size, size.split)
+
+
+def _of_two_roles(single: Sequence[Unit], size: Size, split: Split) -> Iterator[Unit]:
+    """Each of *single* in front of each other, and of itself, in every number of those that answer."""
+    transfer = split.kv_transfer.model_dump(mode="json", exclude_unset=True)
+    for prompts, answers in product(single, single):
+        if prompts.way != answers.way:
+            continue
+        kinds = f"{prompts.machine} for prompts, {answers.machine} for answers"
+        most = size.max_replicas - 1 if answers.most is None else min(size.max_replicas - 1, answers.most)
+        for number in range(1, most + 1):
+            beside = Beside(answers.name, answers.pool, answers.cost, number, transfer, kinds)
+            yield replace(prompts, machine=f"{kinds}, {number}", choice="", beside=beside)
+
+
+def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
+    """Every combination of the section. GPUs that are bought and have no server in the section stand in every server of
+    the catalogue that carries them.
+    """
     formats = size.quantizations or (None,)
     layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
     told: set[str] = set()
@@ -90,12 +152,12 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
                 what = " ".join([*words, *([f"in {server}"] if len(servers) > 1 else []), *more])
                 pool = _given(wanted | {"server": server})
                 for label, cost in _ways(size, gpu, server):
-                    yield Unit(f"{what}, {label}", pool, cost, what)
+                    yield Unit(f"{what}, {label}", pool, cost, what, way=label)
             continue
         what, pool = " ".join([*words, *more]), _given(wanted)
         for label, cost in _ways(size, gpu, None):
             if cost["acquisition"] == "rent":
-                yield Unit(f"{what}, {label}", pool, cost, what)
+                yield Unit(f"{what}, {label}", pool, cost, what, way=label)
         yield from _hosted(scenario, size, catalog, pool, (words, more), told)
 
 
@@ -141,7 +203,7 @@ def _hosted(
         machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
         for label, cost in _ways(size, gpu, host.server):
             if label in bought:
-                yield Unit(f"{name}, {label}", inside, cost, machine, most=most, choice=f"{what}, {label}")
+                yield Unit(f"{name}, {label}", inside, cost, machine, most=most, choice=f"{what}, {label}", way=label)
 
 
 def _slices(pool: dict[str, Any], catalog: Catalog) -> int:
@@ -189,9 +251,10 @@ class Prospects:
 
     def look(self, unit: Unit) -> Machine:
         """Whether and with how many replicas *unit* may serve the load."""
-        if unit.machine not in self._machines:
-            self._machines[unit.machine] = self._machine(unit)
-        return self._machines[unit.machine]
+        machine = unit.machine if unit.beside is None else unit.beside.kinds
+        if machine not in self._machines:
+            self._machines[machine] = self._machine(unit)
+        return self._machines[machine]
 
     def _machine(self, unit: Unit) -> Machine:
         if unit.refusal:
@@ -206,9 +269,12 @@ class Prospects:
             return Machine(str(error).splitlines()[0], 0)
         if plan.infeasible or unit.own is not None:
             return Machine(plan.infeasible, 1)
-        floor = Floor(plan.pools[0], self.demand)
-        reason = floor.refusal(self.scenario.slo)
-        rate = self.demand.rate_rps
+        demand = self.demand
+        if plan.kv_transfer is not None:
+            demand = demand.prompts_alone(plan.kv_transfer.min_prompt_tokens)
+        floor = Floor(plan.pools[0], demand)
+        reason = floor.refusal(self.scenario.slo) if unit.beside is None else ""
+        rate = demand.rate_rps
         return Machine(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
 
     def cannot_start(self, unit: Unit) -> bool:
@@ -224,11 +290,16 @@ class Prospects:
         """That may carry the load."""
         if unit.own is not None:
             return 1
-        return size.max_replicas if unit.most is None else min(size.max_replicas, unit.most - size.spare_replicas)
+        most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
+        return most if unit.most is None else min(most, unit.most - size.spare_replicas)
 
     def plan(self, unit: Unit) -> FleetPlan:
         """One replica, without prices."""
-        return resolve_fleet(self.scenario, unit.fleet(1).model_copy(update={"cost": None}), self.catalog)
+        fleet = unit.fleet(1)
+        if unit.beside is not None:
+            free = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
+            fleet = fleet.model_copy(update={"pools": free})
+        return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
 
     def _refusal(self, unit: Unit) -> str:
         """What is wrong with its layout or limits; empty if nothing is."""
@@ -236,6 +307,7 @@ class Prospects:
         try:
             bound = [bind(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
             wrong = [one for pool in bound for one in pool_complaints(pool, (), self.catalog)]
+            wrong += role_complaints(self.scenario, fleet, bound, ())
         except (ValueError, ArithmeticError) as error:
             return str(error).splitlines()[0]
         return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
