@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
 from sim.cost.bill.charge import Stated, UnitPrice
-from sim.spec import NonNegative, Spec
+from sim.spec import NonNegative, Spec, within_reach
 
 USD = "USD"
 
@@ -73,7 +73,7 @@ def _price(value: Any) -> Any:
         raise ValueError(f"must be a finite number, not {value:g}")
     if value < 0:
         raise ValueError(f"must be 0 or more, not {value:g}")
-    return {"price": value}
+    return {"price": within_reach(value)}
 
 
 Price = Annotated[StatedPrice, BeforeValidator(_price, json_schema_input_type=NonNegative | StatedPrice)]

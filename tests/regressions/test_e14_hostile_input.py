@@ -68,8 +68,8 @@ def told(folder: Path, catalog: Catalog, text: str, *sets: str) -> list[str]:
         ("{process: poisson, rate_rps: 1.0}", "{process: burst, num_requests: 1e9}",
          "s.yaml:3: workload.arrivals: about 1e+09 requests in one case; "
          "at most 20,000,000 (limits.requests raises it)"),
-        ("{process: poisson, rate_rps: 1.0}", "{process: poisson, rate_rps: 1e300}",
-         "s.yaml:3: workload.arrivals: about 1e+302 requests in one case"),
+        ("{process: poisson, rate_rps: 1.0}", "{process: poisson, rate_rps: 1e25}",
+         "s.yaml:3: workload.arrivals: about 1e+27 requests in one case"),
         ("{process: poisson, rate_rps: 1.0}", CLOSED % (10**9, 0),
          "s.yaml:3: workload.arrivals: 1,000,000,000 clients"),
         ("    pools:\n      - ", "    pools:\n      - failures: {replica: {mtbf_h: 1e-12, repair_h: 0}}\n        ",

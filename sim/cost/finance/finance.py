@@ -45,7 +45,7 @@ Growth = Annotated[float, Field(gt=-1, lt=10)]
 class _Owned(Spec):
     """What both methods need to know of a purchase."""
 
-    life_years: Positive
+    life_years: Annotated[Positive, Field(le=100)]
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
     """Resale value at the end of its life, as a share of the price."""

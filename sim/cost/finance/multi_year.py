@@ -20,7 +20,7 @@ def _month(value: Any) -> str:
 
 
 CalendarMonth = Annotated[str, BeforeValidator(_month)]
-Rate = Annotated[float, Field(gt=-1, strict=True)]
+Rate = Annotated[float, Field(gt=-1, le=100, strict=True)]
 Decline = Annotated[float, Field(gt=-1, lt=1, strict=True)]
 
 

@@ -9,6 +9,8 @@ from sim.cost.bill.charge import UnitPrice
 from sim.cost.prices import CostError, PriceBook, Problem, Quote
 from sim.spec import Fraction, Spec
 
+NAME = "the API"
+"""What tables and charts call it, beside the names of fleets."""
 TOKENS_PER_PRICE = 1e6
 
 

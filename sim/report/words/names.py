@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sim.language import N_, _
 from sim.scenario.resolving.terms import ReportingFleets
 from sim.scenario.schema import Scenario
-from sim.study.money.breakeven.candidates import OWN_WAY
+from sim.scenario.sections.breakeven import OWN_WAY
 
 COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("tax"), N_("deployment")),

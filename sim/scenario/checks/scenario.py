@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import ClockError, Cost, CostError, resolve_costs
+from sim.cost.rent import api
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
 from sim.scenario.checks.routing import fair_complaints, level_complaints, role_complaints, routing_complaints
@@ -162,6 +163,11 @@ def _names_twice(data: Any) -> Iterator[Complaint]:
     fleets = list(mappings(data, "fleets"))
     for key in ("services", "fleets"):
         yield from _twice(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
+    if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
+        for i, fleet in fleets:
+            if fleet.get("name") == api.NAME:
+                told = f"{api.NAME!r} is what tables call the API of the section api; choose another name"
+                yield Complaint(("fleets", i, "name"), told)
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
 

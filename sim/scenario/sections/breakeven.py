@@ -1,17 +1,30 @@
 """What `gpufleet breakeven` compares, as a scenario says it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import Cost, CostError
-from sim.scenario.experiment import Experiment
+from sim.cost.rent import api
+from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.sections.section import Everything, Section
 from sim.spec import Count, Positive, Spec
+
+OWN_WAY = {"buy": "bought", "rent": "rented"}
+"""What a fleet's own way to pay is called where it has others."""
+
+
+def candidate_names(fleet: Fleet, ways: Iterable[str]) -> list[str]:
+    """One for each way to pay for *fleet*: its own, then those of `also`."""
+    if fleet.cost is None:
+        return [fleet.name]
+    labels = list(ways)
+    own = f"{fleet.name} {OWN_WAY[fleet.cost.acquisition]}" if labels else fleet.name
+    return [own, *(f"{fleet.name} {label}" for label in labels)]
 
 
 class Breakeven(Spec):
@@ -28,11 +41,18 @@ class Breakeven(Spec):
 
 
 def _check(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
-    """Ways to pay for fleets that are not there."""
+    """Ways to pay for fleets that are not there, and names that would stand for two candidates."""
     names = [fleet.name for fleet in scenario.fleets]
     for name in asked.also:
         if name not in names:
             yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+    taken = {api.NAME} if scenario.api is not None else set()
+    for fleet in scenario.fleets:
+        for candidate in candidate_names(fleet, asked.also.get(fleet.name, {})):
+            if candidate in taken:
+                told = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
+                yield Complaint(("breakeven", "also", fleet.name), told)
+            taken.add(candidate)
 
 
 def _check_bills(asked: Breakeven, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:

@@ -218,12 +218,14 @@ def _usage(intervals: Sequence[Interval]) -> pa.Table:
     return table if any(one.unused for one in intervals) else table.drop_columns(["unused"])
 
 
-def _records(kind: type, rows: Iterable[Any]) -> pa.Table:
-    """Slots dataclasses as columns."""
+def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
+    """Slots dataclasses as columns, one of them *left_out*."""
     listed = list(rows)
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
     columns = {}
     for column in fields(kind):
+        if column.name == left_out:
+            continue
         name = column.type if isinstance(column.type, str) else column.type.__name__
         columns[column.name] = pa.array([getattr(row, column.name) for row in listed], types[name])
     return pa.table(columns)
@@ -231,7 +233,7 @@ def _records(kind: type, rows: Iterable[Any]) -> pa.Table:
 
 def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
     """Ledger rows with amounts in USD, exact to the nano-USD they are kept in."""
-    table = _records(LedgerRow, rows)
+    nano = "amount_nano_usd"  # more than a column of whole numbers holds, where somebody tries such a price
+    position = [column.name for column in fields(LedgerRow)].index(nano)
     usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
-    position = table.column_names.index("amount_nano_usd")
-    return table.set_column(position, "amount_usd", usd)
+    return _records(LedgerRow, rows, left_out=nano).add_column(position, "amount_usd", usd)

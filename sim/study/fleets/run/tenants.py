@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import FinishedCase, group
@@ -128,12 +129,20 @@ def _add_costs(shares: Mapping[str, Share], case: FinishedCase, columns: Mapping
     amounts = case.costs().column("amount_usd").to_numpy()
     if not len(amounts):
         return
-    left = int(np.rint(amounts * NANO_PER_USD).astype(np.int64).sum())
-    nano = np.rint(columns["cost_usd"].astype(float) * NANO_PER_USD).astype(np.int64)
+    left = int(_nano_usd(amounts).sum())
+    nano = _nano_usd(columns["cost_usd"].astype(float))
     for name, share in shares.items():
         amount = left if name == NOBODY else int(nano[tenants == name].sum())
         share.figures["cost_usd"] = amount / NANO_PER_USD
         left -= amount
+
+
+def _nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
+    """Whole nano-dollars, exact however many."""
+    nano = np.rint(usd * NANO_PER_USD)
+    if np.abs(nano).sum() < np.iinfo(np.int64).max / 2:
+        return nano.astype(np.int64)
+    return np.array([int(amount) for amount in nano], dtype=object)
 
 
 def _within(usage: pa.Table, start_s: float, end_s: float) -> dict[str, Any]:

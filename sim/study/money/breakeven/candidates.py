@@ -23,7 +23,7 @@ from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.finance.flows import Flows, mean_flows, with_peak
 from sim.cost.finance.horizon import Horizon
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.breakeven import Breakeven
+from sim.scenario.sections.breakeven import Breakeven, candidate_names
 from sim.scenario.sweep import Case, at_point
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
@@ -40,8 +40,6 @@ UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 """Where a fleet's cost is simulated; between two of them it is a straight line."""
 API = "api"
 """Its line in a bill."""
-OWN_WAY = {"buy": "bought", "rent": "rented"}
-"""How a fleet's own `cost` is called beside other ways to pay for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +243,11 @@ def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candi
             continue
         ways = also.get(fleet.name, {})
         assert fleet.cost is not None  # breakeven_complaints has seen to it
-        own = f"{fleet.name} {OWN_WAY[fleet.cost.acquisition]}" if ways else fleet.name
+        own, *others = candidate_names(fleet, ways)
         yield Candidate(own, fleet.name, {}, capacity)
-        for label, cost in ways.items():
+        for name, cost in zip(others, ways.values(), strict=True):
             data = cost.model_dump(mode="json", exclude_unset=True)
-            yield Candidate(f"{fleet.name} {label}", fleet.name, {f"fleets.{position}.cost": data}, capacity)
+            yield Candidate(name, fleet.name, {f"fleets.{position}.cost": data}, capacity)
 
 
 def _simulated(

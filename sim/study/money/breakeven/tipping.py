@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
+from sim.cost.rent import api
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.sections.sensitivity import number_at
 from sim.scenario.sweep import as_data
 from sim.study.money.breakeven.candidates import Candidate, Ledgers
 
-API = "the API"
+API = api.NAME
 SPAN = 20.0
 """An input is moved by at most this factor either way."""
 STEPS = 12

@@ -284,3 +284,8 @@ def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith("--set horizon_s: is no cost input")
     assert not (tmp_path / "run-repriced-repriced").exists()
+    beyond = gpufleet("price", "run", "--set", "site.electricity_usd_per_kwh=1e300", "--out", "dear")
+    told = "--set site.electricity_usd_per_kwh: is too large: at most 1e+30\n"
+    assert (beyond.returncode, beyond.stderr, (tmp_path / "dear").exists()) == (2, told, False)
+    dearest = ("--set", "site.electricity_usd_per_kwh=1e29")
+    assert gpufleet("price", "run", *dearest, "--out", "dear", "--no-report").returncode == 0
