@@ -232,6 +232,11 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
         (RESIDENT | {"pipeline_parallel_size": 2}, {}, "stages do not take turns with another model: must be 1"),
         (RESIDENT | {"sharing": MISNAMED}, {}, "there is no service 'coed' in this pool; did you mean code?"),
         (RESIDENT, {"service": "caht"}, "service: there is no service 'caht'; did you mean chat?"),
+        (
+            RESIDENT | {"batching": {"policy": "prefill_first", "overlap_schedule": True}},
+            {},
+            "must be off beside another",
+        ),
         (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
         (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
     ],
@@ -245,3 +250,10 @@ def test_what_shared_pools_cannot_be(own: dict[str, Any], more: dict[str, Any], 
     with pytest.raises(ScenarioErrors) as caught:
         load(file, catalog=catalog())
     assert any(message in str(error) for error in caught.value.errors), [str(one) for one in caught.value.errors]
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "llama.cpp"])
+def test_other_engines_take_turns_too(engine: str) -> None:
+    own = RESIDENT | {"engine": engine, "batching": {"max_num_seqs": 8, "max_model_len": 2048}}
+    result = run(scenario(MODELS[1:], [own | {"services": ["mail", "code"]}], horizon_s=4))
+    assert {request.status for request in result.log.requests} == {"finished"}

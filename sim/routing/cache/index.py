@@ -135,6 +135,7 @@ class ReportedIndex(PrefixIndex):
         self._size = 1
         """Tokens of a block of the trace."""
         self._coming: deque[tuple[float, int, int, bool]] = deque()
+        """(when it is heard of, replica, block, whether it is stored) of what has been reported."""
 
     def attach(self, clock: Callable[[], float], kv_block_tokens: int) -> None:
         """Events get their times from *clock*; a KV block of the engines has *kv_block_tokens*."""
@@ -142,20 +143,20 @@ class ReportedIndex(PrefixIndex):
 
     def listener(self, replica: int) -> Callable[[object, bool], None]:
         """What the cache of *replica* reports to: the name of a block, and whether it is stored or evicted."""
+        delay_s, hear_later = self._delay_s, self._coming.append
 
-        def report(name: object, stored: bool) -> None:
-            if isinstance(name, int) and (name + 1) % self._size == 0:
-                self._report(replica, name // self._size, stored)
+        def report(name: object, stored: bool) -> None:  # a dozen times per request and more: one call
+            if not isinstance(name, int) or (name + 1) % self._size:
+                return
+            block = name // self._size
+            if delay_s:
+                hear_later((self._clock() + delay_s, replica, block, stored))
+            elif stored:
+                self._add(replica, block)
+            else:
+                self._remove(replica, block)
 
         return report
-
-    def _report(self, replica: int, block: int, stored: bool) -> None:
-        if self._delay_s:
-            self._coming.append((self._clock() + self._delay_s, replica, block, stored))
-        elif stored:
-            self._add(replica, block)
-        else:
-            self._remove(replica, block)
 
     def matches(self, request: Request, most_blocks: int | None = None) -> list[tuple[int, int]]:
         """See `PrefixIndex.matches`; what has been reported by now counts."""

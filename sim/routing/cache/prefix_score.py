@@ -1,6 +1,7 @@
 """Requests go to the replica with the best weighted score of prefix, queue and KV: llm-d's scheduler."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -49,23 +50,31 @@ class BestScore(Loads):
         spec = self._spec
         if not self.open:
             return -1
-        matches = self.index.matches(request, spec.max_prefix_blocks)
-        found = {replica: tokens for bits, tokens in matches for replica in replicas_of(bits)}
         seen = min(request.prompt_tokens, spec.max_prefix_blocks * request.hash_block_tokens) or 1
+        shares = [0.0] * len(self.requests)
+        for bits, tokens in self.index.matches(request, spec.max_prefix_blocks):
+            for replica in replicas_of(bits):
+                shares[replica] = spec.prefix_weight * tokens / seen
         few_requests, few_tokens = self._fewness(self.requests), self._fewness(self.kv_tokens)
-        scores = {
-            replica: spec.prefix_weight * found.get(replica, 0) / seen
-            + spec.queue_weight * few_requests[replica]
-            + spec.kv_weight * few_tokens[replica]
-            for replica in self.open
-        }
-        best = max(scores.values())
-        chosen = self.least(replica for replica, score in scores.items() if score == best)
+        of_queue, of_kv = spec.queue_weight, spec.kv_weight
+        scores = [
+            shares[replica] + of_queue * requests + of_kv * tokens
+            for replica, requests, tokens in zip(self.open, few_requests, few_tokens, strict=True)
+        ]
+        best = max(scores)
+        if scores.count(best) == 1:
+            chosen = next(islice(self.open, scores.index(best), None))
+        else:
+            chosen = self.least(replica for replica, score in zip(self.open, scores, strict=True) if score == best)
         self.index.sent(request, chosen)
         return chosen
 
-    def _fewness(self, counts: Sequence[int]) -> dict[int, float]:
-        """1 for the open replica with the fewest, 0 for the one with the most; 1 for all where all have as many."""
-        most, fewest = max(counts[i] for i in self.open), min(counts[i] for i in self.open)
+    def _fewness(self, counts: Sequence[int]) -> list[float]:
+        """Of each open replica, 1 for the one with the fewest, 0 for the one with the most; 1 for all where all have as
+        many.
+        """
+        if len(self.open) < len(counts):
+            counts = [counts[replica] for replica in self.open]
+        most, fewest = max(counts), min(counts)
         span = most - fewest
-        return {i: (most - counts[i]) / span if span else 1.0 for i in self.open}
+        return [(most - count) / span for count in counts] if span else [1.0] * len(counts)

@@ -11,7 +11,7 @@ from sim.routing.cache.index import Exact
 from sim.scenario.checks.batches import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.one_service import shares_a_pool
-from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
+from sim.scenario.resolving.bind import AHEAD, BoundPool, one_pass_step_time
 from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.sections.slo import Slo
 from sim.workload import CsvTrace, TraceError, Workload
@@ -143,8 +143,9 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1")
     if bound.layout.data_parallel_size > 1:
         yield Complaint((*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas")
-    if getattr(bound.batching, "async_scheduling", None):
-        yield Complaint((*place, "batching", "async_scheduling"), "must be off beside another model")
+    for name in AHEAD:
+        if getattr(bound.batching, name, None):
+            yield Complaint((*place, "batching", name), "must be off beside another model")
     if bound.kv_layout is not None:
         text = f"{' and '.join(bound.spec.services)}: KV in groups does not share a GPU: say kv_groups: mean"
         yield Complaint((*place, "batching", "kv_groups"), text)

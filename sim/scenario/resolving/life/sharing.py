@@ -6,7 +6,7 @@ from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog
 from sim.memory import MemoryFit
 from sim.scenario.experiment import Experiment, Fleet, Pool
-from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.bind import AHEAD, BoundPool, bind
 from sim.units import GB
 
 
@@ -42,8 +42,9 @@ def _with_its_memory(bound: BoundPool, names: tuple[str, ...], pool: Pool, model
     if not share and whole is not None:
         share = whole - _asleep(bound, models - 1) if isinstance(sharing, Swapped) else whole / models
     filled: dict[str, float | bool] = {"gpu_memory_utilization": share} if share else {}
-    if getattr(batching, "async_scheduling", None) and getattr(pool.batching, "async_scheduling", None) is None:
-        filled["async_scheduling"] = False
+    for name in AHEAD:
+        if getattr(batching, name, None) and getattr(pool.batching, name, None) is None:
+            filled[name] = False
     return replace(bound, spec=_of_services(pool, names), batching=batching.model_copy(update=filled))
 
 
