@@ -132,3 +132,45 @@ def test_a_traced_turn_waits_for_its_time_and_for_the_answer(tmp_path: Path) -> 
     assert [r.arrived_s for r in requests] == pytest.approx([0, 1.0, 5, 5])
     assert [(r.session, r.turn) for r in requests] == [("a", 1), ("a", 2), ("a", 3), ("", 0)]
     assert [r.cached_tokens for r in requests] == [0, 32, 48, 0]
+
+
+BY_HAND = """\
+name: by-hand
+workload:
+  arrivals: {process: closed_loop, concurrency: 1}
+  lengths:
+    prompt: {distribution: fixed, value: 10}
+    output: {distribution: fixed, value: 2}
+  sessions:
+    turns: {distribution: fixed, value: 1}
+    think_s: {distribution: fixed, value: 100}
+    tool_calls:
+      share: 1
+      calls: {distribution: fixed, value: 1}
+      delay_s: {distribution: fixed, value: 3}
+      result_tokens: {distribution: fixed, value: 4}
+    sub_agents:
+      share: 1
+      agents: {distribution: fixed, value: 2}
+      task_tokens: {distribution: fixed, value: 5}
+horizon_s: 17
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 1, per_token_s: 0, per_context_token_s: 0}
+        batching: {policy: vllm, num_gpu_blocks: 100, max_model_len: 200}
+"""
+
+
+def test_agents_and_tools_by_hand(tmp_path: Path) -> None:
+    requests = run(tmp_path, BY_HAND).log.requests
+    # each request takes a step for its prompt and one more token: 2 s
+    assert [(r.arrived_s, r.prompt_tokens, r.finished_s) for r in requests[:7]] == [
+        (0, 10, 2),  # hands work to two agents
+        (2, 5, 4),
+        (2, 5, 4),
+        (7, 5 + 2 + 4, 9),  # each of them asks a tool for 3 s, whose result has 4 tokens
+        (7, 5 + 2 + 4, 9),
+        (9, 10 + 2 + 2 * 2, 11),  # goes on with both last answers
+        (14, 16 + 2 + 4, 16),  # and asks a tool
+    ]

@@ -72,7 +72,9 @@ def run(data: dict[str, Any]) -> CaseResult:
 
 @st.composite
 def fleets(draw: st.DrawFn) -> dict[str, Any]:
-    """Two or three services, some with sessions, tenants, limits and weights; shared pools, tiers, own pools beside."""
+    """Two or three services, some with sessions, tenants, limits and weights; shared pools, tiers, own pools beside;
+    clients that ask again, or replicas that break down.
+    """
     names = ["chat", "batch", "code"][: draw(st.integers(2, 3))]
     services = [
         service(
@@ -94,11 +96,15 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     routing = {"policy": draw(st.sampled_from(["least_outstanding", "round_robin", "prefix_score"]))}
     data = scenario(services, pools, seed=draw(st.integers(0, 99)))
     data["fleets"][0]["routing"] = routing
+    if draw(st.booleans()):
+        data["client"] = {"timeout_s": 2.0, "attempts": 2}
+    elif draw(st.booleans()):
+        pools[0]["failures"] = {"replica": {"mtbf_h": 0.002, "repair_h": 0.0005}}
     return data
 
 
 @given(data=fleets())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[str, Any]) -> None:
     result = run(data)
     whole, parts = measure(result), of_services(result)
@@ -117,10 +123,10 @@ def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[st
     requests = result.log.requests
     assert len({request.index for request in requests}) == len(requests)
     for request in requests:
-        assert request.rejected + (not isnan(request.finished_s)) + (request.status == "unfinished") == 1
+        ends = (request.rejected, not isnan(request.finished_s), request.given_up, request.status == "unfinished")
+        assert sum(ends) == 1
         if request.replica >= 0:
             assert request.service in result.plan.pools[result.log.pool_of_replica[request.replica]].served
-    assert sum(request.output_tokens for request in requests if request.status == "finished") >= whole["output_tokens"]
 
 
 def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
