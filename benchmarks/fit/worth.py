@@ -2,10 +2,13 @@
 
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv --write data
 
-Needs the errors that steptime.py leaves (and, where it is there, outputs/fit/left_out_power.csv of power.py). It writes
-data/fidelity/measured.csv (which GPUs, models, formats, engines, layouts and loads were measured: no results),
-data/fidelity/left_out.csv (measured over predicted of each row, its pair or its GPU left out of the fit, with the mark
-that it has without them) and data/fidelity/intervals.yaml. The method is in benchmarks/fit/README.md. Seconds.
+Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
+It writes, by the method in benchmarks/fit/README.md,
+
+data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and loads were measured: no results
+data/fidelity/left_out.csv    measured over predicted of rows whose pair or GPU was left out of the fit, with the mark
+                              that they have without these; of rows in the fit, which have something measured near
+data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark
 """
 
 import argparse
@@ -30,10 +33,12 @@ from sim.study.fidelity.validate.names import NotCovered, family_of, match
 from sim.study.fidelity.validate.predict import campaigns_of
 
 METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
-LEFT_OUT = ("scheme", "metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
+LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
+KEPT = 4
+"""Rows kept of one pair, metric and mark, evenly spaced in the order of their errors: pairs weigh the same anyway."""
 QUANTILES = (0.1, 0.9)
 LEAST_PAIRS = 6
-"""Of fewer pairs no interval is made; the next farther mark's holds."""
+"""Of fewer pairs no interval is made."""
 BILLION = 1e9
 ORIGIN = """source: gpufleet-study
 where: "benchmarks/fit/worth.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
@@ -54,7 +59,6 @@ class Located:
 class Error:
     """One left-out measurement."""
 
-    scheme: str
     metric: str
     mark: str
     gpu: str
@@ -126,7 +130,10 @@ def _entry(members: list[Located]) -> Entry:
 
 
 def left_out(path: Path, rows: dict[str, Located], index: list[Entry]) -> Iterator[Error]:
-    """The errors in the file *path*, each marked by the index without what was left out."""
+    """The errors in the file *path*, each marked by the index without what was left out.
+
+    Of rows that were in the fit only those count that have something measured near them: themselves, or others.
+    """
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             one = rows.get(line["id"])
@@ -135,7 +142,7 @@ def left_out(path: Path, rows: dict[str, Located], index: list[Entry]) -> Iterat
             setting = one.setting
             mark, _ = mark_of(setting, [entry for entry in index if not _without(line["scheme"], setting, entry)])
             ratio = float(line["measured"]) / float(line["predicted"])
-            told = (line["scheme"], METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
+            told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
             yield Error(*told, ratio)
 
 
@@ -143,6 +150,19 @@ def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
     """Whether *entry* was left out of the fit that predicted *setting*."""
     same_gpu = entry.gpu == setting.gpu
     return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
+
+
+def thinned(errors: Sequence[Error]) -> list[Error]:
+    """At most KEPT rows of each pair, metric and mark."""
+    groups: dict[tuple[object, ...], list[Error]] = defaultdict(list)
+    for one in errors:
+        groups[one.metric, one.mark, *one.pair].append(one)
+    kept = []
+    for _, members in sorted(groups.items()):
+        members.sort(key=lambda one: one.ratio)
+        count = min(KEPT, len(members))
+        kept += [members[(2 * i + 1) * len(members) // (2 * count)] for i in range(count)]
+    return kept
 
 
 def quantiles(errors: Sequence[Error]) -> tuple[float, float]:
@@ -192,11 +212,13 @@ def intervals(errors: Sequence[Error]) -> str:
         if not kept:
             continue
         lines.append(f"  {metric}:")
+        least, most = 1.0, 1.0
         for mark, some in kept.items():
             low, high = quantiles(some)
+            least, most = min(least, low), max(most, high)  # farther away nothing is known better
             counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
             lines.append(
-                f"    {mark}: {{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
+                f"    {mark}: {{low: {least:.3f}, high: {most:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
             )
     return "\n".join(lines) + "\n"
 
@@ -223,7 +245,7 @@ def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error]) -> None
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(LEFT_OUT)
         writer.writerows(
-            [one.scheme, one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in errors
+            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in errors
         )
     (folder / "intervals.yaml").write_text(intervals(errors), encoding="utf-8")
 
@@ -244,7 +266,7 @@ def main() -> None:
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], load_catalog()))
     index = index_of(rows)
     by_id = {one.row.id: one for one in rows}
-    errors = [error for path in arguments.errors for error in left_out(path, by_id, index)]
+    errors = thinned([error for path in arguments.errors for error in left_out(path, by_id, index)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
     for metric in METRICS.values():
         for mark in MARKS:

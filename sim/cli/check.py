@@ -35,6 +35,7 @@ def check(
         from sim.report.check.resolved import overview, space
         from sim.report.fleets.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document
+        from sim.report.words.worth import fleet_worths, worth_table
         from sim.scenario.job.load import has_job
         from sim.scenario.reading.load import load_for_size
         from sim.scenario.resolving.case import resolve
@@ -57,7 +58,9 @@ def check(
         asked = [loaded.question] if loaded.question else []
         told = overview(plans, len(found), loaded.precision) if plans else space(loaded, catalog)
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-        show_all(*asked, *told, *inputs_told(loaded), *hint)
+        worths = fleet_worths(loaded, catalog)
+        worth = [worth_table(worths)] if worths else []
+        show_all(*asked, *told, *worth, *inputs_told(loaded), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

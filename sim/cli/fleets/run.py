@@ -10,6 +10,7 @@ def run(asked: Asked) -> None:
     from sim.report.fleets.run.terminal import terminal_differences, terminal_table
     from sim.report.page.document import run_document
     from sim.report.words.exactness import precision_notes
+    from sim.report.words.worth import extrapolated_note
     from sim.scenario.job.schema import WorkScenario
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
@@ -22,7 +23,9 @@ def run(asked: Asked) -> None:
     told = (cases, axes(scenario), limits(scenario))
 
     def notes() -> list[str]:
-        return [*scenario.workload.notes(), *precision_notes(scenario, cases), *asked.notes(), *futures_told(folder)]
+        far = extrapolated_note(scenario, asked.catalog)
+        settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
+        return [*settled, *far, *asked.notes(), *futures_told(folder)]
 
     asked.show(
         lambda out: run_document(scenario, *told, notes(), out),

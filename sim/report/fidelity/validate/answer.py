@@ -10,6 +10,7 @@ from sim.report.charts.fonts import drawable
 from sim.report.fidelity.validate.frame import write_lines
 from sim.report.fidelity.validate.picture import write_picture
 from sim.report.terminal.fitted import FittedTable
+from sim.study.fidelity.validate.inside import Inside, inside
 from sim.study.fidelity.validate.ranking import Ranking, entrants, rankings
 from sim.study.fidelity.validate.score import SCORED, Coverage, PredictedRow, Score, coverage, reasons, scores
 
@@ -35,7 +36,7 @@ MOST_REASONS = 12
 
 
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
-    """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv and validation.png in *folder*."""
+    """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png in *folder*."""
     columns = row_columns()
     write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
@@ -48,6 +49,9 @@ def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     heads = ["quantity", "comparisons", "row_pairs", "right_share"]
     ranked = rankings(entrants(outcomes))
     write_lines(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
+    heads = ["mark", "quantity", "rows", "pairs", "share"]
+    lines = ([getattr(one, head) for head in heads] for one in inside(outcomes))
+    write_lines(folder / "inside.csv", heads, lines)
     with drawable():
         write_picture(folder / "validation.png", outcomes)
 
@@ -99,6 +103,9 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
     ranked = rankings(entrants(scored))
     if ranked:
         parts.append(_ranking_table(ranked))
+    within = inside(scored)
+    if within:
+        parts.append(_inside_table(within))
     return parts
 
 
@@ -143,6 +150,12 @@ def _ranking_table(found: Sequence[Ranking]) -> FittedTable:
     rows = [[one.quantity, str(one.comparisons), str(one.row_pairs), f"{100 * one.right_share:.0f} %"] for one in found]
     title = _("Two servers measured more than 10 % apart at the same task")
     return FittedTable(heads, rows, title=title)
+
+
+def _inside_table(found: Sequence[Inside]) -> FittedTable:
+    heads = (_("prediction"), _("quantity"), _("rows"), _("pairs"), _("inside"))
+    rows = [[_(one.mark), one.quantity, str(one.rows), str(one.pairs), f"{100 * one.share:.0f} %"] for one in found]
+    return FittedTable(heads, rows, frozenset({0, 1}), 2, title=_("Measured within the interval of 80 %"))
 
 
 def _percent(share: float | None) -> str:

@@ -24,6 +24,7 @@ from sim.report.page.template import render as filled
 from sim.report.vega.figures import Drawn, panel_figures
 from sim.report.words.money import code
 from sim.report.words.text import first_sentence, place
+from sim.report.words.worth import factors_told
 from sim.scenario.sections.slo import Slo
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.run.point import Point, service_points
@@ -132,6 +133,8 @@ def details_of(
             rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
         rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
         rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
-        rows += [(_("basis"), worth_told(worths[key_of(point)]))] if key_of(point) in worths else []
+        worth = worths.get(key_of(point))
+        rows += [(_("basis"), worth_told(worth))] if worth is not None else []
+        rows += [(_("80 % of servers"), factors_told(worth))] if worth is not None and worth.factors else []
         found[key_of(point)] = {"title": point.fleet, "rows": rows}
     return found

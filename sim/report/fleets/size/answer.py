@@ -10,7 +10,7 @@ from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.size.budget import asked, money, nearest_told, within
 from sim.report.fleets.size.picture import key, panels
 from sim.report.fleets.size.tables import details, front_table, losers, winners
-from sim.report.fleets.size.why import compared, least, why
+from sim.report.fleets.size.why import compared, why
 from sim.report.page.document import heading
 from sim.report.page.page import render_page, write_picture
 from sim.report.words.goals import latency_columns, share_beside, unsure
@@ -119,14 +119,36 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         within=within(scenario),
     )
     first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
-    rivals = [one for one in found.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
-    nearest = min(rivals, key=least, default=None)
+    nearest = found.rival
     if nearest is not None:
         first += _(
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
     taken = [_("It takes {asked}.", asked=asked(best))] if within(scenario) else []
-    return [f"{first}.", *taken, *_spares(found, best, scenario), *_how_sure(best, scenario), how, *mixed]
+    sure = list(_how_sure(best, scenario))
+    return [f"{first}.", *taken, *_spares(found, best, scenario), *sure, how, *_against_error(found), *mixed]
+
+
+def _against_error(found: Sizing) -> Iterator[str]:
+    """What the model's own error leaves of the winner's lead."""
+    best, chance = found.winner, found.chance
+    if best is None or chance is None:
+        return
+    share = percent(chance.share)
+    if chance.at_least:
+        yield _(
+            "{name} is cheaper than {rival} in at least {share} of what the model's own error allows.",
+            name=best.name,
+            rival=chance.rival,
+            share=share,
+        )
+    else:
+        yield _(
+            "{name} is cheaper than {rival} in {share} of what the model's own error allows.",
+            name=best.name,
+            rival=chance.rival,
+            share=share,
+        )
 
 
 def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str]:

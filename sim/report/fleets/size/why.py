@@ -17,8 +17,7 @@ LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 def least(one: TriedFleet) -> float:
     """What it costs, or at least costs [USD/h]."""
-    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
-    return inf if cost is None else cost
+    return inf if one.least_usd_per_h is None else one.least_usd_per_h
 
 
 def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:

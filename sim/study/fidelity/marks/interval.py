@@ -58,6 +58,9 @@ class Worth:
     factors: Mapping[str, Factors] = field(default_factory=dict)
     """Metric of METRICS -> what a prediction is multiplied by for the 10th and 90th percentile of an unseen host."""
 
+    common_sd: float = 0.0
+    """Of the logarithm of throughput: the part of the error that fleets on hosts of one kind have in common."""
+
     def factor(self, column: str) -> Factors | None:
         """Factors of a column of summary.csv such as `ttft_s_p95`; None where it has none."""
         metric = column.partition("_s_")[0]

@@ -39,7 +39,9 @@ def worth_of(setting: Setting, catalog: Catalog) -> Worth:
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
     found = {metric: intervals.of(metric, mark) for metric in METRICS}
-    return Worth(mark, why, {metric: (one.low, one.high) for metric, one in found.items() if one is not None})
+    speed = found["throughput"]
+    factors = {metric: (one.low, one.high) for metric, one in found.items() if one is not None}
+    return Worth(mark, why, factors, speed.common_sd if speed is not None else 0.0)
 
 
 def worst(worths: Iterable[Worth | None]) -> Worth | None:

@@ -20,6 +20,7 @@ from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
+from sim.study.fidelity.marks import Worth, fleet_worth
 from sim.study.fidelity.validate.case import BenchCase, case_of
 from sim.study.fidelity.validate.names import NotCovered
 from sim.study.metrics.cohort import percentile
@@ -64,6 +65,8 @@ class Prediction:
     gpus: int = 0
     requests: int = 0
     """Simulated ones."""
+    worth: Worth | None = None
+    """How near measurements are that the fit had, and how far 80 % of servers lie from a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class PreparedRow:
     case: BenchCase
     plan: CasePlan
     note: str = ""
+    worth: Worth | None = None
 
 
 def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
@@ -107,14 +111,16 @@ def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
     """*row* made ready to be simulated, as long as the block lasts. Raises NotCovered."""
     with _clean_replay(row) as clean:
         case = case_of(clean, catalog, campaigns_of(catalog))
-        plan = resolve(case.scenario(), CASE, catalog)
+        scenario = case.scenario()
+        plan = resolve(scenario, CASE, catalog)
         note = ""
         if plan.infeasible and row.gpu_memory_utilization is None:
             pressed = resolve(case.scenario(gpu_memory_utilization=HIGHEST_UTILISATION), CASE, catalog)
             if not pressed.infeasible:
                 note = f"fits at gpu_memory_utilization {HIGHEST_UTILISATION} only"
                 plan = pressed
-        yield PreparedRow(case, plan, note)
+        load = (case.row.concurrency or case.row.avg_batch, case.row.isl)
+        yield PreparedRow(case, plan, note, fleet_worth(scenario, scenario.fleets[0], catalog, load))
 
 
 def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
@@ -129,6 +135,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "quantization": names.quantization,
         "link": names.link if case.setup.n_gpus > 1 else "",
         "gpus": case.setup.n_gpus,
+        "worth": ready.worth,
     }
     notes = [note for note in (ready.note, *case.notes) if note]
     if plan.infeasible:

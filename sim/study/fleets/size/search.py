@@ -18,6 +18,7 @@ from sim.cost import CostError
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Size
 from sim.study.cases.execute import Workplace
+from sim.study.fidelity.marks import Bid, Chance, chance_cheaper, fleet_worth
 from sim.study.fleets.availability.over_failures import why_no_availability
 from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.budget import Needs, over
@@ -103,7 +104,23 @@ class Search:
         nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
         ranked = in_order(self._tried, nearest)
         winner = next((one for one in ranked if one.status == "meets"), None)
-        return Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
+        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
+        return replace(found, chance=self._chance(found))
+
+    def _chance(self, found: Sizing) -> Chance | None:
+        """What the model's own error leaves of the winner's lead over the next fleet with other GPUs."""
+        best, rival = found.winner, found.rival
+        if best is None or rival is None:
+            return None
+        bids = [self._bid(one) for one in (best, rival)]
+        share = chance_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
+        return None if share is None else Chance(rival.name, share, rival.usd_per_h is None)
+
+    def _bid(self, one: TriedFleet) -> Bid | None:
+        """*one* as the draws need it; None for several pools, and where the step time is not computed."""
+        single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
+        worth = fleet_worth(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
+        return None if worth is None or one.least_usd_per_h is None else Bid(one.least_usd_per_h, one.replicas, worth)
 
     def _nearest(self) -> TriedFleet | None:
         """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""

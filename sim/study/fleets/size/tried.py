@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 from sim.catalogue.catalog import Catalog
@@ -9,6 +10,7 @@ from sim.scenario.experiment import Experiment
 from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
+from sim.study.fidelity.marks.chance import Chance
 from sim.study.fleets.size.budget import Needs, operating_usd_per_month
 from sim.study.fleets.size.mixed import MixedSearch
 from sim.study.fleets.size.trials import Trial
@@ -64,6 +66,11 @@ class TriedFleet:
         return _named(self.fleet, "server")
 
     @property
+    def least_usd_per_h(self) -> float | None:
+        """What it costs, or costs at the least where it was not simulated to the end."""
+        return self.usd_per_h if self.usd_per_h is not None else self.floor_usd_per_h
+
+    @property
     def operating_usd_per_month(self) -> float | None:
         """What is paid month by month; at the least, where it was not simulated to the end."""
         return None if self.needs is None else operating_usd_per_month(self.needs, self.usd_per_h)
@@ -82,6 +89,17 @@ class Sizing:
     """What came of fleets of several kinds, where they are asked for."""
     nearest: TriedFleet | None = None
     """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
+    chance: Chance | None = None
+    """How often the winner stays cheaper than the next fleet with other GPUs within the model's own error."""
+
+    @property
+    def rival(self) -> TriedFleet | None:
+        """The cheapest fleet with other GPUs than the winner's that meets the service level, or may."""
+        best = self.winner
+        if best is None:
+            return None
+        others = [one for one in self.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+        return min(others, key=lambda one: inf if one.least_usd_per_h is None else one.least_usd_per_h, default=None)
 
 
 def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:

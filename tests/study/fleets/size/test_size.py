@@ -110,7 +110,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     assert sum(one.metrics is not None for one in found.tried) < tries * 2 / 3
     assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
     assert any("no rental price for 'l4'" in one.reason for one in found.tried)
-    assert search(scenario, catalog, tmp_path / "out", Cores(2)) == type(found)(found.winner, found.tried, 0)
+    assert search(scenario, catalog, tmp_path / "out", Cores(2)) == replace(found, simulated=0)
 
 
 def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Intervals hold 80 % of what was left out, and what they leave of a sizing."""
+
+import csv
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import load_catalog
+from sim.study.fidelity.marks import MARKS, METRICS, Bid, Worth, chance_cheaper
+from sim.study.fidelity.marks.interval import COVERED, read_intervals
+from sim.study.fidelity.validate.inside import inside
+from sim.study.fidelity.validate.predict import Prediction
+from sim.study.fidelity.validate.score import PredictedRow
+
+FIDELITY = load_catalog().root / "fidelity"
+INTERVALS = read_intervals(FIDELITY / "intervals.yaml")
+KNOWN = [(metric, mark) for metric in METRICS for mark in MARKS if INTERVALS.of(metric, mark)]
+
+
+def shares(outside_of_gpu: bool = False) -> dict[tuple[str, str], float]:
+    """Share of left-out measurements inside the interval of their mark, pairs weighing the same."""
+    found: dict[tuple[str, str], dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    with (FIDELITY / "left_out.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            one = INTERVALS.of(row["metric"], row["mark"])  # type: ignore[arg-type]
+            if one is not None:
+                held = one.low <= float(row["measured_over_predicted"]) <= one.high
+                found[row["metric"], row["mark"]][row["gpu"], row["family"]].append(held)
+    return {key: sum(sum(told) / len(told) for told in pairs.values()) / len(pairs) for key, pairs in found.items()}
+
+
+def test_four_of_five_left_out_measurements_lie_inside() -> None:
+    found = shares()
+    assert {*found} == {*KNOWN}
+    assert all(COVERED - 0.03 <= share <= COVERED + 0.12 for share in found.values()), found
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
+    ends = [one for mark in MARKS if (one := INTERVALS.of(metric, mark))]
+    assert ends
+    assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
+
+
+def bid(usd_per_h: float, replicas: int = 1, low: float = 0.7, high: float = 1.3, common_sd: float = 0.0) -> Bid:
+    return Bid(usd_per_h, replicas, Worth(MARKS[0], (), {"throughput": (low, high)}, common_sd))
+
+
+def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_always_is() -> None:
+    ahead, behind = (chance_cheaper(bid(one, 9), bid(other, 9), 1) for one, other in ((1, 1.0001), (1.0001, 1)))
+    assert ahead is not None
+    assert behind is not None
+    assert ahead + behind == pytest.approx(1, abs=0.15)
+    assert chance_cheaper(bid(1, 9), bid(5, 9), 1) == 1
+    assert chance_cheaper(bid(1, 9), Bid(2, 9, Worth(MARKS[0], ())), 1) is None
+
+
+def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
+    alone, together = (chance_cheaper(bid(10, 40, common_sd=sd), bid(11.5, 40, common_sd=sd), 1) for sd in (0.0, 1.0))
+    assert alone is not None
+    assert together is not None
+    assert alone < together
+
+
+def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the_prediction() -> None:
+    worth = Worth(MARKS[1], (), {"tpot": (0.8, 1.25)})
+
+    def row(measured: float, gpu: str) -> PredictedRow:
+        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=worth)
+        return PredictedRow(BenchRow(2, "a", gpu, "m", concurrency=4, measured={"tpot_mean_ms": measured}), told)
+
+    (found,) = inside([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])
+    assert (found.mark, found.quantity, found.rows, found.pairs, found.share) == (MARKS[1], "tpot", 3, 2, 0.75)
