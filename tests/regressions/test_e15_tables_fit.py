@@ -1,6 +1,7 @@
 """What every command prints in columns fits a terminal of 80 and of 100, and nothing in it is cut."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -91,6 +92,15 @@ def test_the_catalogue_fits() -> None:
             printed(width, "list", kind)
         printed(width, "show", "gpu", "rtx-4090")
         printed(width, "show", "prices", "rtx-4090")
+
+
+def test_addresses_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml"), "--format", "json"])
+    sources = json.loads(done.stdout)["plans"][0]["sources"].values()
+    addresses = {one["url"] for one in sources if one["url"]}
+    assert max(map(len, addresses)) > 80
+    assert addresses <= set(printed(80, "check", str(tmp_path / "s.yaml")).split())
 
 
 def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

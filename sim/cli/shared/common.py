@@ -115,11 +115,14 @@ def show_money_of(scenario: Any) -> None:
 
 
 def show_all(*parts: Any) -> None:
-    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line."""
+    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line,
+    and so does an address.
+    """
     from rich.console import Console
 
     from sim.report.words.units import counted
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(counted(retold(part)) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+        told = counted(retold(part)) if isinstance(part, str) else part
+        console.print(told, soft_wrap=isinstance(part, str), crop=False)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.report.charts.fonts import glyphs
+from sim.report.charts.labels import GLYPH_WIDTH
 from sim.report.charts.layout import INK as INK
 from sim.report.charts.layout import Text, lay_out, on_the_edge
 from sim.report.charts.panels import ChartCurve, Limit, Panel, Span
@@ -14,6 +16,10 @@ from sim.report.charts.scale import Scale, core
 
 SOFT, FAINT = "#666666", "#e3e3e3"
 SMALL, NORMAL, HEAD = 8.0, 9.0, 10.5
+USUAL_NUMBER = 33.0
+"""Room for the numbers left of a plot area [points]."""
+LEAST_STEP = 24.0
+"""Between two numbers below it [points]; long ones take as much as they are wide."""
 PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}}
 """Behind a text that may cover a limit's line."""
 
@@ -22,7 +28,8 @@ def draw(axes: Any, panel: Panel) -> None:
     """Draw *panel* into matplotlib *axes*, direct labels included."""
     x_scale = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
     y_scale = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
-    _frame(axes, panel, x_scale, y_scale)
+    moved = _make_room(axes, list(map(panel.y_format, y_scale.ticks())))
+    _frame(axes, panel, x_scale, y_scale, moved)
     for curve in panel.curves:
         _line(axes, curve, x_scale, y_scale)
     for span in panel.spans:
@@ -36,13 +43,30 @@ def draw(axes: Any, panel: Panel) -> None:
         _write(axes, text)
 
 
-def _frame(axes: Any, panel: Panel, x_scale: Scale, y_scale: Scale) -> None:
+def _make_room(axes: Any, numbers: Sequence[str]) -> float:
+    """Moves the left edge to the right where *numbers* beside it are wider than usual; by how much [points]."""
+    moved = max(map(_width, numbers), default=0.0) - USUAL_NUMBER
+    if moved <= 0:
+        return 0.0
+    place, part = axes.get_position(), moved / (72.0 * axes.figure.get_figwidth())
+    axes.set_position((place.x0 + part, place.y0, place.width - part, place.height))
+    return moved
+
+
+def _width(number: str) -> float:
+    """Of a number on an axis [points]."""
+    return GLYPH_WIDTH * SMALL * glyphs(number)
+
+
+def _frame(axes: Any, panel: Panel, x_scale: Scale, y_scale: Scale, moved: float) -> None:
+    """The axes; where their left edge was *moved*, the heading stays where it is."""
     for scale, setter, bounds in ((x_scale, axes.set_xscale, axes.set_xlim), (y_scale, axes.set_yscale, axes.set_ylim)):
         setter("log" if scale.log else "linear")
         bounds(scale.low, scale.high)
     wanted = [tick for tick in panel.x_ticks if x_scale.low <= tick <= x_scale.high] or x_scale.ticks()
     names = dict(zip(panel.x_ticks, panel.x_names, strict=False))
-    ticks = _spaced(axes, wanted)
+    numbers = [panel.x_format(tick) for tick in wanted if not names.get(tick)]
+    ticks = _spaced(axes, wanted, max((LEAST_STEP, *map(_width, numbers))))
     axes.set_xticks(ticks, [names.get(tick) or panel.x_format(tick) for tick in ticks])
     axes.set_yticks(y_scale.ticks(), list(map(panel.y_format, y_scale.ticks())))
     axes.minorticks_off()
@@ -54,18 +78,18 @@ def _frame(axes: Any, panel: Panel, x_scale: Scale, y_scale: Scale) -> None:
     axes.spines["bottom"].set(color=SOFT, linewidth=0.6)
     axes.set_xlabel(panel.x_label, fontsize=SMALL, color=SOFT, loc="left")
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(panel.title, (0, 1), (-26, 24), fontsize=HEAD, color=INK, fontweight="bold", **above)
-    axes.annotate(panel.subtitle, (0, 1), (-26, 11), fontsize=SMALL, color=SOFT, **above)
+    axes.annotate(panel.title, (0, 1), (-26 - moved, 24), fontsize=HEAD, color=INK, fontweight="bold", **above)
+    axes.annotate(panel.subtitle, (0, 1), (-26 - moved, 11), fontsize=SMALL, color=SOFT, **above)
 
 
-def _spaced(axes: Any, ticks: Sequence[float]) -> list[float]:
-    """Ticks with room for their numbers, the last one always kept."""
+def _spaced(axes: Any, ticks: Sequence[float], step: float) -> list[float]:
+    """Ticks at least *step* points apart, the last one always kept."""
     project = _projection(axes)
     kept: list[float] = []
     edge = inf
     for tick in reversed(ticks):
         place = float(project(np.array([[tick, axes.get_ylim()[0]]]))[0, 0])
-        if edge - place >= 24:
+        if edge - place >= step:
             kept.append(tick)
             edge = place
     return kept[::-1]

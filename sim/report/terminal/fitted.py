@@ -156,6 +156,7 @@ class Entries:
             grid.add_row(Text(one.name), Text(one.text))
             yield grid
             for paragraph in one.below:
-                unbroken = paragraph.startswith("http")
-                text = Text(paragraph, style="dim", no_wrap=unbroken, overflow="ignore" if unbroken else "fold")
-                yield Padding(text, (0, 0, 0, INDENT), expand=False)
+                if paragraph.startswith("http"):  # what stands within a frame is cut at its edge
+                    yield Text(f"{'':{INDENT}}{paragraph}", style="dim", no_wrap=True, overflow="ignore")
+                else:
+                    yield Padding(Text(paragraph, style="dim", overflow="fold"), (0, 0, 0, INDENT), expand=False)
