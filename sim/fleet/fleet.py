@@ -28,7 +28,7 @@ from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
 from sim.fleet.scaling.autoscaled import Autoscaled
 from sim.fleet.scaling.by_clock import ByClock
-from sim.fleet.scaling.scale import Scale, states_at_start
+from sim.fleet.scaling.scale import RESTING, Scale, states_at_start
 from sim.fleet.sharing.arriving import ServicesSource
 from sim.fleet.sharing.caches import clear_caches, inform
 from sim.fleet.sharing.routing import ServiceRouter
@@ -132,6 +132,8 @@ class RunningFleet:
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
+            if following in RESTING:
+                self._replicas[replica].stop(self._env.now)
             if state in WITHOUT_MEMORY and following not in WITHOUT_MEMORY:
                 clear_caches(self._replicas[replica])
             roster.before_move(replica, following)

@@ -83,6 +83,12 @@ class Replica:
         self.end_s, self._due = inf, -1
         return gone
 
+    def stop(self, now: float) -> None:
+        """Is switched off at *now*, when all requests have left: the step under way, which nobody waits for, ends."""
+        if self.end_s < inf:
+            self.engine.crash(now)
+            self.end_s, self._due = inf, -1
+
     def _take_away(self, requests: Iterable[Request], now: float) -> list[Request]:
         """The visits of *requests* end."""
         if now >= self.end_s:

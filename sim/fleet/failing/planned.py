@@ -15,6 +15,9 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Streams
 
+UPKEEP, LANDLORD = "upkeep", "landlord"
+"""Who takes replicas out."""
+
 
 class Upkeep:
     """Maintenance of the servers of each pool, one after another."""
@@ -35,7 +38,7 @@ class Upkeep:
     def _arm(self, after_s: float, position: int, places: list[int], every_s: float, takes_s: float) -> None:
         def begin(_: simpy.Event) -> None:
             self._arm(every_s, position, places, every_s, takes_s)
-            self._withdrawals.withdraw(position, places, work)
+            self._withdrawals.withdraw(UPKEEP, position, places, work)
 
         def work() -> None:
             self._breakdowns.hold(position, places)
@@ -43,7 +46,7 @@ class Upkeep:
 
         def end(_: simpy.Event) -> None:
             self._breakdowns.release(position, places)
-            self._withdrawals.give_back(position, places)
+            self._withdrawals.give_back(UPKEEP, position, places)
 
         self._env.timeout(after_s).callbacks.append(begin)
 
@@ -84,11 +87,12 @@ class SpotMarket:
             self._covered |= {self._scale.replicas[position][place][0]: fallback for place in places}
             self._cover(fallback)
         for place in places:
-            self._withdrawals.withdraw(position, [place], lambda: None, spot.notice_s, spot.on_notice == "migrate")
+            migrate = spot.on_notice == "migrate"
+            self._withdrawals.withdraw(LANDLORD, position, [place], lambda: None, spot.notice_s, migrate)
 
     def give_back(self, position: int, places: list[int]) -> None:
         """The capacity can be had again."""
-        self._withdrawals.give_back(position, places)
+        self._withdrawals.give_back(LANDLORD, position, places)
 
     def _cover(self, fallback: int) -> None:
         self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))

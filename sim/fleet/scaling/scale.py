@@ -11,6 +11,7 @@ from sim.fleet.scaling.links import Links, Ticket
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 RESTING = (State.OFF, State.RESERVE)
+ANSWERING = (State.SERVING, State.DRAINING)
 STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
 
 
@@ -103,7 +104,7 @@ class Scale:
     def stop(self, engines: list[int]) -> None:
         """Drains a replica, or switches it off where it has nothing to answer."""
         for engine in engines:
-            busy = self._lives.states[engine] is State.SERVING and self._roster.outstanding(engine)
+            busy = self._lives.states[engine] in ANSWERING and self._roster.outstanding(engine)
             self._lives.move([engine], State.DRAINING if busy else self._resting[engine])
 
     def drained(self, engine: int) -> None:
