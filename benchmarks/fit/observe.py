@@ -9,7 +9,7 @@ from parameters import Priors, with_parameters
 from posterior import Observation
 from record import Steps, simulate
 from rows import left_out, pair
-from stages import Stages, request_names, stages
+from stages import Names, Stages, request_names, stages
 
 from sim.benchdata import BenchRow
 from sim.catalogue.catalog import Catalog
@@ -20,6 +20,8 @@ THROUGHPUT = ("output_tok_s", "total_tok_s", "req_s")
 LOADED = 16
 """A closed loop with more clients than this has a TTFT that the schedule makes, not the step."""
 CALM_WAIT_S = 0.02
+OF_HOST = ("per_step_", "per_sequence_")
+"""Stages that are the host's: what their names begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,18 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
         return None
     wait_s = float((run.started_s - run.arrived_s).mean())
     steptime = pool.steptime
+    host = f"{ready.row.source_key}/{ready.row.gpu}"
     return Simulated(
         ready.row, run.metrics(), run.saturated, wait_s, steps,
-        stages(steptime, steps), pool.request_overhead_s, request_names(steptime),  # type: ignore[arg-type]
+        stages(steptime, steps).named(lambda names: _with_host(priors.with_common(names), host)),  # type: ignore[arg-type]
+        pool.request_overhead_s,
+        (*priors.with_common(request_names(steptime)), f"host_request:{host}"),  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _with_host(names: Names, host: str) -> Names:
+    """*names* of a stage, with the row's host where the stage is the host's."""
+    return (*names, f"host:{host}") if names[0].startswith(OF_HOST) else names
 
 
 def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:

@@ -1,11 +1,12 @@
 """The parameters of the step time: where each stands in the data, its prior, and how to set it in a plan.
 
 A parameter's name is `<what>` where all share it, `<what>:<id>` where it belongs to a GPU, a kernel, an engine or a
-rule of all-reduce factors. Its value is prior * exp(theta).
+rule of all-reduce factors. Its value is prior * exp(theta); eras of one engine that are pooled have a common theta, and
+small ones of their own on top.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sim.catalogue.value import Value
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import RooflineInputs
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
+from sim.study.fidelity.validate.names import family_of
 from sim.yamlio import read
 
 PRIORS = Path(__file__).with_name("priors.yaml")
@@ -39,6 +41,8 @@ SHARED_OVERHEADS = {
     "tp_request": "tp_request_factor",
 }
 """Parameter that all engines share -> its field."""
+FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
+"""Parameter that all eras of an engine share -> its field."""
 KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}
 SHARED_KERNELS = {"moe_compute": "moe_compute_time_factor", "moe_blackwell": "moe_weight_time_factor_blackwell"}
 COEFFICIENTS = {
@@ -47,6 +51,9 @@ COEFFICIENTS = {
 }
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
 """Rates, not times: the factor divides them."""
+HOSTS = ("host", "host_request")
+"""Random effects of one campaign's host: on its time per step and sequence, and on its time per request. They keep a
+slow or a fast host from bending what all hosts share; predictions take 0 for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +62,46 @@ class Priors:
 
     values: dict[str, float]
     sd: dict[str, float]
+    pooled: dict[str, str] = field(default_factory=dict)
+    """Era of an engine -> what it has in common with other eras."""
+    own_share: float = 1.0
+    """Width of a pooled era's own parameter over that of the common one."""
 
     def width(self, name: str) -> float:
         """Standard deviation of the parameter's logarithm; 0: it is held."""
-        return self.sd.get(name, self.sd[name.split(":")[0]])
+        if name in self.sd:
+            return self.sd[name]
+        return self.sd[name.split(":")[0]] * (self.own_share if self.common(name) else 1.0)
+
+    def common(self, name: str) -> str:
+        """The parameter that *name* shares with other eras; empty if none."""
+        what, _, owner = name.partition(":")
+        return f"{what}:{self.pooled[owner]}" if what in OVERHEADS and owner in self.pooled else ""
+
+    def with_common(self, names: Iterable[str]) -> tuple[str, ...]:
+        """*names* and what they share with other eras."""
+        return tuple(one for name in names for one in (name, self.common(name)) if one)
+
+    def total(self, name: str, theta: Mapping[str, float]) -> float:
+        """Logarithm of the parameter's factor on its prior value."""
+        return sum(theta.get(one, 0.0) for one in self.with_common([name]))
 
     def value(self, name: str, theta: Mapping[str, float]) -> float:
         """The parameter's value under *theta*."""
-        factor = exp(theta.get(name, 0.0))
+        factor = exp(self.total(name, theta))
         return self.values[name] / factor if name.split(":")[0] in EFFICIENCIES else self.values[name] * factor
 
     def known(self, name: str) -> bool:
-        """Whether the parameter has a prior; the others keep what the data says."""
-        return name in self.values
+        """Whether the fit may move it; the others keep what the data says."""
+        what, _, owner = name.partition(":")
+        return name in self.values or what in HOSTS or (what in OVERHEADS and owner in self.pooled.values())
 
 
 def load_priors(path: Path = PRIORS) -> Priors:
     """Read priors.yaml."""
     data = read(path).data
-    return Priors({k: float(v) for k, v in data["values"].items()}, {k: float(v) for k, v in data["sd"].items()})
+    values, sd = ({k: float(v) for k, v in data[name].items()} for name in ("values", "sd"))
+    return Priors(values, sd, dict(data["pooled"]), float(data["own_share"]))
 
 
 def with_parameters(plan: CasePlan, priors: Priors, theta: Mapping[str, float]) -> CasePlan:
@@ -100,6 +128,9 @@ def _inputs(inputs: RooflineInputs, priors: Priors, theta: Mapping[str, float]) 
     overheads = new(engine.overheads, {f"{what}:{engine.id}": field for what, field in OVERHEADS.items()})
     if overheads:
         overheads |= new(engine.overheads, SHARED_OVERHEADS)
+        overheads |= new(
+            engine.overheads, {f"{what}:{family_of(engine.id)}": field for what, field in FAMILIES.items()}
+        )
     kernels = new(kernel, {f"{what}:{kernel.id}": field for what, field in KERNELS.items()} | SHARED_KERNELS)
     return replace(
         inputs,
@@ -125,8 +156,15 @@ def _coefficients(
         )
         for i, rule in enumerate(old.allreduce_time_factors)
     )
-    return old.model_copy(update={**shared, "gpus": old.gpus | {gpu: efficiency}, "allreduce_time_factors": rules})
+    experts = {
+        name.partition(":")[2]: _value(None, priors.value(name, theta))
+        for name in priors.values
+        if name.startswith("experts:")
+    }
+    tables = {"gpus": old.gpus | {gpu: efficiency}, "allreduce_time_factors": rules, "experts_time_factors": experts}
+    return old.model_copy(update=shared | tables)
 
 
-def _value(old: Value, number: float) -> Value:
-    return Value(value=number, source=old.source, where=old.where, kind="computed")
+def _value(old: Value | None, number: float) -> Value:
+    source, where = (old.source, old.where) if old else ("gpufleet-study", "")
+    return Value(value=number, source=source, where=where, kind="computed")

@@ -8,13 +8,14 @@ cut where it is off by more than HUBER.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from stages import Names, Stages
+from timings import Timings
 
 Floats = NDArray[np.float64]
 
@@ -50,41 +51,35 @@ class Observation:
     simulated_s: float = 0.0
 
 
-class Rows:
-    """Memo of stage times: several metrics look at one row."""
+class Model:
+    """The logarithms of all metrics as functions of theta."""
 
-    def __init__(self, theta: Mapping[str, float]) -> None:
-        self.theta = dict(theta)
-        self._known: dict[int, tuple[Floats, dict[str, Floats]]] = {}
+    def __init__(self, observations: list[Observation], names: Sequence[str]) -> None:
+        self.timings = Timings(observations, names)
+        self._base_s = np.array([one.base_s for one in observations])
+        self._log = np.array([one.log_simulated for one in observations])
+        self._sign = np.array([-1.0 if one.metric == "tput" else 1.0 for one in observations])
+        self._ttft = np.array([one.metric == "ttft" for one in observations])
+        self._request_s = np.array([one.request_s for one in observations])
+        self._simulated_s = np.array([one.simulated_s for one in observations])
 
-    def of(self, observation: Observation) -> tuple[Floats, dict[str, Floats]]:
-        """(step times, derivatives) of the observation's row."""
-        known = self._known.get(observation.row)
-        if known is None:
-            known = self._known[observation.row] = observation.stages.seconds(self.theta)
-        return known
-
-
-def predicted(observation: Observation, rows: Rows) -> tuple[float, dict[str, float]]:
-    """(log of the metric, its derivative by each parameter) at the theta of *rows*."""
-    times, by = rows.of(observation)
-    weight = observation.weights / observation.weights.sum()
-    mean = float(weight @ times)
-    shares = {name: float(weight @ part) / mean for name, part in by.items()}
-    ratio = mean / observation.base_s
-    if observation.metric == "tput":
-        return observation.log_simulated - np.log(ratio), {name: -share for name, share in shares.items()}
-    if observation.metric == "tpot":
-        return observation.log_simulated + np.log(ratio), shares
-    request_s = observation.request_s * float(
-        np.exp(sum(rows.theta.get(name, 0.0) for name in observation.request_names))
-    )
-    steps_s = (observation.simulated_s - observation.request_s) * ratio
-    total_s = steps_s + request_s
-    gradient = {name: share * steps_s / total_s for name, share in shares.items()}
-    for name in observation.request_names:
-        gradient[name] = gradient.get(name, 0.0) + request_s / total_s
-    return float(np.log(total_s)), gradient
+    def predicted(self, theta: Floats) -> tuple[Floats, Floats]:
+        """(logarithm of each metric, its derivatives: a row each)."""
+        mean_s, by = self.timings.means(theta)
+        ratio = mean_s / self._base_s
+        slopes = by.multiply((self._sign / mean_s)[:, None]).toarray()
+        logs = self._log + self._sign * np.log(ratio)
+        if self._ttft.any():
+            factor, named = self.timings.requests(theta)
+            request_s = self._request_s * factor
+            steps_s = (self._simulated_s - self._request_s) * ratio
+            whole_s = np.where(self._ttft, steps_s + request_s, 1.0)
+            with_request = (
+                slopes * (steps_s / whole_s)[:, None] + named.multiply((request_s / whole_s)[:, None]).toarray()
+            )
+            slopes = np.where(self._ttft[:, None], with_request, slopes)
+            logs = np.where(self._ttft, np.log(whole_s), logs)
+        return logs, slopes
 
 
 def row_weights(observations: list[Observation]) -> Floats:
@@ -104,8 +99,9 @@ class Posterior:
     def __init__(self, observations: list[Observation], sd: Mapping[str, float], centre: Mapping[str, float]) -> None:
         self.names = [name for name, width in sd.items() if width > 0]
         self.centres = np.array([centre.get(name, 0.0) for name in self.names])
-        self._index = {name: column for column, name in enumerate(self.names)}
-        self._observations, self._centre = observations, centre
+        self._centre = centre
+        self._model = Model(observations, self.names)
+        self._measured = np.array([one.log_measured for one in observations])
         self._scale = np.sqrt(row_weights(observations)) / NOISE
         self._widths = np.array([sd[name] for name in self.names])
         self._cut = np.concatenate([self._scale * HUBER, np.full(len(self.names), np.inf)])
@@ -135,15 +131,14 @@ class Posterior:
     def _at(self, theta: Floats) -> tuple[Floats, Floats]:
         key = theta.tobytes()
         if self._seen[0] != key:
-            rows, count = Rows(self.named(theta)), len(self._observations)
-            off, slopes = np.empty(count), np.zeros((count + len(self.names), len(self.names)))
-            for place, one in enumerate(self._observations):
-                value, gradient = predicted(one, rows)
-                off[place] = (value - one.log_measured) * self._scale[place]
-                for name in gradient.keys() & self._index.keys():
-                    slopes[place, self._index[name]] = gradient[name] * self._scale[place]
-            slopes[count:] = np.diag(1 / self._widths)
-            self._seen = key, np.concatenate([off, (theta - self.centres) / self._widths]), slopes
+            logs, slopes = self._model.predicted(theta)
+            off = (logs - self._measured) * self._scale
+            prior = np.diag(1 / self._widths)
+            self._seen = (
+                key,
+                np.concatenate([off, (theta - self.centres) / self._widths]),
+                np.concatenate([slopes * self._scale[:, None], prior]),
+            )
         return self._seen[1:]
 
 
@@ -161,11 +156,8 @@ def fit(
     return prior.named(found.x)
 
 
-def pair_errors(observations: Iterable[Observation], theta: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:
-    """metric -> pair -> |predicted / measured - 1| of its rows."""
-    rows = Rows(theta)
-    errors: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in observations:
-        value, _ = predicted(one, rows)
-        errors[one.metric][one.pair].append(abs(float(np.expm1(value - one.log_measured))))
-    return errors
+def errors(observations: list[Observation], theta: Mapping[str, float]) -> Floats:
+    """Predicted / measured - 1 of each observation under *theta*."""
+    logs, _ = Model(observations, list(theta)).predicted(np.array(list(theta.values())))
+    measured = np.array([one.log_measured for one in observations])
+    return np.expm1(logs - measured)

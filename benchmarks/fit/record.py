@@ -7,14 +7,14 @@ its steps are timed again for every trial of the fit; after the fit all rows are
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log2
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.protocol import ReplicaEngine
-from sim.engine.schedulers.rank import Rank
 from sim.fleet import RunningFleet
-from sim.records import Batch, FleetLog, Meters, Request
+from sim.records import Batch, FleetLog, Request
 from sim.scenario.resolving.resolved import CasePlan
 
 Floats = NDArray[np.float64]
@@ -50,50 +50,40 @@ class Recorder:
         self._engine = engine
         self._groups: dict[tuple[int, int], list[float]] = {}
 
-    def offer(self, request: Request, now: float) -> bool:
-        """See `Engine.offer`."""
-        return self._engine.offer(request, now)
-
-    def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
-        return self._engine.plan(now)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
-        for rank, steps in _stepping(self._engine):
-            self._note(rank.batch, steps)
+        for batch, steps in _ending(self._engine):
+            self._note(batch, steps)
         return self._engine.advance()
 
     def _note(self, batch: Batch, steps: int) -> None:
-        prefill = round(4 * log2(batch.prefill_tokens)) if batch.prefill_tokens else -1
-        sums = self._groups.setdefault((batch.decode_seqs, prefill), [0.0] * (len(FIELDS) + 1))
+        group = (round(2 * log2(1 + batch.decode_seqs)), round(2 * log2(1 + batch.prefill_tokens)))
+        sums = self._groups.setdefault(group, [0.0] * (len(FIELDS) + 1))
         for i, name in enumerate(FIELDS):
             sums[i] += steps * getattr(batch, name)
         sums[FIELDS.index("kv_tokens")] += batch.decode_seqs * steps * (steps - 1) / 2
         sums[-1] += steps
-
-    def meters(self, now: float) -> Meters:
-        """See `Engine.meters`."""
-        return self._engine.meters(now)
-
-    def waiting(self) -> int:
-        """See `Engine.waiting`."""
-        return self._engine.waiting()
 
     def groups(self) -> Iterable[list[float]]:
         """Sums over the steps of each group: FIELDS, then the steps."""
         return self._groups.values()
 
 
-def _stepping(engine: ReplicaEngine) -> list[tuple[Rank, int]]:
-    """The ranks that the engine is about to advance, with the steps they take."""
-    lanes = getattr(engine, "_lanes", None)
-    if lanes is not None:
-        return [(min(lanes, key=lambda lane: lane.end_s).rank, 1)]
-    stepping = getattr(engine, "_stepping", None)
-    if stepping is not None:
-        return [(rank, engine._steps) for rank, _ in stepping[:1]]  # type: ignore[attr-defined]
-    return [(engine._rank, engine._steps)]  # type: ignore[attr-defined]
+def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
+    """The batches that the engine is about to advance, with the steps they take."""
+    one: Any = engine
+    if hasattr(engine, "_flight"):  # the end of a leap; elsewhere only its last step begins
+        return [(one._flight.batch, one._flight.steps)] if one._flight is not None and one._flight.closed else []
+    if hasattr(engine, "_flying"):
+        return [(one._flying[0].batch, 1)]
+    if hasattr(engine, "_lanes"):
+        return [(min(one._lanes, key=lambda lane: lane.end_s).rank.batch, 1)]
+    if hasattr(engine, "_stepping"):
+        return [(rank.batch, one._steps) for rank, _ in one._stepping[:1]]
+    return [(one._rank.batch, one._steps)]
 
 
 def simulate(plan: CasePlan) -> tuple[FleetLog, Steps]:

@@ -6,6 +6,7 @@ with two kinds of terms: plain ones, and the p-norm of a matrix product's arithm
 from the objects that the simulator itself runs on (RooflineStepTime), so theta = 0 gives its step times.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log2
 
@@ -15,9 +16,13 @@ from record import Steps
 
 from sim.steptime import RooflineStepTime
 from sim.steptime.gemm import Product
+from sim.study.fidelity.validate.names import family_of
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
+
+GENERATIONS = ("Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell (GB20x)")
+"""Beginnings of `Gpu.architecture` with a factor on grouped products."""
 
 
 @dataclass(slots=True)
@@ -28,6 +33,12 @@ class Stages:
     plain: list[tuple[Names, Floats]] = field(default_factory=list)
     products: list[tuple[Names, Floats, Names, Floats, Names, Floats]] = field(default_factory=list)
     """(names, arithmetic, names, weights read, names, activations moved)."""
+
+    def named(self, names: Callable[[Names], Names]) -> "Stages":
+        """The same terms, proportional to what *names* makes of their parameters."""
+        plain = [(names(by), base) for by, base in self.plain]
+        products = [(names(c), c_s, names(w), w_s, names(a), a_s) for c, c_s, w, w_s, a, a_s in self.products]
+        return Stages(self.exponent, plain, products)
 
     def seconds(self, theta: dict[str, float]) -> tuple[Floats, dict[str, Floats]]:
         """(time of each group's step, its derivative by each parameter's logarithm)."""
@@ -86,6 +97,13 @@ def allreduce_rule(steptime: RooflineStepTime) -> str:
     return str(next(i for i, rule in enumerate(rules) if rule.applies(inputs.gpu, inputs.link)))
 
 
+def generation(steptime: RooflineStepTime) -> Names:
+    """The parameter of grouped products on the row's card; none where its generation has no such parameter."""
+    architecture = steptime.inputs.gpu.architecture
+    known = [name for name in GENERATIONS if architecture.startswith(name)]
+    return (f"experts:{max(known, key=len)}",) if known else ()
+
+
 def _product(
     product: Product, tokens: Floats, share: float, steptime: RooflineStepTime, pipeline: Names
 ) -> tuple[Names, Floats, Names, Floats, Names, Floats]:
@@ -99,8 +117,9 @@ def _product(
     if product.quantised:
         compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        compute = (*compute, "moe_compute", f"moe:{engine}")
-        weights = (*weights, f"moe:{engine}", *(("moe_blackwell",) if inputs.blackwell else ()))
+        experts = (f"moe:{engine}", *generation(steptime))
+        compute = (*compute, "moe_compute", *experts)
+        weights = (*weights, *experts, *(("moe_blackwell",) if inputs.blackwell else ()))
     return (
         compute, product.compute_s_per_token * here * scale,
         weights, product.weight_s * touched * scale,
@@ -112,6 +131,8 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
     inputs, mean = steptime.inputs, steps.mean
     gpu, engine = inputs.gpu.id, inputs.engine.id
     read: Names = (f"memory:{gpu}", f"kv_read:{engine}", *pipeline)
+    if inputs.kv_8bit:
+        read = (*read, f"kv_8bit:{family_of(engine)}")
     pairs: Names = (f"compute:{gpu}", "serving_compute", "prefill_attention", *pipeline)
     decode, prefill_read = steptime._decode_s * mean["kv_tokens"], steptime._read_s * mean["prefill_context_tokens"]
     arithmetic = steptime._pair_s * mean["prefill_attention_pairs"]

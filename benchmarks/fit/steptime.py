@@ -9,17 +9,19 @@ The method is in benchmarks/fit/README.md.
 import argparse
 import csv
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+from cores import each
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
-from parameters import Priors, load_priors
-from posterior import Observation, fit
+from parameters import HOSTS, Priors, load_priors
+from posterior import Observation, errors, fit
 from rows import judged, pair, read_rows, thinned
 from write import write_data
 
+from sim.benchdata import BenchRow
 from sim.catalogue.catalog import load_catalog
 
 Theta = dict[str, float]
@@ -28,6 +30,8 @@ ROUNDS = 2
 """Simulate, fit, simulate with the result, fit again."""
 PAIR_FOLDS = 8
 BOOTSTRAPS = 16
+FREE_HOST, ROWS_OF_A_HOST = 1.0, 8
+"""Width of a host's factor where its spread is asked for, and observations that a host must have to count there."""
 COLUMNS = (
     "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
     "tp", "metric", "measured", "predicted",
@@ -46,18 +50,21 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     return {name: priors.width(name) for name in sorted(names) if priors.known(name)}
 
 
-def fitted(ready: list[Ready], priors: Priors) -> tuple[Theta, list[Simulated]]:
-    """(theta, the rows simulated with it), after ROUNDS of simulating and fitting."""
+def fitted(ready: list[Ready], priors: Priors) -> tuple[Theta, Theta, list[Simulated]]:
+    """(theta, what the rows were simulated with last, the rows), after ROUNDS of simulating and fitting."""
+    at: Theta = {}
     theta: Theta = {}
     for _ in range(ROUNDS):
-        rows = simulated(ready, priors, theta)
-        theta = refit(rows, priors, theta)
-    return theta, simulated(ready, priors, theta)
+        at = theta
+        rows = simulated(ready, priors, at)
+        theta = refit(rows, priors, at)
+    return theta, at, rows
 
 
 def simulated(ready: list[Ready], priors: Priors, theta: Theta) -> list[Simulated]:
     """All rows under *theta*."""
-    return [one for one in (simulate_row(row, priors, theta) for row in ready) if one is not None]
+    found = each(lambda row: simulate_row(row, priors, theta), ready, chunk=8)
+    return [one for one in found if one is not None]
 
 
 def refit(
@@ -71,44 +78,67 @@ def refit(
 def _moved(found: list[Observation], priors: Priors, at: Theta) -> Theta:
     sd = widths(found, priors)
     step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd})
-    return {name: at.get(name, 0.0) + step[name] for name in sd}
+    return {name: at.get(name, 0.0) + step[name] for name in sd if name.split(":")[0] not in HOSTS}
+
+
+def host_spread(rows: list[Simulated], priors: Priors, at: Theta) -> float:
+    """Standard deviation of hosts' factors that the fit finds where it may move them freely."""
+    found = [one for one in observations(rows) if fittable(one, rows)]
+    sd = widths(found, priors)
+    counts = Counter(name for one in found for name in hosts_of(one))
+    free = sd | {name: FREE_HOST for name in sd if name.split(":")[0] in HOSTS}
+    step = fit(found, free, centre={name: -at.get(name, 0.0) for name in sd})
+    return float(np.std([step[name] for name, count in counts.items() if count >= ROWS_OF_A_HOST]))
+
+
+def hosts_of(one: Observation) -> set[str]:
+    """Parameters of hosts that the observation knows."""
+    named = {name for names, _ in one.stages.plain for name in names} | set(one.request_names)
+    return {name for name in named if name.split(":")[0] == "host"}
 
 
 def left_out_errors(
-    ready: list[Ready], rows: list[Simulated], priors: Priors, theta: Theta, scheme: str, group: Callable[[Ready], str]
+    rows: list[Simulated], priors: Priors, at: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
-    """Every judged row simulated by gpufleet with parameters that were fitted without the row's group."""
-    groups = sorted({group(one) for one in ready})
+    """Every judged row, its steps timed with parameters that were fitted without the row's group."""
+    groups = sorted({group(one.row) for one in rows})
     random.Random(0).shuffle(groups)
     folds = len(groups) if scheme == "gpus" else PAIR_FOLDS
-    results = []
-    for fold in range(folds):
+
+    def of_fold(fold: int) -> list[dict[str, object]]:
         out = set(groups[fold::folds])
-        by_pair = {pair(one.row) for one in ready if group(one) in out}
-        inside = by_pair if scheme == "pairs" else {pair(o.row) for o in ready if o.row.gpu in out}
-        theta_without = refit(rows, priors, theta, lambda one, inside=inside: one.pair not in inside)  # type: ignore[misc]
-        for one in ready:
-            if group(one) in out:
-                results += compared_rows(scheme, simulate_row(one, priors, theta_without))
-    return results
+        without = refit(rows, priors, at, lambda one: group(rows[one.row].row) not in out)
+        return timed_rows(scheme, [one for one in rows if group(one.row) in out], at, without)
+
+    return [line for lines in each(of_fold, range(folds)) for line in lines]
 
 
-def compared_rows(scheme: str, one: Simulated | None) -> list[dict[str, object]]:
-    """One line for each metric of a row."""
-    if one is None:
-        return []
-    row = one.row
+def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> list[dict[str, object]]:
+    """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*."""
+    found = observations(rows)
+    off = errors(found, {name: value - at.get(name, 0.0) for name, value in theta.items()})
+    return [_line(scheme, rows[one.row], one.metric, 1 + float(error)) for one, error in zip(found, off, strict=True)]
+
+
+def compared_rows(scheme: str, one: Simulated) -> list[dict[str, object]]:
+    """One line for each metric of a row, as it was simulated."""
     return [
-        dict(zip(COLUMNS, (
-            scheme, row.id, row.source_key, row.gpu, row.model_family, row.engine, row.engine_version, row.load,
-            row.n_gpus, row.interconnect, row.tp, kind, row.measured[column], one.metrics[column],
-        ), strict=True))
-        for kind, column in compared(row, one.saturated)
+        _line(scheme, one, kind, one.metrics[column] / one.row.measured[column])
+        for kind, column in compared(one.row, one.saturated)
         if one.metrics.get(column, 0.0) > 0
-    ]  # fmt: skip
+    ]
 
 
-def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, tuple[float, float]]:
+def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, object]:
+    row = one.row
+    measured = row.measured[dict(compared(row, one.saturated))[kind]]
+    return dict(zip(COLUMNS, (
+        scheme, row.id, row.source_key, row.gpu, row.model_family, row.engine, row.engine_version, row.load,
+        row.n_gpus, row.interconnect, row.tp, kind, measured, measured * ratio,
+    ), strict=True))  # fmt: skip
+
+
+def bootstrap(rows: list[Simulated], priors: Priors, at: Theta) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of every theta over refits to pairs drawn with replacement."""
     found = [one for one in observations(rows) if fittable(one, rows)]
     by_pair: dict[str, list[Observation]] = defaultdict(list)
@@ -117,8 +147,10 @@ def bootstrap(rows: list[Simulated], priors: Priors, theta: Theta) -> dict[str, 
     pairs, draw, samples = sorted(by_pair), random.Random(1), defaultdict(list)
     for _ in range(BOOTSTRAPS):
         sample = [one for name in draw.choices(pairs, k=len(pairs)) for one in by_pair[name]]
-        for name, value in _moved(sample, priors, theta).items():
-            samples[name].append(value)
+        moved = _moved(sample, priors, at)
+        for name in priors.values:
+            if any(one in moved for one in priors.with_common([name])):
+                samples[name].append(priors.total(name, moved))
     return {name: (float(np.percentile(v, 5)), float(np.percentile(v, 95))) for name, v in samples.items()}
 
 
@@ -146,19 +178,21 @@ def main() -> None:
     catalog, priors = load_catalog(), load_priors()
     ready, refused = prepare(thinned(read_rows(arguments.measured), judged), catalog)
     print(f"{len(ready)} rows to judge, {sum(refused.values())} not covered", flush=True)
-    theta, rows = fitted(ready, priors)
-    results = [line for one in rows for line in compared_rows("in-sample", one)]
+    theta, at, rows = fitted(ready, priors)
+    results = timed_rows("in-sample", rows, at, theta)
     print("in-sample:", summary(results), flush=True)
-    ranges = bootstrap(rows, priors, theta)
-    for name in sorted(theta):
-        low, high = (priors.value(name, {name: t}) for t in ranges.get(name, (theta[name], theta[name])))
+    ranges = bootstrap(rows, priors, at)
+    spread = host_spread(rows, priors, at)
+    print(f"hosts: standard deviation of the logarithm {spread:.2f}", flush=True)
+    for name in sorted(ranges):
+        low, high = (priors.value(name, {name: t}) for t in ranges[name])
         value = priors.value(name, theta)
         print(f"  {name:36s} prior {priors.values[name]:.4g}  fitted {value:.4g}  {low:.4g} {high:.4g}")
     if arguments.write:
-        write_data(arguments.write, priors, theta, ranges)
+        write_data(arguments.write, priors, theta, ranges, spread)
     if not arguments.no_cv:
-        for scheme, group in (("pairs", lambda one: pair(one.row)), ("gpus", lambda one: one.row.gpu)):
-            found = left_out_errors(ready, rows, priors, theta, scheme, group)
+        for scheme, group in (("pairs", pair), ("gpus", lambda row: row.gpu)):
+            found = left_out_errors(rows, priors, at, scheme, group)
             print(f"left out {scheme}:", summary(found), flush=True)
             results += found
     arguments.errors.parent.mkdir(parents=True, exist_ok=True)

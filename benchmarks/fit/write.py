@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from parameters import COEFFICIENTS, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
+from parameters import COEFFICIENTS, FAMILIES, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
+
+from sim.study.fidelity.validate.names import family_of
 
 WHERE = "benchmarks/fit/steptime.py on serving rows"
 
 
 def write_data(
-    data: Path, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]
+    data: Path, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]], spread: float
 ) -> None:
     """Replaces every fitted figure under *data*, and nothing else."""
     entry = _Entries(priors, theta, ranges)
@@ -18,7 +20,7 @@ def write_data(
         _write_engine(path, entry)
     for path in sorted((data / "kernels").glob("*.yaml")):
         _write_kernel(path, entry)
-    _write_coefficients(data / "steptime.yaml", entry)
+    _write_coefficients(data / "steptime.yaml", entry, spread)
 
 
 class _Entries:
@@ -59,13 +61,16 @@ def _write_engine(path: Path, entry: _Entries) -> None:
         return
     lines = {field: entry.of(f"{what}:{engine}") for what, field in OVERHEADS.items()}
     lines |= {field: entry.of(what) for what, field in SHARED_OVERHEADS.items()}
+    lines |= {field: entry.of(f"{what}:{family_of(engine)}") for what, field in FAMILIES.items()}
     order = (
         "per_layer_s", "per_step_s", "per_step_in_process_s", "per_sequence_s", "per_sequence_in_process_s",
         "per_request_s", "moe_request_factor", *SHARED_OVERHEADS.values(), "kv_read_time_factor",
-        "moe_gemm_time_factor",
+        *FAMILIES.values(), "moe_gemm_time_factor",
     )  # fmt: skip
-    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in order)
     text = path.read_text(encoding="utf-8")
+    held = re.search(r"^  draft_layer_s: \{[^{}]*\}\n", text, flags=re.MULTILINE)
+    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in order)
+    block += held[0] if held else ""
     path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", lambda _: block, text, flags=re.MULTILINE), encoding="utf-8")
 
 
@@ -78,8 +83,15 @@ def _write_kernel(path: Path, entry: _Entries) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _write_coefficients(path: Path, entry: _Entries) -> None:
+def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
     text = path.read_text(encoding="utf-8")
+    names = [name for name in entry.priors.values if name.startswith("experts:")]
+    table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
+    hosts = f'{{value: {spread:.2g}, source: gpufleet-study, where: "{WHERE}: hosts of campaigns", kind: fitted}}'
+    text = re.sub(
+        r"^experts_time_factors:\n(?:  .*\n)+", lambda _: f"experts_time_factors:\n{table}", text, flags=re.MULTILINE
+    )
+    text = _replaced(text, "host_time_spread", hosts)
     for name, field in COEFFICIENTS.items():
         text = _replaced(text, field, entry.of(name))
     gpus = sorted(name.split(":")[1] for name in entry.priors.values if name.startswith("compute:"))
@@ -99,5 +111,7 @@ def _write_coefficients(path: Path, entry: _Entries) -> None:
 
 
 def _replaced(text: str, field: str, entry: str) -> str:
-    """*text* with the mapping of a top-level *field*, over however many lines, replaced."""
-    return re.sub(rf"^{field}: \{{[^{{}}]*\}}", lambda _: f"{field}: {entry}", text, flags=re.MULTILINE)
+    """*text* with the mapping of a top-level *field*, over however many lines, replaced, unless it is an assumption."""
+    return re.sub(
+        rf"^{field}: \{{(?![^{{}}]*assumption)[^{{}}]*\}}", lambda _: f"{field}: {entry}", text, flags=re.MULTILINE
+    )

@@ -37,6 +37,14 @@ class Match(Spec):
     """Notes that contain one of these."""
     models: tuple[str, ...] = ()
     """Models whose name begins with one of these."""
+    gpus: tuple[str, ...] = ()
+    """GPUs whose name begins with one of these."""
+    precisions: tuple[str, ...] = ()
+    """Precisions, in the source's words, that begin with one of these."""
+    clients_from: Count | None = None
+    """Rows with at least this concurrency."""
+    tp: Count | None = None
+    """Rows with this tensor-parallel size."""
 
     def holds(self, row: BenchRow) -> bool:
         """Whether *row* is meant."""
@@ -48,6 +56,10 @@ class Match(Spec):
             and (not self.versions or row.engine_version.startswith(self.versions))
             and (not self.models or row.model.startswith(self.models))
             and (not self.engines or row.engine.startswith(self.engines))
+            and (not self.gpus or row.gpu.startswith(self.gpus))
+            and (not self.precisions or row.precision.startswith(self.precisions))
+            and (self.clients_from is None or (row.concurrency or 0) >= self.clients_from)
+            and (self.tp is None or row.tp == self.tp)
             and (not self.notes or any(words in row.note for words in self.notes))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
         )
@@ -69,6 +81,16 @@ class CampaignFact(Sourced):
     num_requests_by_lengths: dict[str, Count] | None = None
     """By `<isl>/<osl>`."""
     max_num_seqs: Count | None = None
+    max_num_batched_tokens: Count | None = None
+    kv_dtype: str = ""
+    """Precision of the KV cache where the rows do not give it."""
+    engine_version: str = ""
+    """Version of the engine where the rows do not give it."""
+    async_scheduling: bool | None = None
+    """Whether the server was told to form a step while one runs, where this is not the version's default."""
+    scheduler_recv_interval: Count | None = None
+    """Decode steps from one look for new requests to the next, as the server was told."""
+    gpu_memory_utilization: Positive | None = None
     concurrency_is_seats: bool = False
     """The concurrency column holds max_num_seqs."""
     in_process: bool | None = None
@@ -99,6 +121,12 @@ class Setup:
     num_requests: int | None = None
     requests_per_client: float | None = None
     max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_dtype: str = ""
+    engine_version: str = ""
+    async_scheduling: bool | None = None
+    scheduler_recv_interval: int | None = None
     in_process: bool | None = None
     measured_at: str = "client"
     lengths_from_share: float | None = None
@@ -133,6 +161,12 @@ class Campaigns(Spec):
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
             max_num_seqs=row.max_num_seqs or self._seats(row, facts),
+            max_num_batched_tokens=row.max_num_batched_tokens or _last(fact.max_num_batched_tokens for fact in facts),
+            gpu_memory_utilization=row.gpu_memory_utilization or _last(fact.gpu_memory_utilization for fact in facts),
+            kv_dtype=row.kv_dtype or _last(fact.kv_dtype or None for fact in facts) or "",
+            engine_version=row.engine_version or _last(fact.engine_version or None for fact in facts) or "",
+            async_scheduling=_last(fact.async_scheduling for fact in facts),
+            scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),

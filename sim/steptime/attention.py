@@ -75,6 +75,9 @@ def attention_flop(model: Model) -> tuple[float, float]:
 
 
 def _read_rate(rates: Rates) -> float:
-    """Cache bytes per second: the weights' rate over the engine's factor, at most the memory's bandwidth."""
-    fitted = rates.bytes_per_s / rates.overheads.kv_read_time_factor.value
-    return min(fitted, rates.inputs.gpu.memory_bytes_per_s.value)
+    """Cache bytes per second: the weights' rate over the engine's factors, at most the memory's bandwidth."""
+    overheads, bandwidth = rates.overheads, rates.inputs.gpu.memory_bytes_per_s.value
+    rate = min(rates.bytes_per_s / overheads.kv_read_time_factor.value, bandwidth)
+    if rates.inputs.kv_8bit and overheads.kv_8bit_read_time_factor is not None:
+        rate = min(rate / overheads.kv_8bit_read_time_factor.value, bandwidth)
+    return rate

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
@@ -54,6 +54,10 @@ class Coefficients(Spec):
     """The first rule that applies counts; the last one applies to everything."""
     pipeline_time_factor_per_doubling: Value
     """Stage time against an even split, for each doubling of pipeline_parallel_size."""
+    experts_time_factors: dict[str, Value] = Field(default_factory=dict)
+    """By the first words of `Gpu.architecture`: grouped products over experts against the engine's usual card."""
+    host_time_spread: Value | None = None
+    """Standard deviation of the logarithm of one host's time per step, sequence and request against another's."""
 
     @model_validator(mode="after")
     def _last_rule_is_general(self) -> Self:
@@ -69,6 +73,11 @@ class Coefficients(Spec):
         """The nearest statement about *gpu*: its own, its architecture's, or everybody's."""
         family = self.geforce if gpu.geforce else self.architectures
         return self.gpus.get(gpu.id) or family.get(gpu.architecture) or self.other
+
+    def experts_factor(self, gpu: Gpu) -> Value | None:
+        """The statement about grouped products on *gpu*: the longest beginning of its architecture that is listed."""
+        known = [name for name in self.experts_time_factors if gpu.architecture.startswith(name)]
+        return self.experts_time_factors[max(known, key=len)] if known else None
 
     def allreduce_factor(self, gpu: Gpu, link: Link) -> Value:
         """The nearest statement about all-reduces between *gpu* cards over *link*."""

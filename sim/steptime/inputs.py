@@ -14,6 +14,7 @@ from sim.steptime.host import Host
 from sim.steptime.links.network import Network
 
 BITS_PER_BYTE = 8
+SIXTEEN_BIT_BYTES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class RooflineInputs:
     """Rate of the link over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
     network: Network | None = None
     """Between the servers that a replica fills; None: `link` joins all of its GPUs."""
+
+    @property
+    def kv_8bit(self) -> bool:
+        """The cache is stored in 8 bits an element."""
+        return self.kv_bytes_per_element < SIXTEEN_BIT_BYTES
 
     @property
     def blackwell(self) -> bool:
@@ -122,7 +128,7 @@ class Rates:
         kernel = self.inputs.kernel
         factor = kernel.compute_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role == "expert":
-            factor *= kernel.moe_compute_time_factor.value * self.overheads.moe_gemm_time_factor.value
+            factor *= kernel.moe_compute_time_factor.value * self._experts()
         return factor
 
     def weight_time_factor(self, matrix: Matrix) -> float:
@@ -137,7 +143,12 @@ class Rates:
             return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
         if self.inputs.blackwell:
             factor *= kernel.moe_weight_time_factor_blackwell.value
-        return factor * self.overheads.moe_gemm_time_factor.value
+        return factor * self._experts()
+
+    def _experts(self) -> float:
+        """Time of grouped products over experts: the engine's factor, and that of the card's generation."""
+        generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
+        return self.overheads.moe_gemm_time_factor.value * (generation.value if generation else 1.0)
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""

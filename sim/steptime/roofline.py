@@ -273,6 +273,8 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
     }
     if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
+    if inputs.model.moe is not None and (factor := coefficients.experts_factor(inputs.gpu)) is not None:
+        values["experts_time_factor"] = factor
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     return values | (dict(inputs.host.values()) if inputs.host else {})

@@ -44,11 +44,27 @@ def test_later_facts_win_and_the_rows_own_columns_win_over_all() -> None:
         ({"versions": ["0.1"]}, replace(ROW, engine_version="0.20.0"), False),
         ({"workloads": ["chat"]}, replace(ROW, workload="closed loop (llm chat)"), True),
         ({"workloads": ["chat"]}, ROW, False),
+        ({"gpus": ["h100"]}, ROW, True),
+        ({"gpus": ["b200"]}, ROW, False),
+        ({"precisions": ["fp8"]}, replace(ROW, precision="fp8_block"), True),
+        ({"precisions": ["fp8"]}, ROW, False),
+        ({"clients_from": 8}, ROW, True),
+        ({"clients_from": 9}, ROW, False),
+        ({"tp": 4}, replace(ROW, tp=4), True),
+        ({"tp": 4}, ROW, False),
     ],
 )
 def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, holds: bool) -> None:
     known = campaigns({"match": {"source_key": "campaign"} | match, "max_num_seqs": 3})
     assert (known.setup(row).max_num_seqs == 3) is holds
+
+
+def test_what_a_server_was_told_stands_where_the_row_says_nothing() -> None:
+    told = {"kv_dtype": "fp8", "engine_version": "0.11", "max_num_batched_tokens": 2048, "scheduler_recv_interval": 10}
+    setup = campaigns(told).setup(ROW)
+    assert {name: getattr(setup, name) for name in told} == told
+    own = campaigns(told).setup(replace(ROW, kv_dtype="bf16", engine_version="0.19", max_num_batched_tokens=512))
+    assert (own.kv_dtype, own.engine_version, own.max_num_batched_tokens) == ("bf16", "0.19", 512)
 
 
 def test_figures_in_the_note() -> None:

@@ -47,3 +47,13 @@ def test_the_last_rule_must_be_general():
     data["allreduce_time_factors"].pop()
     with pytest.raises(ValidationError, match="must name no link and no GPU"):
         Coefficients.model_validate(data)
+
+
+def test_grouped_products_take_the_factor_of_the_longest_beginning_of_the_architecture(coefficients, gpu):
+    plain = coefficients.gemm_exponent
+    workstation = plain.model_copy(update={"value": 0.8})
+    listed = {"Blackwell": plain, "Blackwell (GB20x)": workstation}
+    changed = coefficients.model_copy(update={"experts_time_factors": listed})
+    assert changed.experts_factor(gpu("rtx-5090")) is workstation
+    assert changed.experts_factor(gpu("b200-180gb-sxm")) is plain
+    assert changed.experts_factor(gpu("h100-80gb-sxm")) is None

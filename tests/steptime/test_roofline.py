@@ -162,3 +162,16 @@ def test_values_name_what_the_time_rests_on(build, coefficients):
     assert "allreduce_time_factor" not in build().values
     assert build(tp=2).values["allreduce_time_factor"] == coefficients.allreduce_time_factors[0].factor
     assert build(card="gaudi2").values["compute_efficiency"].weak
+
+
+def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_bit_one(build):
+    half, whole = build(kv_bytes=1.0), build(kv_bytes=2.0)
+    engine = half.inputs.engine
+    twice = engine.overheads.kv_read_time_factor.model_copy(update={"value": 2.0})
+    engine = engine.model_copy(
+        update={"overheads": engine.overheads.model_copy(update={"kv_8bit_read_time_factor": twice})}
+    )
+    slow = Roofline().build(replace(half.inputs, engine=engine))
+    reading_s = [one.breakdown(decode(64, 4096))["attention"] for one in (half, slow, whole)]
+    assert reading_s[0] < 0.6 * reading_s[2]
+    assert reading_s[1] == pytest.approx(reading_s[2], rel=0.02)

@@ -32,6 +32,8 @@ class Overheads(Spec):
     moe_request_factor: Value
     kv_read_time_factor: Value
     """Decode attention's time to read the cache, against weights."""
+    kv_8bit_read_time_factor: Value | None = None
+    """Time to read a byte of an 8-bit cache against one of a 16-bit cache; None: the same."""
     moe_gemm_time_factor: Value
     """Grouped matrix products over experts, compute and weights alike."""
     draft_layer_s: Value | None = None

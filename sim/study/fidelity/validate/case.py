@@ -67,7 +67,10 @@ class BenchCase:
 def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     """The scenario of *row*. Raises NotCovered."""
     setup = campaigns.setup(row)
-    known = replace(row, isl=setup.isl, osl=setup.osl)
+    known = replace(
+        row, isl=setup.isl, osl=setup.osl, kv_dtype=setup.kv_dtype, engine_version=setup.engine_version,
+        max_num_batched_tokens=setup.max_num_batched_tokens, gpu_memory_utilization=setup.gpu_memory_utilization,
+    )  # fmt: skip
     if setup.decode_rate:
         known = replace(known, load="single", concurrency=1)
     names = match(known, catalog, campaigns)
@@ -141,6 +144,9 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "max_num_seqs": seats,
         "max_num_batched_tokens": row.max_num_batched_tokens,
         "gpu_memory_utilization": row.gpu_memory_utilization,
+        "async_scheduling": setup.async_scheduling,
+        "policy": "prefill_first" if setup.scheduler_recv_interval else None,
+        "scheduler_recv_interval": setup.scheduler_recv_interval,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
     if setup.repeated_prompts and names.engine.batching == "vllm":

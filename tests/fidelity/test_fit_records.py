@@ -1,0 +1,50 @@
+"""The fit of the step time sees the simulator's own steps: benchmarks/fit follows the engines as they change."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import load_catalog
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
+try:
+    from observe import prepare, simulate_row
+    from parameters import load_priors
+finally:
+    sys.path.pop(0)
+
+ANSWER, REQUESTS = 40, 20
+ROWS = {
+    "steps one after the other": BenchRow(1, "a", "H100-SXM", "Llama-3.1-8B", engine_version="0.10.0"),
+    "the next step formed ahead": BenchRow(1, "a", "H100-SXM", "Llama-3.1-8B", engine_version="0.19.0"),
+    "SGLang": BenchRow(1, "a", "H100-SXM", "Llama-3.1-8B", engine="SGLang"),
+    "stages": BenchRow(1, "a", "H100-SXM", "Llama-3.1-8B", engine_version="0.19.0", n_gpus=2, tp=1, pp=2),
+    "an 8-bit cache and experts": BenchRow(
+        1,
+        "a",
+        "H100-SXM",
+        "Qwen3-30B-A3B",
+        precision="fp8",
+        kv_dtype="fp8",
+        engine="TensorRT-LLM",
+        engine_version="1.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_decoded_token_is_noted_and_the_stages_take_as_long_as_the_steps(name):
+    fields = {"load": "closed_loop", "concurrency": 4, "isl": 200, "osl": ANSWER, "num_requests": REQUESTS}
+    row = replace(ROWS[name], **fields)
+    (ready,), refused = prepare([row], load_catalog())
+    assert not refused
+    seen = simulate_row(ready, load_priors(), {})
+    assert seen.steps.decodes.sum() == REQUESTS * (ANSWER - 1)
+    stages_s, _ = seen.stages.seconds({})
+    steptime_s = seen.metrics["tpot_mean_ms"] / 1000
+    pure = seen.steps.mean["prefill_tokens"] == 0
+    mean_s = stages_s[pure] @ seen.steps.decodes[pure] / seen.steps.decodes[pure].sum()
+    assert 0.6 * steptime_s <= row.pp * mean_s <= 1.03 * steptime_s  # prompts of others come between an answer's tokens
