@@ -20,7 +20,7 @@ class KvTransfer(Spec):
 
     link: str | None = None
     """Id in data/links: the ports of servers. A server's `nics` of them are shared by its GPUs; where it names none,
-    each replica has a port."""
+    each replica has a port. PCIe or the server's own link: each replica has the lanes of its GPUs."""
     bytes_per_s: Positive | None = None
     """In place of `link`: rate of each replica's port, each way."""
     latency_s: NonNegative | None = None

@@ -11,6 +11,7 @@ from sim.scenario.reading.given import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
 from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, network_of, spread
+from sim.scenario.resolving.life.moving import transfer_of
 from sim.yamlio import dump
 
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 64}, "output": {"distribution": "fixed", "value": 4}}
@@ -88,3 +89,28 @@ def test_slots_of_a_known_server_are_all_of_its_slots(catalog: Catalog) -> None:
     known = [server for server in map(catalog.server, catalog.ids("servers")) if server.pcie]
     assert known
     assert all(sum(group.slots for group in server.pcie) == server.gpu_slots.value for server in known)
+
+
+@pytest.mark.parametrize(
+    ("server", "gpu", "link", "bytes_per_s"),
+    [
+        ("workstation-4x4090", "rtx-4090", "pcie4-x16-no-p2p", 2 * 12.9e9),  # two cards with lanes of their own
+        ("workstation-4x4090", "rtx-4090", "ethernet-25g", 2.942e9),  # the server's only port, for four cards
+        ("dgx-h100", "h100-80gb-sxm", "infiniband-ndr", 2 * 50e9),
+        ("supermicro-6049gp-trt", "t4", "pcie3-x16", 2 * 15.754e9 / 5),  # five cards behind sixteen lanes
+    ],
+)
+def test_the_ports_that_kv_goes_over(catalog: Catalog, server: str, gpu: str, link: str, bytes_per_s: float) -> None:
+    pools = [
+        {"role": role, "gpu": gpu, "server": server, "tensor_parallel_size": 2, "replicas": 10}
+        for role in ("prefill", "decode")
+    ]
+    data = scenario() | {
+        "model": "llama3.1-8b",
+        "fleets": [{"name": "f", "pools": pools, "kv_transfer": {"link": link}}],
+    }
+    experiment = load(given(data), catalog=catalog)
+    (fleet,) = experiment.fleets
+    plan = transfer_of(fleet, [bind(experiment, fleet, pool, catalog) for pool in fleet.pools], catalog)
+    assert plan is not None
+    assert [port.bytes_per_s for port in plan.pools] == pytest.approx([bytes_per_s] * 2)

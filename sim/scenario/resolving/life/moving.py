@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import kv_bytes_per_token
 from sim.catalogue.entries.quantization import kv_element_bytes
 from sim.catalogue.value import Value
@@ -25,14 +26,15 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
     spec = fleet.kv_transfer
     if spec is None:
         return None
-    rate, latency_s = spec.bytes_per_s or 0.0, spec.latency_s or 0.0
+    latency_s = spec.latency_s or 0.0
+    pools = tuple(Ports(spec.bytes_per_s or 0.0, _engines(pool)) for pool in bound)
     if spec.link is not None:
         link = catalog.link(spec.link)
-        rate = link.bulk_bytes_per_s.value
+        pools = tuple(_within_lanes(_ports(pool, link), pool, catalog) for pool in bound)
         if spec.latency_s is None:
             latency_s = link.allreduce_latency_s[min(link.allreduce_latency_s)].value
     return TransferPlan(
-        pools=tuple(_within_lanes(_ports(pool, rate, spec.link is not None), pool, catalog) for pool in bound),
+        pools=pools,
         sends=tuple(pool.spec.role == "prefill" for pool in bound),
         latency_s=latency_s,
         concurrent=spec.concurrent,
@@ -44,14 +46,22 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
     )
 
 
-def _ports(pool: BoundPool, rate: float, of_server: bool) -> Ports:
-    """The ports of *pool*, *rate* each: those of its servers are shared out evenly among the GPUs."""
-    server, layout = pool.server, pool.layout
-    lockstep = layout.enable_expert_parallel and layout.data_parallel_size > 1
-    engines = 1 if lockstep else layout.data_parallel_size
-    if not of_server or server is None or server.nics is None:
+def _engines(pool: BoundPool) -> int:
+    """Engines of a replica, which share its port."""
+    layout = pool.layout
+    return 1 if layout.enable_expert_parallel and layout.data_parallel_size > 1 else layout.data_parallel_size
+
+
+def _ports(pool: BoundPool, link: Link) -> Ports:
+    """The ports of *pool*: those of its servers are shared out evenly among the GPUs. What joins GPUs inside a server
+    is each GPU's own.
+    """
+    server, gpus, engines, rate = pool.server, pool.layout.gpus, _engines(pool), link.bulk_bytes_per_s.value
+    if link.over_pcie or (server is not None and link.id == server.link):
+        return Ports(rate * gpus, engines)
+    if server is None or server.nics is None:
         return Ports(rate, engines)
-    gpus, slots, nics = layout.gpus, int(server.gpu_slots.value), int(server.nics.value)
+    slots, nics = int(server.gpu_slots.value), int(server.nics.value)
     own = gpus * nics // slots
     return Ports(rate * own, engines) if own else Ports(rate, max(1, slots // (nics * gpus)) * engines)
 
