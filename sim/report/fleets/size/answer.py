@@ -102,7 +102,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     how += _(", {over} exceed the budget", over=over) if over else ""
     how += _(", {refused} cannot serve or have no price", refused=refused) if refused else ""
     how += _(".")
-    mixed = list(_mixed_told(found))
+    mixed = [*_mixed_told(found), *_apart(scenario)]
     if found.winner is None:
         return [
             _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
@@ -178,6 +178,19 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
             replications=4 * scenario.replications,
         )
         yield _("It is near the limit: {doubts}; {more}.", doubts="; ".join(doubts), more=more)
+
+
+def _apart(scenario: Scenario) -> Iterator[str]:
+    """What a search of mixed fleets leaves aside: kinds of replicas that fill a server together."""
+    size = scenario.size
+    if size is None or size.mixed is None:
+        return
+    layouts = len(size.tensor_parallel_sizes) * len(size.pipeline_parallel_sizes) * max(1, len(size.quantizations))
+    if layouts > 1 and any(cost.acquisition == "buy" for cost in size.costs.values()):
+        yield _(
+            "Kinds that could fill one server together are proposed at the cost of servers of their own: a cheaper mix "
+            "of them may be missed."
+        )
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:

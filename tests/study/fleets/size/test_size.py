@@ -15,6 +15,7 @@ from sim.batching import Vllm
 from sim.batching.speculative import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
+from sim.cost.purchase.buying import Buy
 from sim.report.fleets.size.answer import front, sentences, size_rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -226,9 +227,14 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
 
 def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    scenario = scenario_of(tmp_path, text)
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
     assert found.winner is not None
+    assert scenario.size is not None
     assert found.mixed is not None
+    bought = scenario.size.model_copy(update={"costs": {"bought": Buy(acquisition="buy")}})
+    told = [sentences(found, scenario.model_copy(update={"size": size})) for size in (scenario.size, bought)]
+    assert ["servers of their own" in said[-1] for said in told] == [False, True]
     assert found.mixed.trials == ()
     assert found.mixed.proved
 
