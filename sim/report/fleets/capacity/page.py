@@ -49,6 +49,8 @@ def findings(
 ) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
+    if scenario.services and scenario.service is not None:
+        told.append(_("The load is that of {service}; the other services hold theirs.", service=scenario.service))
     told += [
         _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
         for row in rows
@@ -145,7 +147,7 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
         "between the highest load that met the SLO and the first that did not; shown is the mean "
         "over replications. They are added, from five on, until half of the 95 % interval is at "
         "most {relative_2:g} % of the mean in every fleet, or to {max_replications}.",
-        asked_for=asked_for(scenario.slo),
+        asked_for=_("each service keeps to its own limits") if scenario.services else asked_for(scenario.slo),
         start=start,
         relative=100 * relative,
         relative_2=100 * precision.relative,
