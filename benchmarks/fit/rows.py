@@ -20,8 +20,8 @@ FITTED_SOURCES = frozenset({
 """Harnesses that state lengths and load, or whose lengths are known from elsewhere (data/benchmarks.yaml). What is odd
 about one campaign's host, as with aic_own and rig3090, stays with its random effect. Not used:
 argonne_quant (labels that contradict each other by a factor of two), gpustack (unknown seat limits, outputs down to 4
-tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (its clients send at a given rate, so that
-`concurrency` is not what is in flight)."""
+tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (its clients send at a given rate, so
+that `concurrency` is not what is in flight)."""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed", "Deepspeed-MII", "LMDeploy-TurboMind")
 """Their host times have other sources (data/engines); argonne's one-request rows of llama.cpp contradict each other."""
 BLOCKED_IMAGES = ("1.2.0rc6.post3", "1.1.0rc2.post2")
