@@ -16,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sim.language import retold
+
 CHANGE_HEADER = "x-csrf-token"
 COOKIE = "gpufleet-token"
 HEALTH = "/healthz"
@@ -189,4 +191,4 @@ def _length(headers: Headers) -> int:
 
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(f"gpufleet: {text}\n", status, headers)
+    return PlainTextResponse(f"gpufleet: {retold(text)}\n", status, headers)

@@ -175,6 +175,16 @@ def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any,
     page.wait_for_selector("svg .point")
     assert page.locator("b").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") == 400
+    chart = page.locator("figure").first
+    assert chart.locator(".point[tabindex='0']").count() == 1, "Tab stops once among the points of a chart"
+    chart.locator(".point[tabindex='0']").focus()
+    first = chart.locator(".tip").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert chart.locator(".tip").inner_text() != first
+    page.keyboard.press("Escape")
+    assert chart.locator(".tip").is_hidden()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "slider"
 
 
 def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:

@@ -70,8 +70,10 @@ class AnswerRoutes:
         )
 
     def marks(self, request: Request) -> JSONResponse:
-        """How near each point of a run is to what was measured, by its key; prices and limits do not change that."""
-        found = self.runs.answer(asked_for(request, "run"), {})
+        """How near each point of a run is to what was measured, by its key. Prices and limits do not change that; where
+        they are those of the page, its answer is not computed twice.
+        """
+        found = self.runs.answer(asked_for(request, "run"), values_of(request))
         if isinstance(found, WorkAnswer):
             return JSONResponse({"marks": {}, "key": []})
         with showing(found.scenario):

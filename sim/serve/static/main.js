@@ -69,7 +69,7 @@ async function start() {
     const view = new AnswerView(shown, () => queue.watch());
     news = () => view.causes.load();
     main.replaceChildren(queue.box, view.box);
-    await Promise.all([view.load(), view.listExports(), view.mark()]);
+    await Promise.all([view.load(), view.listExports()]);
   } else if (shown.scenario || shown.template) {
     const view = new EditorView(shown, () => queue.box.scrollIntoView());
     main.replaceChildren(queue.box, view.box);

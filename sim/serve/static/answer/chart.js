@@ -48,6 +48,8 @@ export class Chart {
     this.onLimit = onLimit;
     this.onPick = onPick;
     this.picked = "";
+    /** @type {string | null} key of the point where Tab stops */
+    this.stop = null;
     /** @type {(() => void) | null} what ends the drag under way */
     this.dragging = null;
     /** @type {{y: number, left: number, right: number}[]} where names of curves stand already */
@@ -90,6 +92,7 @@ export class Chart {
     for (const line of this.limits(data, width)) svg.append(line);
     const focused = this.plot.contains(document.activeElement) && document.activeElement?.getAttribute("data-key");
     this.plot.replaceChildren(svg);
+    this.stopAt(this.stop);
     if (focused) /** @type {SVGElement | null} */ (this.plot.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
@@ -189,18 +192,43 @@ export class Chart {
     const mark = this.marks[curve.keys[i]];
     if (mark) known.push(mark.text);
     const text = known.join(_("; "));
-    const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: 0, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
+    const made = drawn("g", { class: curve.good[i] ? "point" : "point missed", transform: `translate(${one.x} ${one.y})`, tabindex: -1, role: "img", "aria-label": text, "data-key": curve.keys[i] ?? `${curve.name}/${i}` });
     made.append(drawn("circle", { class: "reach", r: 11 }), ...(mark && RINGS[mark.mark] ? [drawn("circle", { class: `ring ${RINGS[mark.mark]}`, r: 8 })] : []), drawn("path", { d: MARKS[/** @type {keyof MARKS} */ (curve.marker)] || MARKS.o }));
     const right = one.x > 0.8 * this.plot.clientWidth;
     if (one.off) made.append(drawn("text", { class: "name", x: right ? -9 : 8, y: 4, "text-anchor": right ? "end" : "start" }, one.off));
     const show = () => this.tell(text, one.x, one.y);
     made.addEventListener("pointerenter", show);
-    made.addEventListener("focus", show);
+    made.addEventListener("focus", () => {
+      this.stopAt(made.getAttribute("data-key"));
+      show();
+    });
     made.addEventListener("pointerleave", () => (this.tip.hidden = true));
     made.addEventListener("blur", () => (this.tip.hidden = true));
     made.addEventListener("click", () => this.onPick(curve.fleet));
-    made.addEventListener("keydown", (event) => /** @type {KeyboardEvent} */ (event).key === "Enter" && this.onPick(curve.fleet));
+    made.addEventListener("keydown", (event) => {
+      const { key } = /** @type {KeyboardEvent} */ (event);
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
+      if (step) this.walk(made, step);
+      else if (key === "Enter") this.onPick(curve.fleet);
+      else if (key === "Escape") this.tip.hidden = true;
+      else return;
+      event.preventDefault();
+    });
     return made;
+  }
+
+  /** @param {string | null} key  Of all points the one where Tab stops; the arrow keys lead to the others. */
+  stopAt(key) {
+    const points = [...this.plot.querySelectorAll(".point")];
+    const stop = points.find((one) => one.getAttribute("data-key") === key) ?? points[0];
+    for (const one of points) one.setAttribute("tabindex", one === stop ? "0" : "-1");
+    this.stop = stop?.getAttribute("data-key") ?? null;
+  }
+
+  /** @param {SVGElement} from @param {number} step  Focuses the next point, or the one before. */
+  walk(from, step) {
+    const points = /** @type {SVGElement[]} */ ([...this.plot.querySelectorAll(".point")]);
+    points[(points.indexOf(from) + step + points.length) % points.length].focus();
   }
 
   /** @param {string} text @param {number} x @param {number} y  Shows what is known of a point, beside it. */

@@ -26,6 +26,7 @@ export class AnswerView {
     this.rings = element("p", { class: "legend", hidden: true });
     /** @type {Record<string, import("./chart.js").PointMark>} */
     this.marks = {};
+    this.marked = false;
     /** @type {Chart[]} */
     this.drawn = [];
     this.picked = "";
@@ -89,6 +90,7 @@ export class AnswerView {
     this.table.replaceChildren(tableOf(data.table));
     this.tables.replaceChildren(...data.tables.flatMap(folded));
     this.tellChanges();
+    if (!this.marked) void this.mark();
   }
 
   /** @param {any} data */
@@ -125,7 +127,9 @@ export class AnswerView {
 
   /** How near the points are to what was measured, which neither prices nor limits change. */
   async mark() {
-    const found = await ask(`/api/marks?run=${encodeURIComponent(this.shown.run || "")}`).catch(() => ({ marks: {}, key: [] }));
+    const found = await ask(`/api/marks?${queryOf({ run: this.shown.run, set: this.shown.set })}`).catch(() => null);
+    if (!found) return;
+    this.marked = true;
     this.marks = found.marks;
     this.rings.textContent = found.key.join(" · ");
     this.rings.hidden = !found.key.length;
