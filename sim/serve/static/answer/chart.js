@@ -36,6 +36,7 @@ const MARKS = {
 };
 /** @type {Record<string, string>} Mark of a point -> look of the ring around it. */
 const RINGS = { interpolated: "between", extrapolated: "beyond" };
+const LONGEST_NAME = 28;
 const HEIGHT = 250;
 const ROOM = { left: 52, right: 14, top: 10, bottom: 40 };
 
@@ -165,18 +166,20 @@ export class Chart {
       if (curve.tags[one.i]) group.append(drawn("text", { class: "tag", x: one.x + 7, y: one.y - 6 }, curve.tags[one.i]));
     }
     const last = known.at(-1);
-    if (last) group.append(this.nameAt(last, curve.name, width));
+    if (last) group.append(...this.nameAt(last, curve.name, width));
     return group;
   }
 
-  /** @param {{x: number, y: number}} end @param {string} name @param {number} width @returns {SVGElement} beside the last point */
-  nameAt(end, name, width) {
+  /** @param {{x: number, y: number}} end @param {string} whole  name @param {number} width @returns {SVGElement[]} beside the last point, where there is room */
+  nameAt(end, whole, width) {
+    const name = whole.length > LONGEST_NAME ? `${whole.slice(0, LONGEST_NAME - 1)}…` : whole;
     const ends = end.x > width * 0.6;
     const left = ends ? end.x - 8 - name.length * 7 : end.x + 10;
     const free = (/** @type {number} */ y) => this.names.every((one) => Math.abs(one.y - y) > 13 || one.left > left + name.length * 7 || left > one.right);
-    const y = [end.y - 10, end.y + 18, end.y - 24, end.y + 32].find((one) => one > ROOM.top + 8 && one < HEIGHT - ROOM.bottom && free(one)) ?? end.y - 10;
+    const y = [end.y - 10, end.y + 18, end.y - 24, end.y + 32].find((one) => one > ROOM.top + 8 && one < HEIGHT - ROOM.bottom && free(one));
+    if (y === undefined) return []; // the pointer and the key name it
     this.names.push({ y, left, right: left + name.length * 7 });
-    return drawn("text", { class: "name", x: end.x + (ends ? -8 : 10), y, "text-anchor": ends ? "end" : "start" }, name);
+    return [drawn("text", { class: "name", x: end.x + (ends ? -8 : 10), y, "text-anchor": ends ? "end" : "start" }, name)];
   }
 
   /** @param {Curve} curve @param {{x: number, y: number, off: string, i: number}} one @returns {SVGElement} */
