@@ -17,7 +17,7 @@ from hypothesis.internal.conjecture import providers
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
-settings.register_profile("gpufleet", deadline=None, derandomize=True)
+settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("gpufleet")
 # Hypothesis would draw numbers that stand in modules imported so far: it parses each, and examples depend on the order.
 providers._get_local_constants = lambda: providers._local_constants

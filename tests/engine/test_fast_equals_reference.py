@@ -26,7 +26,7 @@ def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Reques
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Affine) -> None:
     fast, engine, slow, reference = both(*workload, model)
     for ours, theirs in zip(fast, slow, strict=True):

@@ -63,7 +63,7 @@ def places(data: Any, above: Place = ()) -> Iterator[Place]:
         yield from ((*above, key) for key in NEW_KEYS if key not in data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(ODD)), min_size=1, max_size=2))
 @example([(0, nan)])
 def test_odd_values(
