@@ -211,15 +211,12 @@ class StepTime(Protocol):
     @property
     def window(self) -> int | None:
         """Sliding window of the model [tokens], None without one."""
-        ...
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
-        ...
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +234,9 @@ class Span:
     """Index of a request -> tokens of its prompt in the step."""
     decoding: frozenset[int]
     """Indices of the requests that decode in it."""
+    place: str = ""
+    """Of the request that was asked about, where the steps are formed: running, queued or unread (it has arrived, and
+    the scheduler has not looked yet); empty: it is elsewhere."""
 
 
 @dataclass(slots=True)

@@ -196,9 +196,9 @@ class AsyncEngine:
             self._share(flight, elapsed_s)
             shares.settle(self._rank.running)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
-        return [self._rank.flying(self._flight)] if self._flight is not None else []
+        return [self._rank.flying(self._flight, asked)] if self._flight is not None else []
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

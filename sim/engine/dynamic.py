@@ -131,7 +131,7 @@ class DynamicEngine(Unsplit):
         self._advance_clock(now)
         self._sharing = on
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`: batches that pass the network once have no steps."""
         return []
 

@@ -73,8 +73,10 @@ class ReplicaEngine(Protocol):
         """From *now* on, shares busy time out among requests (`Request.busy`), or stops doing so."""
         ...
 
-    def under_way(self) -> list[Span]:
-        """The steps under way; none where requests are answered in one pass."""
+    def under_way(self, asked: int = -1) -> list[Span]:
+        """The steps under way, each with the place of request number *asked*; none where requests are answered in one
+        pass.
+        """
         ...
 
     def caches(self) -> list[BlockPool]:

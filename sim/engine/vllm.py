@@ -163,9 +163,9 @@ class VllmEngine:
         elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
         switch_shares(self._rank, on, elapsed_s)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
-        return [self._rank.span(self._start_s, self._end_s, self._steps)] if self._steps else []
+        return [self._rank.span(self._start_s, self._end_s, self._steps, asked)] if self._steps else []
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

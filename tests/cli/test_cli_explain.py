@@ -79,6 +79,16 @@ def test_a_request_waits_for_blocks_and_then_computes_its_prompt_in_chunks(scena
     ]
 
 
+def test_a_tenant_over_its_rate_limit_is_said_to_be(scenario: Path) -> None:
+    limited = "tenants: [{name: a, rate_limit: {requests_per_s: 0.1, burst: 1}}]"
+    scenario.write_text((SCENARIO % "false").replace("csv}}", f"csv}}, {limited}}}"))
+    rows = "arrival_s,prompt_tokens,output_tokens,tenant\n0,8,2,a\n0.5,8,2,a\n"
+    (scenario.parent / "requests.csv").write_text(rows)
+    code, text = explain(str(scenario), "--request", "1")
+    assert code == 0
+    assert text.splitlines()[1] == "It was turned away: tenant a was over its rate limit."
+
+
 def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) -> None:
     for ahead in ("false", "true"):
         scenario.write_text(SCENARIO % ahead)

@@ -175,9 +175,10 @@ class LockstepEngine:
         for rank in self._ranks:
             switch_shares(rank, on, elapsed_s / len(stepping) if rank in stepping else 0.0)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`: one of each rank that works."""
-        return [rank.span(self._start_s, self._end_s, self._steps) for rank, _ in self._stepping if self._steps]
+        ranks = [rank for rank, _ in self._stepping if self._steps]
+        return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in ranks]
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

@@ -144,9 +144,9 @@ class PipelineEngine(Unsplit):
         for lane in self._lanes:
             switch_shares(lane.rank, on, lane.stage_s * lane.flown(now) if lane.end_s < inf else 0.0)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
-        return [lane.rank.span(lane.entered_s, lane.end_s, 1) for lane in self._lanes if lane.end_s < inf]
+        return [lane.rank.span(lane.entered_s, lane.end_s, 1, asked) for lane in self._lanes if lane.end_s < inf]
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

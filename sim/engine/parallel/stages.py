@@ -154,9 +154,9 @@ class StagesEngine(Unsplit):
             else:
                 self._share(launch, flown_s)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
-        return [launch.span() for launch in self._flying]
+        return [launch.span(self._schedule.place(asked)) for launch in self._flying]
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

@@ -97,9 +97,9 @@ class TurnsEngine(Unsplit):
         for engine in self._engines:
             engine.share_time(on, now)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `ReplicaEngine.under_way`."""
-        return self._engines[self._stepping].under_way() if self._stepping >= 0 else []
+        return self._engines[self._stepping].under_way(asked) if self._stepping >= 0 else []
 
     def caches(self) -> list[BlockPool]:
         """See `ReplicaEngine.caches`: one of each model."""

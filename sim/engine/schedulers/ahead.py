@@ -21,13 +21,15 @@ class Flight:
     """Equal steps that follow each other, from their forming to their end."""
 
     __slots__ = (
-        "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "lost", "parts",
+        "admissions", "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "lost", "parts",
         "prompts_only", "recomputed_in_step", "standing", "start_s", "steps",
     )  # fmt: skip
 
     def __init__(self, rank: "AsyncRank", steps: int, leap: Leap) -> None:
         self.batch = rank.batch
         self.blocked_by = rank.blocked_by
+        self.admissions = rank.admissions
+        """Who was admitted later is not in it."""
         self.recomputed_in_step = rank.recomputed_in_step
         self.chunks = dict(rank.chunks)
         self.parts = chunk_parts(rank.chunks)
@@ -67,6 +69,11 @@ class AsyncRank(Rank):
     def chunks(self) -> list[tuple[Sequence, int]]:
         """Prompt chunks of the step formed last."""
         return self._chunks
+
+    @property
+    def admissions(self) -> int:
+        """Number of the last admission."""
+        return self._admissions
 
     @property
     def standing(self) -> list[Sequence]:
@@ -132,14 +139,16 @@ class AsyncRank(Rank):
         self._runs = None
         return left
 
-    def flying(self, flight: Flight) -> Span:
-        """What runs, for whoever looks at single steps."""
+    def flying(self, flight: Flight, asked: int) -> Span:
+        """What runs, for whoever looks at single steps, and the place of request number *asked* when it was formed."""
         prompts = {sequence.request.index: chunk for sequence, chunk in flight.chunks.items() if not sequence.brought}
         goes_on = (one for one in flight.chunks if one.brought)
         others = [*(one for one in self.running if one.decoding), *self._leaving, *self._coming, *goes_on]
         decoding = frozenset(one.request.index for one in others if one not in flight.standing) - prompts.keys()
         end_s = flight.start_s + leap_s(flight.leap, flight.steps)
-        return Span(flight.start_s, end_s, flight.steps, flight.batch, flight.blocked_by, prompts, decoding)
+        later = any(one.request.index == asked and one.admission > flight.admissions for one in self.running)
+        place = "queued" if later else self.place(asked)
+        return Span(flight.start_s, end_s, flight.steps, flight.batch, flight.blocked_by, prompts, decoding, place)
 
     def give_up(self, request: Request, flight: Flight, whole: int) -> Progress:
         """*request* is evicted from the queue or from the batch while *flight* runs, *whole* steps of which are over;

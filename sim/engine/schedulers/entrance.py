@@ -1,4 +1,4 @@
-"""Who waits at a rank, and the KV on its way to it and from it."""
+"""Who waits at a rank, who runs there, and the KV on its way to it and from it."""
 
 from collections import deque
 
@@ -10,13 +10,15 @@ from sim.records import Progress, Request
 
 
 class Entrance:
-    """The queue of a rank, and those before it who brought the KV of their prompts."""
+    """The queue of a rank, those before it who brought the KV of their prompts, and whom it has let in."""
 
-    __slots__ = ("joining", "pool", "read_s", "transit", "waiting")
+    __slots__ = ("joining", "pool", "read_s", "running", "transit", "waiting")
 
     def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting
+        self.running: dict[Sequence, None] = {}
+        """In admission order."""
         self.joining: deque[Sequence] = deque()
         """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
         self.transit = Transit(pool)
@@ -36,6 +38,12 @@ class Entrance:
     def queued(self) -> int:
         """Requests that wait for admission."""
         return len(self.waiting) + len(self.joining)
+
+    def place(self, asked: int) -> str:
+        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        if any(one.request.index == asked for one in self.running):
+            return "running"
+        return "queued" if self.waiting.has(asked) or any(one.request.index == asked for one in self.joining) else ""
 
     def steps_until_read(self, steps: int) -> int:
         """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""

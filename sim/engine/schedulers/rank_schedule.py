@@ -29,15 +29,13 @@ class RankSchedule(Entrance, ABC):
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
         "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "running", "seats", "shares",
+        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "seats", "shares",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(pool, waiting)
         self.batch = Batch()
         """The step formed last."""
-        self.running: dict[Sequence, None] = {}
-        """In admission order."""
         self.blocked_by = ""
         """What kept the head of the queue out of the step formed last: seats, kv, budget or nothing."""
         self.preemptions = 0
@@ -308,13 +306,13 @@ class RankSchedule(Entrance, ABC):
         """Tokens with KV of *sequence*, which decodes, at step counter *step*."""
         return sequence.base + step
 
-    def span(self, start_s: float, end_s: float, steps: int) -> Span:
-        """The steps formed last."""
+    def span(self, start_s: float, end_s: float, steps: int, asked: int = -1) -> Span:
+        """The steps formed last, and the place of request number *asked*."""
         prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.brought}
         standing = self.shares.standing(self._step)
         able = () if self._decodes_wait else self.running
         indices = frozenset(s.request.index for s in able if (s.decoding or s.brought) and s not in standing)
-        return Span(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices)
+        return Span(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(asked))
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
         """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""

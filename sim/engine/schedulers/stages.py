@@ -63,13 +63,13 @@ class Launch:
         """Who gets a token at its end."""
         self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
 
-    def span(self) -> Span:
-        """The batch, for whoever looks at single steps."""
+    def span(self, place: str) -> Span:
+        """The batch, for whoever looks at single steps, and the *place* of a request that is asked about."""
         prompts = {sequence.request.index for sequence, *_ in self.parts}
         indices = {one.request.index: new for one, new in self.chunks.items()}
         chunks = {index: new for index, new in indices.items() if index in prompts}
         decoding = frozenset(indices) - prompts
-        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding)
+        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
 
     def flown(self, now: float) -> float:
         """The share of its flight that is over at *now*."""
@@ -143,6 +143,12 @@ class StageSchedule:
         for one, new in chunks.items():
             self._count(launch, one, new)
         return launch
+
+    def place(self, asked: int) -> str:
+        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        if any(one.request.index == asked for one in self.running):
+            return "running"
+        return "queued" if self.waiting.has(asked) else ""
 
     def _count(self, launch: Launch, one: Flying, new: int) -> None:
         """The *new* tokens of *one* count as computed."""

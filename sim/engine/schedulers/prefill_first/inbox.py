@@ -38,6 +38,10 @@ class Inbox:
         """Decode steps, at least *steps*, after which the scheduler looks again."""
         return steps + -(self._steps + steps) % self.interval
 
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* is here."""
+        return any(one.request.index == asked for one in self.unread)
+
     def remove(self, request: Request) -> bool:
         """Takes *request* out; whether it was here."""
         found = next((sequence for sequence in self.unread if sequence.request is request), None)

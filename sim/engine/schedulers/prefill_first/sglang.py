@@ -56,6 +56,10 @@ class SglangRank(PrefillFirstRank):
         """See `Entrance.steps_until_read`."""
         return self._inbox.steps_until_read(steps)
 
+    def place(self, asked: int) -> str:
+        """See `Entrance.place`."""
+        return "unread" if self._inbox.has(asked) else super().place(asked)
+
     def turn_away(self, request: Request) -> Progress | None:
         """See `Entrance.turn_away`."""
         return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)

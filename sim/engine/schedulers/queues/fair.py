@@ -96,6 +96,10 @@ class FairQueue:
             del self._queues[tenant]
             self._last = tenant
 
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for queue in self._queues.values() for one in queue)
+
     @staticmethod
     def victim(running: list[Any]) -> Any:
         """The next to be preempted: the newest of *running*, which is in admission order."""

@@ -49,6 +49,10 @@ class FcfsQueue:
             self._queue.remove(found)
         return found
 
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for one in self._queue)
+
     @staticmethod
     def victim(running: list[Any]) -> Any:
         """The next to be preempted: the newest of *running*, which is in admission order."""
@@ -125,6 +129,10 @@ class PriorityQueue:
         self._heap.remove(found)
         heapify(self._heap)
         return found[1]
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for _, one in self._heap)
 
     def victim(self, running: list[Any]) -> Any:
         """Who is preempted: the last of *running* in the order of the queue; where several arrived together, the first

@@ -6,10 +6,9 @@ from math import isnan
 from rich.console import RenderableType
 
 from sim.language import N_, _
-from sim.records import Span
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.text import number
-from sim.study.fleets.explain.journal import Journal
+from sim.study.fleets.explain import Journal, Stretch, stretches
 
 HEADS = (
     N_("What"),
@@ -19,23 +18,35 @@ HEADS = (
     N_("sequences in the step"),
     N_("new tokens in the step"),
 )
-REASONS = {
+WAITS = {
     "": N_("waits for the step under way"),
     "seats": N_("waits for a free sequence (max_num_seqs)"),
     "kv": N_("waits for KV blocks"),
     "budget": N_("waits for token budget (max_num_batched_tokens)"),
+    "batch": N_("waits for the end of the batch under way"),
+    "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
+    "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),
+}
+STANDS = {
+    "prompts": N_("stands still: prompts go first"),
+    "kv": N_("stands still: no KV blocks"),
+    "budget": N_("stands still: no token budget left"),
+    "spaced": N_("stands still until the next step with prompts (prefill_schedule_interval)"),
+}
+ELSEWHERE = {
+    "transfer": N_("its KV crosses the network"),
+    "unsent": N_("no replica has it yet"),
+    "resent": N_("no replica has it until it is sent again"),
 }
 ENDINGS = {
     "timed_out": N_("Its client gave up waiting."),
     "lost": N_("It was lost with its replica, and its client had no attempt left."),
 }
-AFTER = N_("is left out: no budget")
-MOVES = N_("its KV crosses the network")
 
 
 def story(journal: Journal) -> Iterator[RenderableType]:
     """Sentences and the steps of the request, equal ones in one row."""
-    request, pool = journal.request, journal.plan.pools
+    request = journal.request
     yield (
         _(
             "Request {index} of {requests}: {prompt_tokens} prompt tokens, {output_tokens} output "
@@ -49,24 +60,13 @@ def story(journal: Journal) -> Iterator[RenderableType]:
         )
     )
     if request.rejected:
-        if request.attempts > 1 or journal.plan.admission is not None:
-            yield _("It was turned away at the gateway (admission), or its tokens fit no replica.")
-        else:
-            yield _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
+        yield _why_rejected(journal)
         return
-    names = ", ".join(f"{pool[0].name if len(pool) == 1 else _('replica')} {hop.replica}" for hop in request.hops)
-    found = (
-        _(" {cached_tokens} prompt tokens were found in the prefix cache.", cached_tokens=request.cached_tokens)
-        if request.cached_tokens
-        else ""
-    )
-    yield _(
-        "Served by {names}; {preemptions} preemptions.{found}",
-        names=names,
-        preemptions=request.preemptions,
-        found=found,
-    )
-    yield FittedTable(HEADS, list(rows(journal)))
+    if not request.hops:
+        yield _("No replica has had it.")
+    else:
+        yield _served_by(journal)
+        yield FittedTable(HEADS, list(rows(journal)))
     for what, at_s in ((_("first token"), request.first_token_s), (_("last token"), request.finished_s)):
         if not isnan(at_s):
             yield _(
@@ -83,44 +83,64 @@ def story(journal: Journal) -> Iterator[RenderableType]:
         yield _("It had not finished when the run ended.")
 
 
+def _why_rejected(journal: Journal) -> str:
+    request, plan = journal.request, journal.plan
+    tenant = next((one for one in plan.workload.tenants if one.name == request.tenant), None)
+    limited = tenant is not None and tenant.rate_limit is not None and not request.hops
+    if limited and plan.admission is None:
+        return _("It was turned away: tenant {tenant} was over its rate limit.", tenant=request.tenant)
+    if limited:
+        return _(
+            "It was turned away at the gateway: admission, or the rate limit of tenant {tenant}.", tenant=request.tenant
+        )
+    if request.attempts > 1 or plan.admission is not None:
+        return _("It was turned away at the gateway (admission), or its tokens fit no replica.")
+    return _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
+
+
+def _served_by(journal: Journal) -> str:
+    request, pools = journal.request, journal.plan.pools
+    names = ", ".join(f"{pools[0].name if len(pools) == 1 else _('replica')} {hop.replica}" for hop in request.hops)
+    found = (
+        _(" {cached_tokens} prompt tokens were found in the prefix cache.", cached_tokens=request.cached_tokens)
+        if request.cached_tokens
+        else ""
+    )
+    return _(
+        "Served by {names}; {preemptions} preemptions.{found}",
+        names=names,
+        preemptions=request.preemptions,
+        found=found,
+    )
+
+
 def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
     """What, from, to, steps, sequences and new tokens of each stretch of like steps."""
-    request = journal.request
-    started, done = False, request.cached_tokens
-    alike: list[Span] = []
-    last = ""
-    for _step, span in journal.spans:
-        prompt = span.prompts.get(request.index)
-        if prompt is not None:
-            started, done = True, done + prompt
-            what = _(
-                "prompt: {prompt} tokens, {done} of {prompt_tokens} computed",
-                prompt=prompt,
-                done=min(done, request.prompt_tokens),
-                prompt_tokens=request.prompt_tokens,
-            )
-        elif request.index in span.decoding:
-            what = _("decodes")
-        elif span.start_s < request.first_token_s + request.kv_transfer_s:
-            what = _(MOVES)
-        else:
-            what = _(REASONS[span.blocked_by] if not started or span.blocked_by == "kv" else AFTER)
-        if alike and (what != last or prompt is not None):
-            yield _row(last, alike, request.arrived_s)
-            alike = []
-        last = what
-        alike.append(span)
-    if alike:
-        yield _row(last, alike, request.arrived_s)
+    for one in stretches(journal):
+        batches = [span.batch for span in one.spans]
+        sequences = [batch.decode_seqs + batch.prefill_seqs for batch in batches]
+        tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
+        figures = (number(one.steps), _range(sequences), _range(tokens)) if batches else ("", "", "")
+        yield _what(one, journal.request.prompt_tokens), _s(one.start_s), _s(one.end_s), *figures
 
 
-def _row(what: str, spans: list[Span], arrived_s: float) -> tuple[str, ...]:
-    batches = [span.batch for span in spans]
-    sequences = [batch.decode_seqs + batch.prefill_seqs for batch in batches]
-    tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
-    steps = sum(span.steps for span in spans)
-    times = _s(max(spans[0].start_s, arrived_s)), _s(spans[-1].end_s)
-    return what, *times, number(steps), _range(sequences), _range(tokens)
+def _what(one: Stretch, prompt_tokens: int) -> str:
+    if one.what == "prompt":
+        return _(
+            "prompt: {prompt} tokens, {done} of {prompt_tokens} computed",
+            prompt=one.tokens,
+            done=one.done,
+            prompt_tokens=prompt_tokens,
+        )
+    if one.what == "again":
+        return _("starts over: {tokens} tokens of prompt and answer", tokens=one.tokens)
+    if one.what == "decodes":
+        return _("decodes")
+    if one.what == "stands":
+        return _(STANDS[one.why])
+    if one.what == "waits":
+        return _("preempted: {waits}", waits=_(WAITS[one.why])) if one.preempted else _(WAITS[one.why])
+    return _(ELSEWHERE[one.what])
 
 
 def _range(counts: list[int]) -> str:

@@ -6,6 +6,7 @@ from math import isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
+from sim.fleet.pool import rank_limits
 from sim.records import Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -21,6 +22,10 @@ class Journal:
     """(replica, steps), in order of their ends."""
     requests: int
     """Requests of the run."""
+    spaced: bool = False
+    """Prompts are computed every few steps only (`prefill_schedule_interval`)."""
+    in_batches: bool = False
+    """A batch ends before the next one begins (`policy: static`)."""
 
     @property
     def own(self) -> list[Span]:
@@ -36,12 +41,17 @@ def takes_part(span: Span, index: int) -> bool:
 class Watched:
     """An engine whose steps are written down as they end."""
 
-    def __init__(self, engine: ReplicaEngine, replica: int, spans: list[tuple[int, Span]]) -> None:
-        self._engine, self._replica, self._spans = engine, replica, spans
+    def __init__(self, engine: ReplicaEngine, replica: int, spans: list[tuple[int, Span]], asked: int) -> None:
+        """*asked* is the number of the request whose place is written down, too."""
+        self._engine, self._replica, self._spans, self._asked = engine, replica, spans, asked
+        self._places: dict[float, str] = {}
+        """Begin of steps under way -> where the request was when it came or was taken away meanwhile."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
-        return self._engine.offer(request, now, prompt_only)
+        moved = self._engine.offer(request, now, prompt_only)
+        self._note(request)
+        return moved
 
     def reserve(self, request: Request, now: float) -> bool:
         """See `Engine.reserve`."""
@@ -53,11 +63,12 @@ class Watched:
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`."""
+        self._note(request)
         return self._engine.evict(request, now)
 
     def crash(self, now: float) -> None:
         """See `Engine.crash`; the steps under way end there."""
-        begun = [span for span in self._engine.under_way() if span.start_s < now]
+        begun = [span for span in self._under_way() if span.start_s < now]
         self._spans += [(self._replica, replace(span, end_s=now)) for span in begun]
         self._engine.crash(now)
 
@@ -67,11 +78,19 @@ class Watched:
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""
-        before = self._engine.under_way()
+        before = self._under_way()
         left = self._engine.advance()
         still = {span.start_s for span in self._engine.under_way()}
         self._spans += [(self._replica, span) for span in before if span.start_s not in still]
         return left
+
+    def _note(self, request: Request) -> None:
+        if request.index == self._asked:
+            self._places = {span.start_s: span.place for span in self._engine.under_way(self._asked) if span.place}
+
+    def _under_way(self) -> list[Span]:
+        spans, places = self._engine.under_way(self._asked), self._places
+        return [replace(span, place=places.get(span.start_s, span.place)) for span in spans]
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`."""
@@ -81,9 +100,9 @@ class Watched:
         """See `Engine.share_time`."""
         self._engine.share_time(on, now)
 
-    def under_way(self) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
-        return self._engine.under_way()
+        return self._engine.under_way(asked)
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""
@@ -105,13 +124,15 @@ def journal_of(plan: CasePlan, index: int) -> Journal | None:
     request = log.requests[index]
     replicas = {hop.replica for hop in request.hops}
     spans: list[tuple[int, Span]] = []
-    RunningFleet(plan, lambda e, replica: Watched(e, replica, spans) if replica in replicas else e).run()
+    RunningFleet(plan, lambda e, replica: Watched(e, replica, spans, index) if replica in replicas else e).run()
     own_s = [span.end_s for _, span in spans if takes_part(span, index)]
     end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
     seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
     if request.left:
         seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
-    return Journal(plan, request, seen, len(log.requests))
+    spaced = any(rank_limits(pool).prefill_schedule_interval > 1 for pool in plan.pools)
+    in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
+    return Journal(plan, request, seen, len(log.requests), spaced, in_batches)
 
 
 def _there(request: Request, replica: int, span: Span) -> bool:

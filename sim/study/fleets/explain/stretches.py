@@ -1,0 +1,149 @@
+"""What a request did and what kept it waiting, from its arrival to its last token."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil, inf, isnan
+
+from sim.records import Hop, Span
+from sim.study.fleets.explain.journal import Journal, takes_part
+
+TINY_S = 1e-9
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A time in which a request did one thing."""
+
+    what: str
+    """prompt, again (prompt and answer, after a preemption or a loss), decodes; waits or stands (it is in the batch,
+    and not in the step); transfer, unsent or resent (it is at no replica).
+    """
+    start_s: float
+    end_s: float
+    why: str = ""
+    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), unread, prompts (that
+    go first), or nothing but the step under way."""
+    preempted: bool = False
+    tokens: int = 0
+    """New ones, of prompts."""
+    done: int = 0
+    """Prompt tokens that are computed, these included."""
+    steps: int = 0
+    spans: list[Span] = field(default_factory=list)
+    """Of its replica meanwhile; none where it is at no replica."""
+
+
+def stretches(journal: Journal) -> Iterator[Stretch]:
+    """The life of the request; what is alike and follows each other is one stretch, but each prompt chunk is."""
+    last: Stretch | None = None
+    for one in _single(journal):
+        if last is not None and one.what not in ("prompt", "again") and _kind(one) == _kind(last):
+            last.end_s, last.steps = one.end_s, last.steps + one.steps
+            last.spans += one.spans
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def _kind(one: Stretch) -> tuple[str, str, bool]:
+    return one.what, one.why, one.preempted
+
+
+def _single(journal: Journal) -> Iterator[Stretch]:
+    """One for each span."""
+    request = journal.request
+    since_s, seen, before = request.arrived_s, False, "unsent"
+    for hop in request.hops:
+        if hop.came_s > since_s + TINY_S:
+            yield Stretch(before, since_s, hop.came_s)
+        visit = _Visit(journal, hop, seen)
+        yield from visit.stretches()
+        seen = visit.seen
+        since_s = hop.left_s
+        before = "transfer" if hop.progress is None else "resent"
+
+
+class _Visit:
+    """A request at one replica."""
+
+    def __init__(self, journal: Journal, hop: Hop, seen: bool) -> None:
+        """*seen*: another replica has computed something of it."""
+        request = journal.request
+        self._journal, self._index = journal, request.index
+        self._came_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
+        spans = [span for replica, span in journal.spans if replica == hop.replica]
+        self._spans = [span for span in spans if span.end_s > self._came_s and span.start_s < self._left_s]
+        self._own = [span for span in self._spans if takes_part(span, self._index)]
+        self.seen = seen
+        self._again = seen
+        self._runs = self._preempted = False
+        self._done = request.cached_tokens if self._came_s <= request.started_s < self._left_s else 0
+
+    def stretches(self) -> Iterator[Stretch]:
+        """One for each span that concerns it."""
+        told_s = self._came_s
+        for span in self._spans:
+            one: Stretch | None = None
+            if takes_part(span, self._index):
+                one = self._took_part(span)
+            elif span.place == "running" and not self._elsewhere(span):
+                one = self._stood(span)
+            elif span.place in ("queued", "unread"):
+                one = self._waited(span, told_s)
+            if one is not None:
+                if told_s == self._came_s and one.start_s > told_s + TINY_S:  # its rank is idle and others step
+                    yield Stretch("waits", told_s, one.start_s)
+                told_s = max(told_s, one.end_s)
+                yield one
+
+    def _took_part(self, span: Span) -> Stretch:
+        end_s = min(span.end_s, self._left_s)
+        self._runs, self._preempted, self.seen = True, False, True
+        tokens = span.prompts.get(self._index)
+        if tokens is None:
+            return Stretch("decodes", span.start_s, end_s, steps=span.steps, spans=[span])
+        self._done += tokens
+        done = min(self._done, self._journal.request.prompt_tokens)
+        what = "again" if self._again else "prompt"
+        return Stretch(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
+
+    def _elsewhere(self, span: Span) -> bool:
+        """Whether it was in another batch in flight."""
+        return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
+
+    def _stood(self, span: Span) -> Stretch:
+        mid_prompt = self._done < self._journal.request.prompt_tokens
+        why = span.blocked_by
+        if not span.batch.decode_seqs and not mid_prompt:
+            why = "prompts"
+        elif mid_prompt and self._journal.spaced and not span.batch.prefill_seqs:
+            why = "spaced"
+        elif why != "kv":
+            why = "budget"
+        return Stretch("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
+
+    def _waited(self, span: Span, told_s: float) -> Stretch | None:
+        """In the queue, up to its next step: batches of a pipeline overlap."""
+        start_s = max(span.start_s, told_s)
+        joins_s = min((own.start_s for own in self._own if own.end_s >= span.end_s), default=inf)
+        end_s = min(span.end_s, joins_s, self._left_s)
+        if end_s <= start_s + TINY_S:
+            return None
+        why = span.blocked_by
+        if span.place == "unread":
+            why = "unread"
+        elif span.start_s < self._came_s:
+            why = ""
+        elif why == "seats" and self._journal.in_batches:
+            why = "batch"
+        elif why == "budget" and self._journal.spaced and not span.batch.prefill_seqs:
+            why = "spaced"
+        if self._runs:
+            self._runs, self._preempted, self._again = False, True, True
+        steps = span.steps
+        if start_s > span.start_s:  # of steps that last about as long as each other
+            steps = max(1, ceil(steps * (span.end_s - start_s) / (span.end_s - span.start_s) - TINY_S))
+        return Stretch("waits", start_s, end_s, why, self._preempted, steps=steps, spans=[span])
