@@ -137,14 +137,14 @@ def _against_error(found: Sizing) -> Iterator[str]:
     share = percent(chance.share)
     if chance.at_least:
         yield _(
-            "{name} is cheaper than {rival} in at least {share} of what the model's own error allows.",
+            "In at least {share} of what the model's own error allows, {name} is cheaper than {rival}.",
             name=best.name,
             rival=chance.rival,
             share=share,
         )
     else:
         yield _(
-            "{name} is cheaper than {rival} in {share} of what the model's own error allows.",
+            "In {share} of what the model's own error allows, {name} is cheaper than {rival}.",
             name=best.name,
             rival=chance.rival,
             share=share,
