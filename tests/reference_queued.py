@@ -41,19 +41,25 @@ class QueuedReference(ReferenceEngine):
         self.stage_free_s = [0.0] * stages
         self.calls = 0
 
-    def run(self, requests, evictions: list[Eviction] = ()):
+    def run(self, requests, evictions: list[Eviction] = (), crashes: list[float] = ()):
         tracked = [self.tracked(r) for r in requests]
         coming = deque(sorted((t for t in tracked if self._possible(t.request)), key=lambda t: t.request.arrived_s))
         leaving = deque((at_s, tracked[place]) for at_s, place in sorted(evictions))
+        dying = deque(sorted(crashes))
         queue: deque[Launched] = deque()
         now = 0.0
         while coming or self.waiting or self.running or queue:
             if not (self.waiting or self.running or queue):
                 now = max(now, coming[0].request.arrived_s)
+                while dying and dying[0] < now:
+                    self._crash(dying.popleft())
             while coming and coming[0].request.arrived_s <= now:
                 self._queue(coming.popleft())
             while leaving and leaving[0][0] <= now:
                 self._evict(*leaving.popleft(), {})
+            if dying and dying[0] <= now:
+                self._crash_with(queue, dying.popleft())
+                continue
             if self.waiting or self.running:
                 launched = self._launch(now)
                 if launched.scheduled:
@@ -61,6 +67,10 @@ class QueuedReference(ReferenceEngine):
                 if not queue or (launched.scheduled and len(queue) < self.depth):
                     continue
             if not queue:
+                continue
+            if dying and dying[0] < queue[0].end_s:
+                # the next round brings who arrives or leaves just then, before it crashes
+                now = dying[0]
                 continue
             launched = queue.popleft()
             now = max(now, launched.end_s)
@@ -71,6 +81,13 @@ class QueuedReference(ReferenceEngine):
             self._update(launched, now)
             assert len(self.free) + sum(1 for _ in self._in_use()) == self.usable
         return tracked
+
+    def _crash_with(self, queue: deque[Launched], at_s: float) -> None:
+        """What is in flight has not been made, and every stage is free."""
+        self._crash(at_s)
+        self.steps -= len(queue)
+        queue.clear()
+        self.stage_free_s = [at_s] * len(self.stage_free_s)
 
     def _launch(self, now: float) -> Launched:
         self.calls += 1

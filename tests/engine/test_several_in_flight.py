@@ -21,6 +21,7 @@ from engine_workloads import (
     assert_conserved,
     dates,
     optioned_workloads,
+    some_crashes,
     some_evictions,
     timestamps,
     workloads,
@@ -86,12 +87,12 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     limits = limits | {"enable_prefix_caching": False, "max_num_batched_tokens": -(-most // size) * size}
     make, reference_type, queue = IN_FLIGHT[kind]
     usual = reference_type(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
-    evictions = some_evictions(timestamps(usual), seed)
+    evictions, crashes = some_evictions(timestamps(usual), seed), some_crashes(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
     engine = make(RankLimits(**limits))
-    evicted = drain_evicting(engine, fast, evictions)
+    evicted = drain_evicting(engine, fast, evictions, crashes)
     reference = reference_type(Affine().leap, **queue, **limits)
-    slow = reference.run([Request(**r) for r in requests], evictions)
+    slow = reference.run([Request(**r) for r in requests], evictions, crashes)
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine.meters(1e9).steps == reference.steps
