@@ -117,6 +117,7 @@ def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
 def _cost(costs: Any, edges_s: Series) -> Series:
     """Amounts of the bill, spread over the stretches they stand for; nan outside of the window."""
     starts_s, ends_s, usd = (costs[name].to_numpy() for name in ("start_s", "end_s", "amount_usd"))
-    rate = _mean(edges_s, starts_s, ends_s, usd) * SECONDS_PER_HOUR
-    inside = (edges_s[1:] > starts_s.min()) & (edges_s[:-1] < ends_s.max())
-    return np.where(inside, rate, np.nan)
+    # a stretch that warm-up or drain share with the window has the rate of its part of the window
+    billed_s = np.diff(np.clip(edges_s, starts_s.min(), ends_s.max()))
+    share = np.where(billed_s > 0, billed_s, np.nan) / np.diff(edges_s)
+    return _mean(edges_s, starts_s, ends_s, usd) * SECONDS_PER_HOUR / share

@@ -48,6 +48,13 @@ def test_the_last_bit_belongs_to_the_stretch_before() -> None:
     assert course.edges_s[-2:].tolist() == [245.0, 250.5]
 
 
+def test_the_cost_rate_is_that_of_the_time_billed() -> None:
+    # the bill ends at 240 s, the run soon after
+    rate = timeline_of(Case([(0, "serving", 0.0, 242.4)])).usd_per_h
+    assert rate is not None
+    assert rate[[0, -1]].tolist() == pytest.approx([3.6, 3.6])
+
+
 def test_means_over_stretches() -> None:
     case: Any = Case(STATES)
     course = timeline_of(case)
