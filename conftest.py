@@ -1,5 +1,6 @@
 """What pytest collects here."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,3 +14,9 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
         return [one for one in found if type(one) is pytest.Module]
     return found
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests wait for processes that they start, for disks and for a browser."""
+    cores = os.cpu_count() or 1
+    return cores + (cores + 1) // 2

@@ -83,6 +83,7 @@ def capacity(
     """
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
     prepared.refuse(why_no_common_capacity(prepared.scenario))
-    prepared.ignores("capacity", precision=precision_of(prepared.scenario, relative))
-    more = {"relative": fraction(relative), "report": out is not None}
-    return CapacityResult(prepared, prepared.delivered(deliver_capacity, workers, quiet, force, **more), relative)
+    width = fraction(relative)
+    prepared.ignores("capacity", precision=precision_of(prepared.scenario, width))
+    more = {"relative": width, "report": out is not None}
+    return CapacityResult(prepared, prepared.delivered(deliver_capacity, workers, quiet, force, **more), width)

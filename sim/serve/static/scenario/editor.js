@@ -116,7 +116,7 @@ export class EditorView {
     const { value, selectionStart } = this.text;
     const { typed, options } = completions(value.slice(0, selectionStart), this.schema);
     this.keys.replaceChildren(...options.slice(0, 40).map((one) => {
-      const button = element("button", { type: "button", title: one.about }, one.text);
+      const button = element("button", { type: "button", title: one.about, lang: "en" }, one.text);
       button.addEventListener("click", () => {
         this.text.focus();
         this.text.setRangeText(one.insert.slice(typed.length), selectionStart, this.text.selectionEnd, "end");
