@@ -26,7 +26,7 @@ PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth
 
 def draw(axes: Any, panel: Panel) -> None:
     """Draw *panel* into matplotlib *axes*, direct labels included."""
-    x_scale = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
+    x_scale = Scale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
     y_scale = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
     moved = _make_room(axes, list(map(panel.y_format, y_scale.ticks())))
     _frame(axes, panel, x_scale, y_scale, moved)

@@ -110,6 +110,8 @@ class Panel:
     """What stands at x_ticks; empty: the numbers."""
     y_share: bool = False
     """y runs from 0 to 1."""
+    x_linear: bool = False
+    """x runs evenly, however far."""
     y_linear: bool = False
     """y runs from zero, however far."""
     x_anchored: bool = True

@@ -33,7 +33,7 @@ Spec = dict[str, Any]
 
 def chart_spec(panel: Panel) -> Spec:
     """The specification of *panel*; the same panel gives the same one."""
-    x = Scale(core(panel, "x", panel.x_limit), panel.x_anchored)
+    x = Scale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
     y = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
     layers = [

@@ -137,7 +137,9 @@ def _panel(title: str, subtitle: str, course: Timeline, curves: tuple[ChartCurve
         hours = float(course.edges_s[-1]) / SECONDS_PER_HOUR
         step = next((one for one in HOUR_TICKS if hours / one <= MOST_TICKS), HOUR_TICKS[-1])
         ticks = [float(hour) for hour in range(0, int(hours) + 1, step)]
-    return Panel(title, subtitle, label, curves, x_ticks=tuple(ticks), kind="timeline", x_format=plain, **more)
+    return Panel(
+        title, subtitle, label, curves, x_linear=True, x_ticks=tuple(ticks), kind="timeline", x_format=plain, **more
+    )
 
 
 def _unit_s(course: Timeline) -> float:

@@ -90,6 +90,9 @@ def test_charts_only_where_something_changes() -> None:
     titles = ["Load", "Time to first token", "Queue", "Cost rate", "Replicas: moving"]
     assert [panel.title for panel in both] == titles
     assert [panel.y_linear for panel in both] == [True, False, True, True, True]
+    assert all(panel.x_linear for panel in both), (
+        "time runs evenly, also where nothing is billed before the warm-up ends"
+    )
     assert [curve.name for curve in both[1].curves] == ["still", "moving"]
     assert [curve.name for curve in both[-1].curves] == ["serving", "starting", "broken down", "failure"]
     assert (both[-1].curves[-1].x, both[-1].curves[-1].y) == ((180.0,), (2.0,))
