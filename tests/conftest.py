@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from typer.testing import CliRunner
 
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
 
@@ -28,6 +29,10 @@ os.environ["GPUFLEET_LANG"] = "en"
 sys.dont_write_bytecode = False
 
 gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
+
+# A command shows money in its scenario's currency until its process ends: here, until it returns.
+_invoke = CliRunner.invoke
+CliRunner.invoke = lambda self, *args, **more: copy_context().run(_invoke, self, *args, **more)  # type: ignore[method-assign]
 
 
 def pytest_collection_finish() -> None:
