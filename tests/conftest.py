@@ -32,7 +32,7 @@ gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
 
 # A command shows money in its scenario's currency until its process ends: here, until it returns.
 _invoke = CliRunner.invoke
-CliRunner.invoke = lambda self, *args, **more: copy_context().run(_invoke, self, *args, **more)  # type: ignore[method-assign]
+CliRunner.invoke = lambda self, *args, **more: copy_context().run(_invoke, self, *args, **more)
 
 
 def pytest_collection_finish() -> None:
