@@ -69,12 +69,9 @@ class PrefillFirstRank(Rank):
         waiting.sort(places)
 
     def _form(self, now: float) -> int:
-        self._preempted_in_step = False
-        self.blocked_by = ""
+        self._begin_step()
         if not self.running and not self.waiting:
             return 0
-        self._chunks.clear()
-        self.recomputed_in_step = self.cached_in_step = 0
         self._order()
         self._compute_prompts(now)
         self._decodes_wait = bool(self._chunks)
@@ -84,6 +81,12 @@ class PrefillFirstRank(Rank):
             return 1
         return self._decode()
 
+    def _begin_step(self) -> None:
+        self._preempted_in_step = False
+        self.blocked_by = ""
+        self._chunks.clear()
+        self.recomputed_in_step = self.cached_in_step = 0
+
     def _compute_prompts(self, now: float) -> None:
         """Puts the prompts that go first into the step being formed."""
         self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
@@ -91,6 +94,10 @@ class PrefillFirstRank(Rank):
     def _decode(self) -> int:
         """A step without prompts; how many like it may follow."""
         self._serve_running()
+        return self._end_decode_step()
+
+    def _end_decode_step(self) -> int:
+        """The step being formed computes tokens for all who decode; how many like it may follow."""
         self._fill_decodes()
         self._fill_chunks()
         if self._preempted_in_step:

@@ -92,10 +92,8 @@ class SglangRank(PrefillFirstRank):
 
     def _mix(self, now: float) -> int:
         """A step of tokens for those who decode, and of prompts in what is left of its budget."""
-        self._preempted_in_step = self._decodes_wait = False
-        self.blocked_by = ""
-        self._chunks.clear()
-        self.recomputed_in_step = self.cached_in_step = 0
+        self._begin_step()
+        self._decodes_wait = False
         self.pool.take(self._phases.blocks_at(self._step))
         self._order()
         self._compute_prompts(now, self._size)
@@ -165,27 +163,22 @@ class SglangRank(PrefillFirstRank):
     def _made(self, one: Sequence) -> int:
         return one.output_tokens - self._left(one)
 
-    def _decode(self) -> int:
-        self._serve_running()
-        return self._end_decode_step()
-
     def _end_decode_step(self) -> int:
-        """The step being formed computes tokens for all who decode; how many like it may follow."""
         if len(self.running) < self._size:
             self._full = ""
         self._size = len(self.running)
+        return super()._end_decode_step()
+
+    def _fill_decodes(self) -> None:
         if self._stuck:
             self._fill_no_decodes()
         else:
-            self._fill_decodes()
-        self._fill_chunks()
-        if self._preempted_in_step:
-            self.blocked_by = "kv"
-        if not self.batch.decode_seqs:
-            return 0
-        if self._preempted_in_step or (self.waiting and not self._full):
+            super()._fill_decodes()
+
+    def _steps_until_change(self) -> int:
+        if self.waiting and not self._full:
             return 1
-        steps = self._steps_until_change()
+        steps = super()._steps_until_change()
         return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
 
     def _serve_one_by_one(self) -> list[Sequence]:
