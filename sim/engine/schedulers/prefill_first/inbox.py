@@ -1,7 +1,7 @@
 """Arrivals that a server has not read yet: SGLang's receive interval (`managers/scheduler_recv_skipper.py`).
 
-The scheduler looks for new requests before it forms a step: where it is idle, after each step with prompts, and else
-once in so many decode steps since it looked last. In between a request waits unread, whatever is free.
+The scheduler looks for new requests before it forms a step: where it is idle, after each step with prompts, and
+otherwise every `interval` decode steps. In between a request waits unread, whatever is free.
 """
 
 from sim.engine.sequence import Sequence
@@ -22,7 +22,7 @@ class Inbox:
         return len(self.unread)
 
     def passed(self, steps: int, prompts: bool) -> None:
-        """So many *steps* have gone by since the last step was formed, of *prompts* or of tokens."""
+        """Counts *steps* more decode steps; a step with *prompts* starts the count anew."""
         self._steps = 0 if prompts else (self._steps + steps) % self.interval
 
     def read(self, idle: bool) -> list[Sequence]:

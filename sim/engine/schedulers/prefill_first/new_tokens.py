@@ -27,7 +27,7 @@ class NewTokenRatio:
         return max(self._from - (self._initial - self._least) / DECAY_STEPS * self._steps, self._least)
 
     def decay(self, steps: int) -> None:
-        """So many decode *steps* have been formed."""
+        """Counts *steps* more decode steps."""
         self._steps += steps
 
     def idle(self) -> None:

@@ -198,7 +198,7 @@ class SglangRank(PrefillFirstRank):
         return []
 
     def _count_steps(self, steps: int, prompts: bool, decodes: bool) -> None:
-        """So many *steps* have been formed, with *prompts*, with tokens of those who decode or with both."""
+        """Counts *steps* more steps: with *prompts*, with tokens of running requests (*decodes*), or with both."""
         self._inbox.passed(steps, prompts)
         if decodes and not prompts:
             self._ratio.decay(steps - self._preempted_in_step)
