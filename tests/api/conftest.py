@@ -1,10 +1,19 @@
 """One small scenario with two fleets and prices; its runs are shared by the tests."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import sim
+from sim.registry import policies
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> Iterator[None]:
+    """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
+    yield
+    policies._SPECS.clear()
 
 
 def small() -> dict[str, Any]:

@@ -4,7 +4,6 @@ import pickle
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -74,14 +73,11 @@ def annotated(type_: Any) -> Any:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def registered() -> Iterator[None]:
-    """Only while these tests run: other tests know the built-in policies alone."""
+def registered() -> None:
     sim.register("routing", "test_last")(Last)
     sim.register("batching", "test_short_first")(ShortFirst)
     sim.register("batching", "test_own_rank")(OwnRank)
     sim.register("steptime", "test_steady")(Steady)
-    yield
-    policies._SPECS.clear()
 
 
 def test_a_router_is_chosen_by_name_and_has_options(scenario: dict[str, Any]) -> None:
