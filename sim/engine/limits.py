@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
-from sim.engine.kv.groups import GroupPool
+from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.tiers import Tiers
 from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.schedulers.queues.waiting import FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
@@ -82,7 +82,7 @@ class RankLimits:
     def new_pool(self) -> BlockPool:
         """All blocks, free."""
         if self.kv_groups != (None,):
-            return GroupPool(self.num_gpu_blocks, self.block_size, self.kv_groups, self.enable_prefix_caching)
+            return GroupCache(self.num_gpu_blocks, self.block_size, self.kv_groups, self.enable_prefix_caching)
         if not self.enable_prefix_caching:
             return BlockPool(self.num_gpu_blocks, self.block_size)
         return PrefixCache(self.num_gpu_blocks, self.block_size, self.new_tiers() if self.new_tiers else None)

@@ -19,6 +19,7 @@ from sim.engine.parallel.swapping import SwappingEngine
 from sim.engine.parallel.turns import TurnsEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.prefill_first.sglang import SglangRank
@@ -103,8 +104,12 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         return DynamicEngine(pool.steptime, *sizes, mps)
     limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _schedule(pool)
     grouped = limits.kv_groups != (None,)
-    if (pool.pipeline_parallel_size > 1 or grouped) and schedule is Rank and isinstance(batching, VllmLimits):
+    if pool.pipeline_parallel_size > 1 and schedule is Rank and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
+    if grouped and schedule is Rank and isinstance(batching, VllmLimits):
+        if not batching.async_scheduling:
+            return VllmEngine(pool.steptime, limits, GroupRank)
+        return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncGroupRank)
     if pool.pipeline_parallel_size > 1:
         lanes = 1 if isinstance(pool.batching, Slots) else None
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)

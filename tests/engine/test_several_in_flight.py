@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.stages import StagesEngine
+from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
+from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -65,6 +67,7 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
 
 
 AHEAD = {"asynchronous": True}
+GROUPS = st.lists(st.sampled_from([None, 0, 1, 5, 20, 33]), min_size=1, max_size=3).filter(lambda one: one != [None])
 SGLANG = {"scheduler_recv_interval": 3, "schedule_conservativeness": 1.0}
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
@@ -106,10 +109,6 @@ def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
     limits = limits | {"enable_prefix_caching": False, "kv_groups": tuple(windows)}
     if windows == [None]:
         return
-    cached = [Request(**r) for r in requests]
-    engine = StagesEngine(Affine(), RankLimits(**limits | {"enable_prefix_caching": 0 not in windows}), stages)
-    drain(engine, cached)
-    assert_conserved(engine, cached)
     fast = [Request(**r) for r in requests]
     engine = StagesEngine(Affine(), RankLimits(**limits, batches_in_flight=stages), stages)
     drain(engine, fast)
@@ -118,3 +117,45 @@ def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions
     assert_conserved(engine, fast)
+
+
+def grouped(limits, ahead):
+    """One rank whose KV caches are in groups: leaping, and batch by batch with each block looked at."""
+    leaping = AsyncEngine(Affine(), limits, AsyncGroupRank) if ahead else VllmEngine(Affine(), limits, GroupRank)
+    return leaping, StagesEngine(Affine(), limits, 1, ahead)
+
+
+@given(st.one_of(workloads(), optioned_workloads()), GROUPS, st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_leaps_with_groups_agree_exactly(workload, windows, ahead, caches) -> None:
+    requests, limits = workload
+    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": caches and 0 not in windows}
+    engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    fast, slow = ([Request(**r) for r in requests] for _ in range(2))
+    drain(engine, fast)
+    drain(slow_engine, slow)
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.preemptions == theirs.preemptions
+        assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == slow_engine.meters(1e9).steps
+    assert_conserved(engine, fast)
+
+
+@given(workloads(), GROUPS, st.booleans(), st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> None:
+    requests, limits = workload
+    size, most = limits["block_size"], limits["max_num_batched_tokens"]
+    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": False}
+    limits |= {"max_num_batched_tokens": -(-most // size) * size}
+    usual = [Request(**r) for r in requests]
+    engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    drain(slow_engine, usual)
+    dated = [(one.arrived_s, one.first_token_s, one.finished_s) for one in usual]
+    evictions, crashes = some_evictions(dated, seed), some_crashes(dated, seed)
+    fast, slow = ([Request(**r) for r in requests] for _ in range(2))
+    _, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    assert drain_evicting(engine, fast, evictions, crashes) == drain_evicting(slow_engine, slow, evictions, crashes)
+    assert [dates(one) for one in fast] == [dates(one) for one in slow]
+    assert engine._pool.free == engine._pool.usable

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from math import inf
 
-from sim.engine.kv.blocks import PrefixCache
+from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.sequence import Sequence
 
 
@@ -12,7 +12,7 @@ class Answers:
 
     __slots__ = ("_decoding", "_pool")
 
-    def __init__(self, pool: PrefixCache) -> None:
+    def __init__(self, pool: NamedBlocks) -> None:
         self._pool = pool
         self._decoding: dict[Sequence, None] = {}
 

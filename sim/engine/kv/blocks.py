@@ -70,7 +70,46 @@ class Block:
         self.users = 1
 
 
-class PrefixCache(BlockPool):
+class NamedBlocks(BlockPool):
+    """Blocks whose content can be asked for by name."""
+
+    __slots__ = ("_names_of",)
+
+    def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
+        super().__init__(num_gpu_blocks, block_size)
+        self._names_of: dict[Sequence, list[object]] = {}
+        """Names of a sequence's leading blocks, as far as they have been worked out."""
+
+    def sought(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence* that may be cached: what it shares, and after a preemption all it had."""
+        tokens = sequence.tokens - 1
+        if not sequence.request.preemptions:
+            tokens = min(tokens, sequence.request.shared_tokens)
+        return tokens // self.block_size
+
+    def name_of(self, sequence: Sequence, block: int) -> object:
+        """Name of block number *block* of *sequence*."""
+        return self._names(sequence, block + 1)[block]
+
+    def named(self, sequence: Sequence) -> int:
+        """Leading blocks of *sequence*, which runs, that have had their names."""
+        return 0
+
+    def clear(self) -> None:
+        """What is cached is lost: blocks that nobody uses hold nothing."""
+
+    def forget(self, sequence: Sequence) -> None:
+        """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
+        self._names_of.pop(sequence, None)
+
+    def _names(self, sequence: Sequence, blocks: int) -> list[object]:
+        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
+        names = self._names_of.setdefault(sequence, [])
+        names += [block_name(sequence, block, self.block_size) for block in range(len(names), blocks)]
+        return names[:blocks]
+
+
+class PrefixCache(NamedBlocks):
     """Blocks with names, shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
 
     The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A
@@ -81,7 +120,7 @@ class PrefixCache(BlockPool):
     matters to nobody and is not kept.
     """
 
-    __slots__ = ("_blocks_of", "_named", "_names_of", "_queue", "_tiers", "listener")
+    __slots__ = ("_blocks_of", "_named", "_queue", "_tiers", "listener")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, tiers: Tiers | None = None) -> None:
         super().__init__(num_gpu_blocks, block_size)
@@ -94,8 +133,6 @@ class PrefixCache(BlockPool):
         self._named: dict[object, dict[Block, None]] = {}
         self._blocks_of: dict[Sequence, list[Block]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
-        self._names_of: dict[Sequence, list[object]] = {}
-        """Names of a sequence's leading blocks, as far as they have been worked out."""
 
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""
@@ -108,17 +145,6 @@ class PrefixCache(BlockPool):
                 break
             hits += 1
         return hits
-
-    def sought(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence* that may be cached: what it shares, and after a preemption all it had."""
-        tokens = sequence.tokens - 1
-        if not sequence.request.preemptions:
-            tokens = min(tokens, sequence.request.shared_tokens)
-        return tokens // self.block_size
-
-    def name_of(self, sequence: Sequence, block: int) -> object:
-        """Name of block number *block* of *sequence*."""
-        return self._names(sequence, block + 1)[block]
 
     def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
         """Free blocks that the first *tokens* of *sequence* would use up: new ones, and hits that nobody uses now."""
@@ -240,10 +266,6 @@ class PrefixCache(BlockPool):
         if self._tiers is not None:
             self._tiers.clear()
 
-    def forget(self, sequence: Sequence) -> None:
-        """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
-        self._names_of.pop(sequence, None)
-
     def _put(self, blocks: int, last: bool) -> None:
         """Adds a run of blocks that nobody can ask for at one end of the free queue."""
         self.free += blocks
@@ -254,12 +276,6 @@ class PrefixCache(BlockPool):
 
     def _oldest(self, name: object) -> Block:
         return next(iter(self._named[name]))
-
-    def _names(self, sequence: Sequence, blocks: int) -> list[object]:
-        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
-        names = self._names_of.setdefault(sequence, [])
-        names += [block_name(sequence, block, self.block_size) for block in range(len(names), blocks)]
-        return names[:blocks]
 
 
 def block_name(sequence: Sequence, block: int, size: int) -> object:

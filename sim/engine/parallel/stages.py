@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.groups import GroupPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.schedulers.groups import GroupSchedule
@@ -21,16 +22,21 @@ from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
 
+def _group_pool(limits: RankLimits) -> GroupPool:
+    return GroupPool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups, limits.enable_prefix_caching)
+
+
 class StagesEngine(Unsplit):
     """One replica whose layers are spread over *stages* groups of GPUs, under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
         self._steptime = steptime
-        self._pool = limits.new_pool()
+        grouped = limits.kv_groups != (None,)
+        self._pool = _group_pool(limits) if grouped else limits.new_pool()
         self._waiting = limits.new_queue()
         self._depth = stages + asynchronous
         self._limits = limits = replace(limits, batches_in_flight=self._depth)
-        schedule = GroupSchedule if limits.kv_groups != (None,) else StageSchedule
+        schedule = GroupSchedule if grouped else StageSchedule
         self._schedule = schedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
         self._flying: deque[Launch] = deque()
         self._stage_free_s = [0.0] * stages

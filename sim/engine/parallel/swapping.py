@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from sim.engine.kv.blocks import PrefixCache
+from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.parallel.turns import TurnsEngine
 from sim.engine.vllm import VllmEngine
 from sim.records import Progress, Request
@@ -88,7 +88,7 @@ class SwappingEngine(TurnsEngine):
     def _wake(self, place: int, now: float) -> float:
         """When *place* will be awake, if the one before it falls asleep at *now*."""
         for cache in self._engines[self._awake].caches():
-            if isinstance(cache, PrefixCache):
+            if isinstance(cache, NamedBlocks):
                 cache.clear()
         self._hand_over(now)
         self._awake = place

@@ -103,7 +103,7 @@ class AsyncRank(Rank):
         """The steps of *flight* are as many as it says, and the next one is to be formed."""
         steps = flight.steps
         if steps > 1:
-            self.pool.take(self._blocks_of_leap(steps))
+            self._take_leap(steps)
         self._step += 0 if flight.prompts_only else steps
         flight.closed = True
         self._runs = flight

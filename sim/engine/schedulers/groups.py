@@ -5,8 +5,18 @@ window of the next token, once the steps that read them have ended, and reserves
 the window and the tokens in flight take.
 """
 
+from collections.abc import Iterable
+
+from sim.engine.kv.decode_blocks import GroupPhases
+from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.groups import GroupPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.ahead import AsyncRank
+from sim.engine.schedulers.queues.waiting import WaitingQueue
+from sim.engine.schedulers.rank import Rank
+from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.stages import Flying, StageSchedule
+from sim.engine.sequence import Sequence
 
 
 class GroupSchedule(StageSchedule):
@@ -30,3 +40,138 @@ class GroupSchedule(StageSchedule):
     def _give(self, one: Flying, blocks: int, new: int) -> None:
         self.pool.grow(one, one.computed + new)
         self._name(one, min(one.computed + new, one.tokens))
+
+
+class GroupRank(Rank):
+    """One rank whose sequences hold blocks in several groups; `Sequence.held` counts places, one for all groups."""
+
+    __slots__ = ("_grouped", "_limits", "_room")
+
+    BEHIND = 0
+    """Tokens of a sequence that decodes whose step has not ended when the next one is formed."""
+
+    def __init__(self, limits: RankLimits, pool: GroupCache, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._limits = limits
+        self._grouped = pool
+        self._windowed = bool(pool.sliding)
+        self._phases: GroupPhases = GroupPhases(pool, self.BEHIND)
+        self._room = 0
+        """Free blocks below which the head of the queue cannot join."""
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`: blocks become free while others decode."""
+        if not self._windowed:
+            return super().may_admit(sequence)
+        return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
+
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        pool, limits = self._grouped, self._limits
+        blocks = -(-(hits * pool.block_size + chunk) // pool.block_size)
+        total, fewest = pool.joins(sequence, hits, [min(blocks, 1) if one == 0 else blocks for one in pool.windows])
+        if self._reserves_all:
+            most = {window: limits.most_blocks(window, sequence.tokens) for window in set(pool.windows)}
+            whole, fewest_whole = pool.joins(sequence, hits, [most[window] for window in pool.windows])
+            total, fewest = max(total, whole), max(fewest, fewest_whole)
+        kept = self._kept_free if self.running else 0
+        self._room = fewest + kept
+        return total + kept
+
+    def _in_flight(self, sequence: Sequence) -> int:
+        """Tokens of *sequence* that are being computed while the next step is formed."""
+        return 0
+
+    def _slide_all(self) -> None:
+        fresh = self._phases.fresh
+        self._name_before_sliding(due := self._due(self._step), self._step)
+        for one in due:
+            self._slide_one(one, fresh)
+
+    def _slide_one(self, one: Sequence, fresh: dict[Sequence, None]) -> None:
+        flying = self._in_flight(one)
+        self._grouped.slide(one, one.base + self._step - flying)
+        if flying <= self.BEHIND:
+            fresh.pop(one, None)
+
+    def _due(self, step: int) -> list[Sequence]:
+        """Who may give blocks back when the step at counter *step* is formed, in admission order."""
+        phases, windows = self._phases, self._grouped.sliding
+        if not phases.fresh and len(windows) == 1:
+            ones = phases.sliding(step, windows[0])
+            if len(ones) > 1:
+                ones.sort(key=lambda one: one.admission)
+            return ones
+        due = dict(phases.fresh)
+        for window in windows:
+            due.update(dict.fromkeys(phases.sliding(step, window)))
+        return sorted(due, key=lambda one: one.admission) if len(due) > 1 else list(due)
+
+    def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
+        """Blocks that leave a window have the names by which others find them."""
+        behind, pool = self.BEHIND, self._grouped
+        if self._answers and any(pool.unnamed(one, one.base + step - behind) for one in due):
+            self._answers.name(step - behind)
+
+    def _take_leap(self, steps: int) -> None:
+        pool, phases, behind = self._grouped, self._phases, self.BEHIND
+        if not self._windowed:
+            super()._take_leap(steps)
+            return
+        for step in range(self._step + 1, self._step + steps):
+            if due := self._due(step):
+                self._name_before_sliding(due, step)
+                for one in due:
+                    pool.slide(one, one.base + step - behind)
+                phases.fresh.clear()
+            if blocks := phases.blocks_at(step):
+                pool.take(blocks)
+
+    def _steps_until_change(self) -> int:
+        steps = super()._steps_until_change()
+        if steps > 1 and self._windowed and self.blocked_by == "kv":
+            steps = max(1, self._phases.steps_until_free(self._step, steps, self._room - self.pool.free))
+        return steps
+
+    def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
+        pool = self._grouped
+        places = -(-(sequence.computed + chunk) // pool.block_size)
+        return (places - sequence.held) * pool.growing + (pool.states if not sequence.held else 0)
+
+    def _need_for_chunk(self, sequence: Sequence, chunk: int) -> int:
+        self._grouped.slide(sequence, sequence.computed - self._in_flight(sequence))
+        return self._blocks_for(sequence, chunk)
+
+    def _need(self, sequence: Sequence, tokens: int) -> int:
+        self._slide_one(sequence, self._phases.fresh)
+        return super()._need(sequence, tokens) * self._grouped.growing
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        blocks = self._need_for_chunk(sequence, chunk)
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.held = -(-(sequence.computed + chunk) // self.pool.block_size)
+        RankSchedule._schedule_chunk(self, sequence, chunk)
+
+
+class AsyncGroupRank(GroupRank, AsyncRank):
+    """The same where steps are formed one ahead: a window keeps what the step under way reads."""
+
+    BEHIND = 1
+
+    def _in_flight(self, sequence: Sequence) -> int:
+        flight = self._runs
+        if flight is None:
+            return 0
+        chunk = flight.chunks.get(sequence)
+        return (sequence.decoding and sequence not in flight.standing) if chunk is None else chunk
+
+    def _due(self, step: int) -> list[Sequence]:
+        if step == self._step and self._runs is None:
+            return [one for one in self.running if one.decoding]
+        return super()._due(step)
+
+    def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
+        if self._answers and step == self._step:
+            self._name_answers(False)
+        else:
+            super()._name_before_sliding(due, step)

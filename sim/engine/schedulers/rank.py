@@ -10,7 +10,7 @@ are handed out as they are needed.
 from math import inf
 
 from sim.engine.kv.answers import Answers
-from sim.engine.kv.blocks import BlockPool, PrefixCache
+from sim.engine.kv.blocks import BlockPool, NamedBlocks
 from sim.engine.kv.decode_blocks import BlockPhases
 from sim.engine.kv.slots import Slots
 from sim.engine.limits import RankLimits
@@ -27,6 +27,7 @@ class Rank(RankSchedule):
         "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
         "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
         "_tiered",
+        "_windowed",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -34,7 +35,7 @@ class Rank(RankSchedule):
         self._phases: BlockPhases | Slots = BlockPhases(pool.block_size)
         self._per_decode = 1
         """Tokens that a step computes for a sequence that decodes."""
-        self._answers = Answers(pool) if isinstance(pool, PrefixCache) else None
+        self._answers = Answers(pool) if isinstance(pool, NamedBlocks) else None
         self._preempted_in_step = False
         self._short = 0
         """Tokens by which the step being formed computes fewer than usual for those who decode."""
@@ -49,6 +50,8 @@ class Rank(RankSchedule):
         """Counter of the last step that computed prompts."""
         self._prompts_wait = False
         """The step being formed computes none, because of the interval."""
+        self._windowed = False
+        """Sequences give back blocks that lie before a window."""
         self._tiered = limits.new_tiers is not None
         self._left_waiting = False
         """The last step in which prompts did not wait for the interval left some in the queue: then none waits."""
@@ -165,6 +168,8 @@ class Rank(RankSchedule):
             chunk_blocks = self._blocks_for(sequence, chunk)
         if need + chunk_blocks > self.pool.free:
             return self._serve_one_by_one()
+        if self._windowed:
+            self._slide_all()
         if need:
             self.pool.take(need)
             self._phases.taken(self._step)
@@ -194,7 +199,7 @@ class Rank(RankSchedule):
                 continue
             else:
                 tokens = min(sequence.tokens - sequence.computed, self._longest_chunk, budget)
-                need = self._blocks_for(sequence, tokens)
+                need = self._need_for_chunk(sequence, tokens)
             while pool.free < need:
                 victim = self.waiting.victim(order)
                 place = order.index(victim)
@@ -301,6 +306,13 @@ class Rank(RankSchedule):
     def _need(self, sequence: Sequence, tokens: int) -> int:
         """Blocks that *sequence*, which decodes, needs for the next *tokens*."""
         return int((sequence.base + self._step) % self.pool.block_size == 0)
+
+    def _need_for_chunk(self, sequence: Sequence, chunk: int) -> int:
+        """Blocks that *sequence*, which computes its prompt, needs for the next *chunk*."""
+        return self._blocks_for(sequence, chunk)
+
+    def _slide_all(self) -> None:
+        """Those who decode give back blocks that lie before a window: there are none here."""
 
     def _serve(self, sequence: Sequence, tokens: int) -> None:
         """*sequence* decodes in the step being formed, which computes *tokens* for it."""

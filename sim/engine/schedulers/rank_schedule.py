@@ -221,7 +221,7 @@ class RankSchedule(Entrance, ABC):
         finished: list[Sequence] = []
         if not self._decodes_wait:
             if steps > 1:
-                self.pool.take(self._blocks_of_leap(steps))
+                self._take_leap(steps)
             self._step = step = self._step + steps
             finished = self._finishing.pop_reached(step)
         if self._chunks:
@@ -242,6 +242,9 @@ class RankSchedule(Entrance, ABC):
     def _blocks_of_leap(self, steps: int) -> int:
         """KV blocks that steps 2 .. *steps* of a leap need: none where they are held from the start."""
         return 0
+
+    def _take_leap(self, steps: int) -> None:
+        self.pool.take(self._blocks_of_leap(steps))
 
     def _leave(self, sequence: Sequence) -> None:
         """*sequence* leaves: seat and blocks are free again."""

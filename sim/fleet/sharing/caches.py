@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.engine.kv.blocks import PrefixCache
+from sim.engine.kv.blocks import NamedBlocks, PrefixCache
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.replica import Replica
 from sim.fleet.sharing.routing import ServiceRouter
@@ -32,5 +32,5 @@ def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
 def clear_caches(replica: Replica) -> None:
     """*replica* has been without power, or begins anew: its prefix caches are empty."""
     for cache in replica.engine.caches():
-        if isinstance(cache, PrefixCache):
+        if isinstance(cache, NamedBlocks):
             cache.clear()

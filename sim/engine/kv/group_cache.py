@@ -1,0 +1,342 @@
+"""KV blocks of groups of layers that share one pool (vLLM V1 `HybridKVCacheCoordinator`), without a step at which
+every block is looked at.
+
+`GroupPool` keeps the same books block by block.
+"""
+
+from sim.engine.kv.blocks import NamedBlocks
+from sim.engine.kv.free_queue import Entry, FreeQueue, Run, Slid
+from sim.engine.sequence import Sequence
+
+Windows = tuple[int | None, ...]
+
+
+class Block(Entry):
+    """A block of one group that others may ask for, or its owner after a preemption."""
+
+    __slots__ = ("group", "name", "users")
+
+    def __init__(self, group: int, name: object, users: int) -> None:
+        super().__init__(1)
+        self.group, self.name, self.users = group, name, users
+
+
+class Table:
+    """What a running sequence holds in each group."""
+
+    __slots__ = ("blocks", "first", "named")
+
+    def __init__(self, kinds: int, groups: int) -> None:
+        self.first = [0] * kinds
+        """First place of each kind of groups that it still holds."""
+        self.blocks: list[list[Block]] = [[] for _ in range(groups)]
+        """Of each group, from its first place on up to `named`."""
+        self.named = 0
+        """Leading places whose blocks have names, those before the windows included."""
+
+
+class GroupCache(NamedBlocks):
+    """Places in the context of a sequence are counted in blocks; it holds one block for each place and group, from the
+    window of the group on. A group with a window of 0 has one block for a sequence; then nothing has a name.
+
+    Blocks that nobody else can ask for have no name, as in `PrefixCache`: those that left a window stand in the free
+    queue as runs of their owner, and get their names if it is preempted.
+    """
+
+    __slots__ = (
+        "_caches",
+        "_kind_of",
+        "_kinds",
+        "_named",
+        "_queue",
+        "_tables",
+        "growing",
+        "sliding",
+        "states",
+        "windows",
+    )
+
+    def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
+        super().__init__(num_gpu_blocks, block_size)
+        self.windows = windows
+        self._caches = caches
+        self._kinds = _kinds(windows)
+        self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
+        self.sliding = sorted({window for window in windows if window})
+        """The windows."""
+        self.states = windows.count(0)
+        """Groups that keep one block for a sequence."""
+        self.growing = len(windows) - self.states
+        self._queue = FreeQueue(self.usable)
+        self._named: list[dict[object, dict[Block, None]]] = [{} for _ in windows]
+        self._tables: dict[Sequence, Table] = {}
+
+    def skipped(self, window: int | None, computed: int) -> int:
+        """Leading places that no token after the first *computed* ones reads."""
+        return max(0, computed - window + 1) // self.block_size if window else 0
+
+    def shares(self, sequence: Sequence) -> bool:
+        """Whether *sequence*, which runs, holds blocks in its windows that others may hold, too."""
+        table = self._tables[sequence]
+        return table.named > min(table.first)
+
+    def unnamed(self, sequence: Sequence, computed: int) -> bool:
+        """Whether a block has no name yet that others may ask for and that lies before a window of *sequence* once
+        *computed* tokens are done.
+        """
+        shared = sequence.request.shared_tokens // self.block_size
+        return min(shared, self.skipped(self.sliding[0], computed)) > self._tables[sequence].named
+
+    def sliding_groups(self, window: int) -> int:
+        """Groups with that *window*."""
+        return self.windows.count(window)
+
+    def lookup(self, sequence: Sequence) -> int:
+        """Leading places of *sequence* that every group has cached, as far as it still reads them."""
+        if not self._caches or not any(self._named):
+            return 0
+        kinds: dict[int | None, list[int]] = {}
+        for group, window in enumerate(self.windows):
+            kinds.setdefault(window, []).append(group)
+        order = sorted(kinds, key=lambda window: window is not None)
+        hits = self.sought(sequence)
+        while True:
+            found = hits
+            for window in order:
+                found = self._found(sequence, kinds[window], window, found)
+            if found >= hits or (len(order) == 2 and order[0] is None):
+                return found
+            hits = found
+
+    def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
+        """The longest prefix of at most *most* places that *groups*, which have the same *window*, offer."""
+        names = self._names(sequence, most)
+        named = [self._named[group] for group in groups]
+        if window is None:
+            for place, name in enumerate(names):
+                for cached in named:
+                    if name not in cached:
+                        return place
+            return most
+        wanted = -(-(window - 1) // self.block_size)
+        run = 0
+        for place in range(most - 1, -1, -1):
+            name = names[place]
+            run = run + 1 if all(name in cached for cached in named) else 0
+            if run and run >= wanted:
+                return place + run
+        return run
+
+    def joins(self, sequence: Sequence, hits: int, places: list[int]) -> tuple[int, int]:
+        """Free blocks that *sequence* takes with so many *places* in each group, the cached ones that nobody uses
+        included; and the fewest that it could take if others gave back some of its *hits*, or all of them lost some.
+        """
+        total = fewest = 0
+        for group, wanted in enumerate(places):
+            window = self.windows[group]
+            new = max(0, wanted - hits)
+            idle = 0
+            for block in self._cached(sequence, group, hits) if hits else ():
+                idle += not block.users
+            total += new + idle
+            fewest += new if window else new + idle
+        return total, fewest
+
+    def _cached(self, sequence: Sequence, group: int, hits: int) -> list[Block]:
+        """The blocks in *group* of the first *hits* places of *sequence*, from the window on."""
+        named, names = self._named[group], self._names(sequence, hits)
+        skipped = self.skipped(self.windows[group], hits * self.block_size)
+        return [next(iter(named[name])) for name in names[skipped:]]
+
+    def claim(self, sequence: Sequence, hits: int) -> None:
+        """Takes the cached blocks of *sequence* for it."""
+        table = self._tables[sequence] = Table(len(self._kinds), len(self.windows))
+        if not hits:
+            return
+        table.named = hits
+        for kind, (groups, window) in enumerate(self._kinds):
+            table.first[kind] = self.skipped(window, hits * self.block_size)
+            for group in groups:
+                table.blocks[group] = blocks = self._cached(sequence, group, hits)
+                for block in blocks:
+                    if not block.users:
+                        self._queue.remove(block)
+                        self.free -= 1
+                    block.users += 1
+
+    def take(self, blocks: int) -> None:
+        """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
+        super().take(blocks)
+        if self._caches and blocks:
+            for entry in self._queue.take(blocks):
+                if isinstance(entry, Block):
+                    self._unname(entry)
+
+    def put_back(self, blocks: int) -> None:
+        """Takes back *blocks* blocks that nothing was written to: they are the next to be handed out."""
+        self.free += blocks
+        if self._caches:
+            self._queue.add_unknown_first(blocks)
+
+    def named(self, sequence: Sequence) -> int:
+        """Leading places of *sequence*, which runs, that have had their names."""
+        return self._tables[sequence].named
+
+    def name(self, sequence: Sequence, tokens: int) -> None:
+        """Names the full blocks among the first *tokens* of *sequence* that others may ask for and have no name yet."""
+        if self._caches and sequence.request.block_hashes:
+            self._name_places(sequence, min(tokens, sequence.request.shared_tokens) // self.block_size)
+
+    def _name_places(self, sequence: Sequence, count: int) -> None:
+        table = self._tables[sequence]
+        if count <= table.named:
+            return
+        names = self._names(sequence, count)
+        for kind, (groups, _) in enumerate(self._kinds):
+            new = names[max(table.named, table.first[kind]) :]
+            for group in groups:
+                table.blocks[group] += [self._new_block(group, name, 1) for name in new]
+        table.named = count
+
+    def _new_block(self, group: int, name: object, users: int) -> Block:
+        block = Block(group, name, users)
+        self._named[group].setdefault(name, {})[block] = None
+        return block
+
+    def _unname(self, block: Block) -> None:
+        named = self._named[block.group]
+        same_name = named[block.name]
+        del same_name[block]
+        if not same_name:
+            del named[block.name]
+
+    def slide(self, sequence: Sequence, computed: int) -> None:
+        """Gives back what lies before the windows of *sequence*, *computed* tokens being done; the last place first."""
+        table = self._tables[sequence]
+        for kind, (groups, window) in enumerate(self._kinds):
+            if not window:
+                continue
+            first, skipped = table.first[kind], (computed - window + 1) // self.block_size
+            if skipped <= first:
+                continue
+            table.first[kind] = skipped
+            if not self._caches:
+                self.free += (skipped - first) * len(groups)
+            elif skipped == first + 1 and table.named <= first:
+                self.free += len(groups)
+                self._queue.add_slid(sequence, groups)
+            elif table.named <= first:
+                self.free += (skipped - first) * len(groups)
+                self._queue.add(Run(sequence, groups, range(first, skipped)))
+            else:
+                self._slide_named(sequence, groups, range(first, skipped))
+
+    def _slide_named(self, sequence: Sequence, groups: range, places: range) -> None:
+        table = self._tables[sequence]
+        named = min(places.stop, table.named)
+        for group in groups:
+            if named < places.stop:
+                self.free += places.stop - named
+                self._queue.add(Run(sequence, range(group, group + 1), range(named, places.stop)))
+            blocks = table.blocks[group]
+            count = named - places.start
+            self._let_go(blocks[:count])
+            del blocks[:count]
+
+    def _let_go(self, blocks: list[Block]) -> None:
+        for block in reversed(blocks):
+            block.users -= 1
+            if not block.users:
+                self._queue.add(block)
+                self.free += 1
+
+    def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
+        """Takes back the blocks of *sequence* for its *held* places, group by group, the last place first. It has
+        filled *computed* tokens and may come back for them.
+        """
+        full = min(computed // self.block_size, held)
+        if not self._caches:
+            table = self._tables.pop(sequence)
+            self.free += sum(
+                min(held, 1) * len(groups) if window == 0 else (held - first) * len(groups)
+                for (groups, window), first in zip(self._kinds, table.first, strict=True)
+            )
+            return
+        if resumes:
+            self._name_places(sequence, full)
+            self._name_runs(sequence)
+        else:
+            self.name(sequence, computed)
+        table = self._tables.pop(sequence)
+        if not resumes:
+            self._forget_own(sequence, table)
+        self.put_back((held - full) * len(self.windows))
+        for (groups, _), first in zip(self._kinds, table.first, strict=True):
+            nameless = full - max(first, table.named)
+            for group in groups:
+                self.free += nameless
+                self._queue.add_unknown(nameless)
+                self._let_go(table.blocks[group])
+
+    def _forget_own(self, sequence: Sequence, table: Table) -> None:
+        """*sequence* does not come back: nobody asks for what it shares with nobody."""
+        self._names_of.pop(sequence, None)
+        shared = sequence.request.shared_tokens // self.block_size
+        if table.named <= shared:
+            return
+        for kind, (groups, _) in enumerate(self._kinds):
+            kept = max(0, shared - table.first[kind])
+            for group in groups:
+                for block in table.blocks[group][kept:]:
+                    self._unname(block)
+                del table.blocks[group][kept:]
+        table.named = shared
+
+    def _name_runs(self, sequence: Sequence) -> None:
+        """Free blocks that *sequence* has filled get their names; there are few, for it is preempted."""
+        slid = [first - 1 for first in self._tables[sequence].first]
+        for entry in reversed(list(self._queue)):
+            if isinstance(entry, Run) and entry.owner is sequence:
+                for group, place in entry.left():
+                    slid[self._kind_of[group]] = entry.first - 1
+                    self._queue.insert(self._own_block(sequence, group, place), entry)
+                self._queue.remove(entry)
+            elif isinstance(entry, Slid) and sequence in entry.owners:
+                self._name_slid(sequence, entry, slid)
+
+    def _name_slid(self, sequence: Sequence, entry: Slid, slid: list[int]) -> None:
+        """*slid* is the last place of *sequence* in *entry* and before, of each kind of groups."""
+        kind = self._kind_of[entry.groups.start]
+        mine = sum(owner is sequence for owner, _ in entry.left())
+        slid[kind] = place = slid[kind] - mine
+        for owner, groups in entry.left():
+            if owner is sequence:
+                place += 1
+                for group in groups:
+                    self._queue.insert(self._own_block(sequence, group, place), entry)
+            else:
+                others = Slid(entry.groups, [owner])
+                others.length = len(groups)
+                self._queue.insert(others, entry)
+        self._queue.remove(entry)
+
+    def _own_block(self, sequence: Sequence, group: int, place: int) -> Block:
+        return self._new_block(group, self.name_of(sequence, place), 0)
+
+    def clear(self) -> None:
+        """What is cached is lost: blocks that nobody uses hold nothing."""
+        for entry in self._queue:
+            if isinstance(entry, Block):
+                self._unname(entry)
+        self._queue = FreeQueue(self.free)
+
+
+def _kinds(windows: Windows) -> list[tuple[range, int | None]]:
+    """Neighbouring groups with the same window, and that window."""
+    kinds: list[tuple[range, int | None]] = []
+    for group, window in enumerate(windows):
+        if kinds and kinds[-1][1] == window:
+            kinds[-1] = range(kinds[-1][0].start, group + 1), window
+        else:
+            kinds.append((range(group, group + 1), window))
+    return kinds
