@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
+from sim.coldstart import ColdStart
 from sim.cost import Cost, CostError, resolve_costs
-from sim.failures import Failures
+from sim.failures import COMPONENTS, Failures
 from sim.routing.transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
@@ -63,6 +64,15 @@ class Budget(Spec):
         return self
 
 
+class SpareKinds(Spec):
+    """How replicas beyond those that the load needs may stand by for failures."""
+
+    kinds: Annotated[tuple[Literal["hot", "warm", "cold"], ...], Field(min_length=1)] = ("hot", "warm", "cold")
+    """hot: serve with the others. warm: switched on, with the weights in memory. cold: switched off."""
+    takeover_s: NonNegative = 0.0
+    """From the alarm until a warm spare serves; a cold one goes through `cold_start` [s]."""
+
+
 class Size(Spec):
     """The space of fleets: every GPU in every layout, format, limit and way to pay; the scenario's own fleets, too."""
 
@@ -97,6 +107,10 @@ class Size(Spec):
     """Fleets whose lower bound is below this multiple of the cheapest are simulated, too: what less latency costs."""
     failures: Failures | None = None
     """What fails in the pools to choose from, for `slo.availability`; a fleet of the scenario has its own."""
+    cold_start: ColdStart | None = None
+    """How a replica starts after a repair, and a cold spare; left out: at once."""
+    spares: SpareKinds | None = None
+    """Kinds of spares to choose from for `slo.availability`; left out: hot ones."""
     mixed: Mixed | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
     split: Split | None = None
@@ -134,6 +148,10 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
             except ValueError as error:
                 yield Complaint(place, str(error).splitlines()[0])
     moving = value_at(data, ("split", "kv_transfer"))
+    yield from unknown_ids(value_at(data, ("cold_start",)), ("size", "cold_start"), {"link": catalog.link})
+    for kind in COMPONENTS:
+        held = ("failures", kind)
+        yield from unknown_ids(value_at(data, held), ("size", *held), {"rate": catalog.failure_rate})
     yield from unknown_ids(moving, ("size", "split", "kv_transfer"), {"link": catalog.link})
     for label, cost in entries(data, ("costs",)):
         yield from unknown_prices(cost, ("size", "costs", label), catalog)
@@ -207,10 +225,27 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[Complaint]:
     if size.failures is not None and size.failures.spares is not None:
         text = "is left to the search, which adds replicas until slo.availability is reached: remove it"
         yield Complaint(("size", "failures", "spares"), text)
+    if size.cold_start is not None and size.failures is None:
+        yield Complaint(("size", "cold_start"), "is the start after a repair, and nothing fails: give size.failures")
+    if size.spares is not None:
+        yield from _of_spares(size, size.spares)
     if asked and size.spare_replicas:
         yield Complaint(("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it")
     if asked and size.mixed is not None:
         yield Complaint(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
+
+
+def _of_spares(size: Size, spares: SpareKinds) -> Iterator[Complaint]:
+    """Kinds of spares without failures or without a start, and settings of kinds that are not asked for."""
+    if size.failures is None:
+        yield Complaint(("size", "spares"), "stand by for failures: give size.failures and slo.availability")
+    for kind, count in Counter(spares.kinds).items():
+        if count > 1:
+            yield Complaint(("size", "spares", "kinds"), f"{kind} stands twice")
+    if "cold" in spares.kinds and size.failures is not None and size.cold_start is None:
+        yield Complaint(("size", "spares", "kinds"), "a cold spare starts first: give size.cold_start")
+    if spares.takeover_s and "warm" not in spares.kinds:
+        yield Complaint(("size", "spares", "takeover_s"), "is of warm spares, which are not among kinds")
 
 
 def _strange_gpus(size: Size) -> Iterator[Complaint]:

@@ -9,6 +9,7 @@ from sim.report.charts.fonts import drawable
 from sim.report.fleets.run.tables import write_rows
 from sim.report.fleets.size.budget import asked, money, nearest_told, within
 from sim.report.fleets.size.picture import key, panels
+from sim.report.fleets.size.spares import least_serving, spares_cells, spares_table
 from sim.report.fleets.size.tables import details, front_table, losers, winners
 from sim.report.fleets.size.why import compared, why
 from sim.report.page.document import heading
@@ -56,7 +57,12 @@ def write_size(
 def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
     told, drawn = sentences(found, scenario), panels(found, scenario)
     asked = question_of(scenario)
-    tables = [winners(found, scenario), front_table(found, scenario), *losers(found, scenario)]
+    tables = [
+        winners(found, scenario),
+        spares_table(found, scenario),
+        front_table(found, scenario),
+        *losers(found, scenario),
+    ]
     shown = [one for one in tables if one.rows]
     with drawable():
         write_picture(folder / "size.png", panels(found, scenario), asked, sentences(found, scenario)[:1], key(found))
@@ -156,16 +162,18 @@ def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str
     wanted, share = scenario.slo.availability, (best.metrics or {}).get(OVER_FAILURES)
     if wanted is None or share is None:
         return
-    alike = [
-        one.replicas for one in found.tried if one.machine == best.machine and OVER_FAILURES in (one.metrics or {})
-    ]
+    least = least_serving(found, best)
     yield _(
         "Without failures {least} would do: this is N+{spare}, and {share} of the requests are within the service "
         "level over failures.",
-        least=min(alike),
-        spare=best.replicas - min(alike),
+        least=least,
+        spare=best.total - least,
         share=share_beside(share, wanted),
     )
+    rows = spares_table(found, scenario).rows
+    if len(rows) > 1:
+        told = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in rows]
+        yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(told))
 
 
 def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
@@ -238,6 +246,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             "gpu": one.gpu,
             "gpus": one.gpus,
             "replicas": one.replicas or None,
+            **spares_cells(one, found, scenario),
             "replications": one.replications,
             "usd_per_h": one.usd_per_h,
             "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,

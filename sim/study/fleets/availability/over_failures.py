@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sim.scenario.experiment import Fleet
+from sim.failures import Failures
+from sim.scenario.experiment import Fleet, Pool
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.availability.states import Counts, ServingStates
 from sim.study.metrics.case_metrics import CaseMetrics
@@ -88,20 +89,25 @@ def _half(states: ServingStates, attained: dict[Counts, list[float]]) -> float |
 
 def in_state(fleet: Fleet, counts: Counts) -> Fleet:
     """*fleet* with the replicas that serve in a state and nothing that ever fails."""
-    whole = {"failures": None, "spot": None, "cold_start": None}
-    pools = [
-        pool.model_copy(update=whole | {"replicas": count})
-        for pool, count in zip(fleet.pools, counts, strict=True)
-        if count
-    ]
+    pools = [_serving(pool, count) for pool, count in zip(fleet.pools, counts, strict=True) if count]
     up = "+".join(map(str, counts))
     return fleet.model_copy(update={"name": f"{fleet.name} ({up} serve)", "pools": tuple(pools)})
 
 
+def _serving(pool: Pool, count: int) -> Pool:
+    """*count* replicas of *pool*; where none has failed also its spares, which are on the bill."""
+    spares = pool.failures.spares if pool.failures is not None else None
+    changed: dict[str, Any] = {"failures": None, "spot": None, "cold_start": None, "replicas": count}
+    if spares is not None and spares.kind != "hot" and count == pool.replicas - spares.count:
+        changed |= {"failures": Failures(spares=spares), "replicas": pool.replicas}
+    return pool.model_copy(update=changed)
+
+
 def pools_as_data(fleet: Fleet, counts: Counts) -> list[dict[str, Any]]:
     """The pools of `in_state`, as a scenario says them."""
+    gone = {"spot", "cold_start"}
     return [
-        pool.model_dump(mode="json", exclude_unset=True, exclude={"failures", "spot", "cold_start"})
+        pool.model_dump(mode="json", exclude_unset=True, exclude=gone if pool.failures else gone | {"failures"})
         for pool in in_state(fleet, counts).pools
     ]
 

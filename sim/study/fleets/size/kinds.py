@@ -1,7 +1,10 @@
-"""Which kinds of replicas a search of mixed fleets may leave out, and which exclude one another."""
+"""Kinds of replicas: which a search of mixed fleets may leave out, which exclude one another, and with what spares."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from sim.scenario.sections.size import Size
+from sim.study.fleets.availability.standby import StandBy
 from sim.study.fleets.size.units import Unit
 
 
@@ -24,3 +27,17 @@ def family(unit: Unit) -> str:
         return f"{unit.pool['gpu']} in {unit.pool['server']}"
     kept = {key: value for key, value in unit.pool.items() if key not in ("server", "link", "batching")}
     return repr((kept, unit.cost))
+
+
+def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
+    """*unit* beside which *count* spares of *kind* stand by, in place of those that it has."""
+    machine = unit.machine if unit.standby is None else unit.standby.machine
+    spares = StandBy.of(size, kind, count, machine)
+    choice = f"{unit.way}, {machine}, {spares.words}" if unit.choice else ""
+    return replace(unit, machine=f"{machine}, {spares.words}", choice=choice, standby=spares)
+
+
+def spares_differ(unit: Unit, other: Unit, kind: str) -> bool:
+    """Whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
+    has = "hot" if unit.standby is None else unit.standby.kind
+    return has == kind and unit.name == other.name

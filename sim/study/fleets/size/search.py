@@ -8,20 +8,21 @@ worse.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostError
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Size
 from sim.study.cases.execute import Workplace
 from sim.study.fidelity.marks import Bid, Chance, chance_cheaper, fleet_worth
 from sim.study.fleets.availability.over_failures import why_no_availability
 from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.budget import Needs, over
+from sim.study.fleets.size.kinds import spares_differ, with_spares
 from sim.study.fleets.size.mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.fleets.size.nearest import Judged, Nearest
 from sim.study.fleets.size.runner import Runner
@@ -75,7 +76,7 @@ class Search:
         self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
-        self._trials = Trials(self.scenario, self._runner, catalog, size.failures)
+        self._trials = Trials(self.scenario, self._runner, catalog, size)
         self._prospects = Prospects(self.scenario, catalog)
         self._units = list(units(scenario, size, catalog))
         self._needs: dict[tuple[int, int], Needs] = {}
@@ -83,6 +84,7 @@ class Search:
         self._heap: list[_Entry] = []
         self._tried: list[TriedFleet] = []
         self._best_usd_per_h = inf
+        self._cheapest: _Entry | None = None
         self._missed: dict[tuple[str, int], Trial] = {}
         """By machine and replicas: another way to pay for the same machines serves no better."""
         self._met: dict[tuple[str, int], _Entry] = {}
@@ -94,6 +96,7 @@ class Search:
             self._consider(order, unit)
         while batch := self._next_batch():
             self._try(batch)
+        self._try_each_kind()
         has_rate = self._prospects.demand.rate_rps is not None
         mixed = self._mixed() if self.size.mixed is not None and has_rate else None
         self._extend_front()
@@ -125,8 +128,9 @@ class Search:
     def _nearest(self) -> TriedFleet | None:
         """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
         assert self.size.budget is not None
-        known = (self._units, self._prospects, self._trials)
-        finder = Nearest(self.size, self.size.budget, *known)
+        # whoever serves attains no less than whoever stands by
+        serving = [unit for unit in self._units if unit.standby is None]
+        finder = Nearest(self.size, self.size.budget, serving, self._prospects, self._trials)
         best = finder.run()
         rows = [self._judged(one) for one in finder.judged]
         judged = [(self._units[one.order], one) for one in finder.judged]
@@ -149,16 +153,57 @@ class Search:
     def _extend_front(self) -> None:
         """Simulates dearer fleets that may be faster: what less latency costs."""
         for entry in list(self._met.values()):
-            self._push_next(entry)
+            self._push_more(entry)
         while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
             before = set(self._met)
             self._try(batch)
             for key in self._met.keys() - before:
-                self._push_next(self._met[key])
+                self._push_more(self._met[key])
 
-    def _push_next(self, entry: _Entry) -> None:
-        """One replica more."""
-        if entry.replicas < self._prospects.most_replicas(self._units[entry.order], self.size):
+    def _push_next(self, entry: _Entry, outcome: Trial) -> None:
+        """One replica more that serves; where there are enough without failures, also one more that stands by."""
+        unit, spares = self._units[entry.order], self.size.spares
+        if unit.standby is not None:
+            self._stand_by(entry, unit.standby.kind, unit.standby.count + 1)
+        elif outcome.over is None or spares is None or unit.own is not None:
+            self._push_more(entry)
+        else:
+            for kind in spares.kinds:
+                self._push_more(entry) if kind == "hot" else self._stand_by(entry, kind, 1)
+
+    def _stand_by(self, entry: _Entry, kind: str, count: int) -> None:
+        """The replicas of *entry* with *count* spares of *kind*."""
+        unit = with_spares(self._units[entry.order], self.size, kind, count)
+        if entry.replicas > self._prospects.most_replicas(unit, self.size):
+            return
+        self._units.append(unit)
+        reason = self._prospects.refusal(unit) if count == 1 else ""
+        try:
+            if not reason:
+                self._push(len(self._units) - 1, entry.replicas, entry.floor_usd_per_h)
+                return
+        except CostError as error:
+            reason = f"no price: {error}"
+        self._tried.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
+
+    def _try_each_kind(self) -> None:
+        """The cheapest fleet with each other kind of spares: what they cost beside those of the cheapest of all."""
+        if self._cheapest is None or self.size.spares is None:
+            return
+        best = self._units[self._cheapest.order]
+        for kind in self.size.spares.kinds:
+            while not self._among(self._met.values(), best, kind) and (left := self._among(self._heap, best, kind)):
+                self._heap.remove(entry := min(left))
+                heapq.heapify(self._heap)
+                if not self._known_to_miss(entry):
+                    self._try([entry])
+
+    def _among(self, entries: Iterable[_Entry], best: Unit, kind: str) -> list[_Entry]:
+        return [one for one in entries if spares_differ(self._units[one.order], best, kind)]
+
+    def _push_more(self, entry: _Entry) -> None:
+        unit = self._units[entry.order]
+        if unit.standby is None and entry.replicas < self._prospects.most_replicas(unit, self.size):
             self._push(entry.order, entry.replicas + 1)
 
     def _mixed(self) -> MixedSearch:
@@ -176,15 +221,7 @@ class Search:
         status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
         usd_per_h = outcome.usd_per_h if outcome.meets else None
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
-        facts = (
-            fleet.name,
-            fleet.name,
-            kinds_of(fleet),
-            trial.replicas,
-            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
-            status,
-            usd_per_h,
-        )
+        facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
         row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
         self._tried.append(row.seen(outcome))
 
@@ -209,8 +246,9 @@ class Search:
         except CostError as error:
             self._tried.append(self._refused(unit, f"no price: {error}"))
 
-    def _push(self, order: int, replicas: int) -> None:
+    def _push(self, order: int, replicas: int, least_usd_per_h: float = 0.0) -> None:
         floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)
+        floor = max(floor, least_usd_per_h)
         self._needs[order, replicas] = needs
         entry = _Entry(floor, order, replicas)
         if reason := over(self.size.budget, needs):
@@ -265,16 +303,17 @@ class Search:
             if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
                 row = self._row(entry, "over budget", usd_per_h).seen(outcome)
                 self._tried.append(replace(row, reason=reason))
-                self._push_next(entry)
+                self._push_more(entry)
                 continue
-            self._best_usd_per_h = min(self._best_usd_per_h, usd_per_h)
+            if usd_per_h < self._best_usd_per_h:
+                self._best_usd_per_h, self._cheapest = usd_per_h, entry
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
             self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome))
 
     def _miss(self, entry: _Entry, outcome: Trial) -> None:
         self._tried.append(self._row(entry, "misses").seen(outcome))
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
-        self._push_next(entry)
+        self._push_next(entry, outcome)
 
     def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> TriedFleet:
         unit = self._units[entry.order]
@@ -284,24 +323,22 @@ class Search:
             unit.machine,
             kinds_of(fleet),
             unit.total(entry.replicas),
-            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
+            self._gpus(fleet),
             status,
             usd_per_h,
             entry.floor_usd_per_h,
             fleet=fleet,
             needs=self._needs[entry.order, entry.replicas],
             choice=unit.choice,
+            standby=unit.standby,
         )
+
+    def _gpus(self, fleet: Fleet) -> int:
+        return gpus_of(fleet, self._prospects.scenario, self._prospects.catalog)
 
     def _refused(self, unit: Unit, reason: str) -> TriedFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)
-        known = (
-            unit.name,
-            unit.machine,
-            kinds_of(fleet),
-            0,
-            gpus_of(fleet, self._prospects.scenario, self._prospects.catalog),
-        )
+        known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
         return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice)
 
 

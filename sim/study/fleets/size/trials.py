@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.catalogue.catalog import Catalog
-from sim.failures import Failures
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.size import Size
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case
 from sim.study.cases.store import StoredCase
@@ -83,12 +83,15 @@ class Trial:
 class Trials:
     """Trials of fleets under one scenario."""
 
-    def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, failures: Failures | None = None) -> None:
-        """*failures* are those of fleets that state none."""
-        self._scenario, self._runner, self._catalog, self._failures = scenario, runner, catalog, failures
+    def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, size: Size) -> None:
+        """Fleets that state no failures have those of *size*."""
+        self._scenario, self._runner, self._catalog = scenario, runner, catalog
+        self._failures, self._cold_start = size.failures, size.cold_start
         self.slo = scenario.slo
         self._states: dict[str, ServingStates] = {}
         """By the name of the fleet."""
+        self._served: dict[str, Sequence[StoredCase]] = {}
+        """What was simulated of states, by the fleet that serves in them."""
 
     def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Each of *fleets*, in order."""
@@ -119,17 +122,22 @@ class Trials:
         states, count = self._states_of(fleet), self._scenario.replications
 
         def ask(counts: Counts) -> list[CaseMetrics]:
-            found = cases if counts == states.full else self._runner.run([(in_state(fleet, counts), count)])[0]
+            found = cases if counts == states.full else self._in_state(in_state(fleet, counts), count)
             return [case.metrics for case in found if case.status == "ok"]
 
         return answered(over_failures(states, wanted), ask)
 
+    def _in_state(self, fleet: Fleet, count: int) -> Sequence[StoredCase]:
+        """Fleets that differ in their spares alone are the same in a state."""
+        alike = fleet.model_copy(update={"name": ""}).model_dump_json()
+        if alike not in self._served:
+            self._served[alike] = self._runner.run([(fleet, count)])[0]
+        return self._served[alike]
+
     def _states_of(self, fleet: Fleet) -> ServingStates:
         if fleet.name not in self._states:
-            pools = [
-                pool if pool.failures or pool.spot else pool.model_copy(update={"failures": self._failures})
-                for pool in fleet.pools
-            ]
+            disturbed = {"failures": self._failures, "cold_start": self._cold_start}
+            pools = [pool if pool.failures or pool.spot else pool.model_copy(update=disturbed) for pool in fleet.pools]
             failing = fleet.model_copy(update={"pools": tuple(pools)})
             scenario = self._scenario.model_copy(update={"fleets": (failing,)})
             plan = resolve(scenario, Case(fleet.name, {}, {}, 0), self._catalog)

@@ -11,6 +11,7 @@ from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
 from sim.study.fidelity.marks.chance import Chance
+from sim.study.fleets.availability.standby import StandBy
 from sim.study.fleets.size.budget import Needs, operating_usd_per_month
 from sim.study.fleets.size.mixed import MixedSearch
 from sim.study.fleets.size.trials import Trial
@@ -49,6 +50,8 @@ class TriedFleet:
     """What it asks of a budget; None where that is not known."""
     choice: str = ""
     """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
+    standby: StandBy | None = None
+    """Spares that do not carry the load."""
 
     def seen(self, outcome: Trial) -> "TriedFleet":
         """With what the simulations of it have shown, beside its cost."""
@@ -59,6 +62,16 @@ class TriedFleet:
             half_widths=outcome.half_widths,
             overloaded=outcome.overloaded,
         )
+
+    @property
+    def total(self) -> int:
+        """All replicas, spares that stand by included."""
+        return self.replicas + (self.standby.count if self.standby is not None else 0)
+
+    @property
+    def serving(self) -> str:
+        """Key of the hardware of those that carry the load."""
+        return self.machine if self.standby is None else self.standby.machine
 
     @property
     def servers(self) -> str:

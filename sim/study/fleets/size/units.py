@@ -15,6 +15,7 @@ from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import WHOLE, Size, Split
 from sim.scenario.year import load_by_hour
+from sim.study.fleets.availability.standby import StandBy
 from sim.study.fleets.size.bounds import Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, least_kw_by_pool
 from sim.study.fleets.size.hosts import NoHost, hosts
@@ -70,6 +71,8 @@ class Unit:
     """Label of the way to pay; empty for a fleet of the scenario."""
     beside: Beside | None = None
     """Who answers, where `pool` computes prompts only."""
+    standby: StandBy | None = None
+    """Spares that do not serve with the others."""
 
     def total(self, replicas: int) -> int:
         """All replicas of a fleet with *replicas* of `pool`."""
@@ -83,9 +86,12 @@ class Unit:
             return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
         if self.beside is not None:
             return self.beside.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas, spare)
+        pool = self.pool | {"replicas": replicas + spare}
+        if self.standby is not None:
+            pool |= self.standby.pool | {"replicas": replicas + self.standby.count}
         data = {
             "name": self.counted(replicas, spare),
-            "pools": [self.pool | {"replicas": replicas + spare}],
+            "pools": [pool],
             "cost": self.cost,
         }
         return Fleet.model_validate(data)
@@ -94,6 +100,8 @@ class Unit:
         """The name of a number of replicas."""
         if self.beside is not None:
             return self.beside.named(self.name, replicas, spare)
+        if self.standby is not None:
+            return f"{replicas}+{self.standby.words} x ({self.name})"
         count = f"{replicas}+{spare}" if spare else str(replicas)
         return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 
@@ -261,7 +269,7 @@ class Prospects:
             return Machine(unit.refusal, 0)
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
             return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
-        if refusal := self._refusal(unit):
+        if refusal := self.refusal(unit):
             return Machine(refusal, 0)
         try:
             plan = self.plan(unit)
@@ -282,7 +290,7 @@ class Prospects:
         if unit.refusal:
             return True
         if unit.machine not in self._starts:
-            self._starts[unit.machine] = not self._refusal(unit) and not self.plan(unit).infeasible
+            self._starts[unit.machine] = not self.refusal(unit) and not self.plan(unit).infeasible
         return not self._starts[unit.machine]
 
     @staticmethod
@@ -291,7 +299,8 @@ class Prospects:
         if unit.own is not None:
             return 1
         most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
-        return most if unit.most is None else min(most, unit.most - size.spare_replicas)
+        most = most if unit.most is None else min(most, unit.most - size.spare_replicas)
+        return most - (unit.standby.count if unit.standby is not None else 0)
 
     def plan(self, unit: Unit) -> FleetPlan:
         """One replica, without prices."""
@@ -301,7 +310,7 @@ class Prospects:
             fleet = fleet.model_copy(update={"pools": free})
         return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
 
-    def _refusal(self, unit: Unit) -> str:
+    def refusal(self, unit: Unit) -> str:
         """What is wrong with its layout or limits; empty if nothing is."""
         fleet = unit.fleet(1)
         try:

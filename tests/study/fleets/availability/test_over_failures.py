@@ -18,6 +18,7 @@ from sim.study.fleets.availability.over_failures import (
     answered,
     in_state,
     over_failures,
+    pools_as_data,
     why_no_availability,
 )
 from sim.study.fleets.availability.states import BATCHES, ServingStates, serving_states
@@ -127,6 +128,17 @@ def test_a_fleet_in_a_state_has_what_serves_and_nothing_that_fails(plan: CasePla
     (fleet,) = load(file, (), catalog=CATALOG).fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert (pool.replicas, pool.failures) == (3, None)
+
+
+def test_spares_that_stand_by_are_on_the_bill_of_the_whole_fleet(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(SCENARIO + "        failures: {replica: {mtbf_h: 1, repair_h: 1}, spares: {count: 1}}\n")
+    (fleet,) = load(file, (), catalog=CATALOG).fleets
+    (pool,) = in_state(fleet, (3,)).pools
+    assert pool.failures is not None
+    assert (pool.replicas, pool.failures.components, pool.failures.spares) == (4, {}, Spares(count=1))
+    assert pools_as_data(fleet, (3,))[0]["failures"] == {"spares": {"count": 1}}
+    assert in_state(fleet, (2,)).pools[0].failures is None
 
 
 @pytest.mark.parametrize(
