@@ -13,7 +13,7 @@ from sim.report.words.money import showing
 from sim.report.work.kinds import kind_of
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.load import load_for_size
-from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
 
@@ -30,9 +30,8 @@ class CheckResult:
         found = cases(scenario)
         self.scenario = scenario
         self.cases = len(found)
-        self._plans = [
-            (case.axes, describe(resolve(scenario, case, catalog), catalog)) for case in found if case.replication == 0
-        ]
+        resolver = Resolver(scenario, catalog)
+        self._plans = [(case.axes, describe(resolver.plan(case), catalog)) for case in found if case.replication == 0]
         self.plans: list[dict[str, Any]] = [{"axes": axes, **plan} for axes, plan in self._plans]
         unable = dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in self.plans if plan["infeasible"])
         self.verdict = f"{self.cases} case{'s' * (self.cases != 1)} to simulate."

@@ -102,6 +102,7 @@ class Catalog:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._entries: dict[tuple[str, str], Any] = {}
+        self._ids: dict[str, list[str]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self._sources: dict[str, Source] | None = None
 
@@ -201,7 +202,9 @@ class Catalog:
         """All ids of one kind ("gpus", "models", ...), sorted. Raises UnknownId."""
         if kind not in _SINGULAR:
             raise UnknownId("kind", kind, _nearest(kind, KINDS)[:MOST_OFFERED])
-        return sorted(path.stem for path in (self.root / kind).glob("*.yaml"))
+        if kind not in self._ids:
+            self._ids[kind] = sorted(path.stem for path in (self.root / kind).glob("*.yaml"))
+        return list(self._ids[kind])
 
     def source(self, key: str) -> Source:
         """The source that values cite as *key*. Raises UnknownId."""
@@ -223,7 +226,7 @@ class Catalog:
 
     def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
         key = name.strip().lower()
-        if not (_is_id(key) and self._path(kind, key).is_file()):
+        if (kind, key) not in self._entries and not (_is_id(key) and self._path(kind, key).is_file()):
             key = self._alias_index(kind).get(key, "")
         if not key:
             known = [*self.ids(kind), *self._alias_index(kind)]

@@ -38,7 +38,7 @@ def check(
         from sim.report.words.worth import fleet_worths, worth_table
         from sim.scenario.job.load import has_job
         from sim.scenario.reading.load import load_for_size
-        from sim.scenario.resolving.case import resolve
+        from sim.scenario.resolving.case import Resolver
         from sim.scenario.resolving.describe import describe
         from sim.scenario.sweep import cases
 
@@ -51,7 +51,8 @@ def check(
         loaded = load_for_size(path, sets or (), catalog=catalog, **options)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
-        plans = [(case.axes, describe(resolve(loaded, case, catalog), catalog)) for case in first]
+        resolver = Resolver(loaded, catalog)
+        plans = [(case.axes, describe(resolver.plan(case), catalog)) for case in first]
     if format == "json":
         typer.echo(as_json(check_document(loaded, plans, len(found))))
     else:

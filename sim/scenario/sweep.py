@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint, Place
-from sim.scenario.reading.layers import place_of, value_at, with_values
+from sim.scenario.reading.layers import place_of, put, value_at
 from sim.spec import Spec
 
 TAKEN_LABELS = frozenset(
@@ -139,12 +139,20 @@ def as_data(scenario: Spec) -> dict[str, Any]:
 
 
 def at_point(scenario: Said, overrides: dict[str, Any]) -> Said:
-    """The scenario at one point of its sweep, itself without a sweep."""
+    """The scenario at one point of its sweep, itself without a sweep; what no override reaches is not read again."""
     if not overrides:
         return scenario
-    data = as_data(scenario)
+    whole: dict[str, Any] = {name: getattr(scenario, name) for name in scenario.model_fields_set}
+    reached = {path.partition(".")[0] for path in overrides}
+    data = scenario.model_dump(mode="json", exclude_unset=True, include=reached)
     values: dict[Place, Any] = {place_of(data, path): value for path, value in overrides.items()}
-    return type(scenario).model_validate(with_values(data, values) | {"sweep": None})
+    for place, value in values.items():
+        put(data, place, value)
+    for name, items in data.items():
+        if isinstance(items, list) and (name,) not in values:
+            inside = {place[1] for place in values if place[0] == name}
+            data[name] = [item if i in inside else whole[name][i] for i, item in enumerate(items)]
+    return type(scenario).model_validate(whole | data | {"sweep": None})
 
 
 def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:

@@ -8,10 +8,11 @@ import pytest
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.case import Resolver, resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, at_point, cases
 from sim.yamlio import dump, parse, read
 
 
@@ -40,6 +41,45 @@ def plan_of(folder: Path, catalog: Catalog, data: dict[str, Any]) -> CasePlan:
     (folder / "s.yaml").write_text(dump(data))
     scenario = load(folder / "s.yaml", catalog=catalog)
     return resolve(scenario, cases(scenario)[0], catalog)
+
+
+SWEPT: dict[str, Any] = {
+    "workload.arrivals.rate_rps": [1, 2],
+    "workload.lengths.prompt.value": [100, 300],
+    "fleets.a.pools.0.replicas": [1, 2],
+    "site.pue": [1.1, 1.3],
+    "horizon_s": [10, 60],
+    "quantization": ["bf16", "fp8"],
+}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Scenario:
+    [fleet] = scenario_data(cost={"acquisition": "buy"})["fleets"]
+    path = tmp_path_factory.mktemp("swept") / "s.yaml"
+    finance = {"method": "annuity", "discount_rate": 0.1, "life_years": 3}
+    terms = {"site": {"electricity_usd_per_kwh": 0.1}, "finance": finance}
+    sliding = {"model": "mistral-7b", "sweep": SWEPT, "quantization": "bf16"}
+    fleets = [{**fleet, "name": name} for name in ("a", "b")]
+    path.write_text(dump(scenario_data() | terms | sliding | {"fleets": fleets}))
+    return load(path, catalog=catalog)
+
+
+def test_plans_along_a_sweep_are_those_of_its_cases_one_by_one(swept: Scenario, catalog: Catalog) -> None:
+    resolver = Resolver(swept, catalog)
+    for case in cases(swept)[::5]:
+        alone = resolve(swept, case, catalog)
+        assert describe(resolver.plan(case), catalog) == describe(alone, catalog)
+        assert resolver.fleet(case).machines == Resolver(swept, catalog).fleet(case).machines
+
+
+def test_a_point_shares_what_the_sweep_does_not_reach(swept: Scenario) -> None:
+    for case in cases(swept)[::9]:
+        at = at_point(swept, case.overrides)
+        assert at == Scenario.model_validate(as_data(at))
+        assert at.fleets[1] is swept.fleets[1]
+        assert at.finance is swept.finance
+        assert at.fleets[0].pools[0].replicas == case.overrides["fleets.a.pools.0.replicas"]
 
 
 def test_the_main_scenario_fits_and_has_prices(main_plans: list[CasePlan]) -> None:

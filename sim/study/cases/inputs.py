@@ -31,7 +31,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     Where a file lies makes no difference, so a folder that was moved keeps its finished cases.
     """
     at = at_point(scenario, case.overrides)
-    data = {key: value for key, value in as_data(at).items() if key not in NOT_IN_DIGEST}
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
     data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
     if (hours := load_by_hour(at)) is not None:
         data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
@@ -48,7 +48,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
     """What the simulated quantities of *case* rest on, in words, each with a digest; prices and terms left out."""
     at = at_point(scenario, case.overrides)
-    data = {key: value for key, value in as_data(at).items() if key not in (*NOT_IN_DIGEST, *MONEY)}
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
     fleet = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
     data["fleet"] = {key: value for key, value in fleet.items() if key not in ("cost", *MONEY)}
     data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in fleet["pools"]]

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.describe import describe
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
@@ -57,10 +57,11 @@ def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: P
 def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:
     """What each fleet rests on, at every point where that differs from the point before."""
     plans: list[dict[str, object]] = []
+    resolver = Resolver(scenario, catalog)
     for case in cases(scenario):
         if case.replication:
             continue
-        plan = describe(resolve(scenario, case, catalog), catalog)
+        plan = describe(resolver.plan(case), catalog)
         if not any(_same(plan, other) for other in plans):
             plans.append({"at": case.axes, **plan})
     return plans

@@ -177,13 +177,14 @@ def _nearest(part: Comparison, slo: Slo) -> str:
 def _beyond(part: Comparison) -> str:
     """Where one fleet alone, or none, meets the SLO."""
     texts = []
+    fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]
     for fleet in part.fleets:
-        alone = [value for value in part.sweep.values if [point.fleet for point in part.at(value)] == [fleet]]
+        alone = [value for value, names in fit if names == [fleet]]
         if alone:
             texts.append(
                 _("At {where} only {fleet} {goal}.", where=where_of(part, alone), fleet=fleet, goal=goal(part))
             )
-    nowhere = [value for value in part.sweep.values if not part.at(value)]
+    nowhere = [value for value, names in fit if not names]
     if nowhere:
         texts.append(_("At {where} {none} does.", where=where_of(part, nowhere), none=none_of(part.fleets).lower()))
     return joined(texts)

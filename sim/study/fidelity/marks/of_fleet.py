@@ -71,7 +71,10 @@ def _askable(scenario: Scenario, catalog: Catalog) -> dict[tuple[str, str], Call
     for case in cases(scenario):
         key = case.fleet, _axes_key(case.axes)
         if key not in found:
-            at = scenarios.setdefault(repr(case.overrides), at_point(scenario, case.overrides))
+            point = repr(case.overrides)
+            if point not in scenarios:
+                scenarios[point] = at_point(scenario, case.overrides)
+            at = scenarios[point]
             found[key] = partial(fleet_worth, at, at.fleets[places[case.fleet]], catalog)
     return found
 

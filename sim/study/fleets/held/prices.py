@@ -14,8 +14,7 @@ from sim.records import FleetLog
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.given import options
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.case import Resolver, resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -23,10 +22,9 @@ from sim.scenario.sweep import Case, as_data, at_point, points
 from sim.scenario.year import load_by_hour
 from sim.study.cases.store import StoredCase
 from sim.study.money.price.reprice import (
-    finished_cases,
-    load_repriced,
     measured,
     moved_schedules,
+    read_repriced,
     refusal,
     refuse_other_meters,
     with_bill,
@@ -50,11 +48,13 @@ class HeldRun:
     """A finished run. Raises ScenarioErrors where there is none, or where program or catalogue have changed since."""
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
-        self.scenario, self.catalog = load_repriced(run, (), catalog), catalog
+        self.scenario, finished = read_repriced(run, (), catalog)
+        self.catalog = catalog
         self._data = as_data(self.scenario)
         self._plans: dict[str, CasePlan] = {}
         self._machines: dict[str, Machines] = {}
-        self.held = [self._hold(case, stored) for case, stored in finished_cases(run, self.scenario)]
+        self._resolver = Resolver(self.scenario, catalog)
+        self.held = [self._hold(case, stored) for case, stored in finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         """The scenario with *values* (dotted path -> value) in place of its own, and every case under it.
@@ -82,9 +82,8 @@ class HeldRun:
     def _hold(self, case: Case, stored: StoredCase) -> HeldCase:
         key = _key(case)
         if key not in self._plans:
-            at = at_point(self.scenario, case.overrides)
-            self._plans[key] = resolve(self.scenario, case, self.catalog)
-            self._machines[key] = resolve_fleet(at, _fleet(at, case), self.catalog).machines
+            self._plans[key] = self._resolver.plan(case)
+            self._machines[key] = self._resolver.fleet(case).machines
         plan = replace(self._plans[key], replication=case.replication)
         if stored.status != "ok":
             return HeldCase(case, stored, plan, None)

@@ -13,8 +13,7 @@ from sim.cost import Clock, CostPlan
 from sim.cost.bill.window import Window
 from sim.cost.finance.flows import Flows, flows_of
 from sim.records import Interval
-from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -70,7 +69,8 @@ class Rebilling:
     def __init__(self, scenario: Scenario, catalog: Catalog, stored: Sequence[tuple[Case, StoredCase]]) -> None:
         """Of *stored* those that could run. Raises ValueError where one's fleet has no `cost`."""
         self.scenario, self.catalog = scenario, catalog
-        self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in stored if one.status == "ok"]
+        resolver = Resolver(scenario, catalog)
+        self._cases = [_Metered.of(case, one, resolver) for case, one in stored if one.status == "ok"]
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
@@ -115,12 +115,11 @@ class _Metered:
     rejected: int
 
     @classmethod
-    def of(cls, case: Case, stored: StoredCase, scenario: Scenario, catalog: Catalog) -> "_Metered":
-        plan = resolve(scenario, case, catalog)
+    def of(cls, case: Case, stored: StoredCase, resolver: Resolver) -> "_Metered":
+        plan = resolver.plan(case)
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
-        at = at_point(scenario, case.overrides)
-        machines = resolve_fleet(at, _fleet(at, case), catalog).machines
+        machines = resolver.fleet(case).machines
         return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
 
     def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:

@@ -13,7 +13,7 @@ from sim.scenario.job.load import AnyScenario, load_job
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
@@ -34,7 +34,12 @@ def keep_scenario(folder: Path, scenario: Scenario) -> None:
 
 
 def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
-    """The scenario of the finished run in *run* with the values *sets*.
+    """The scenario of the finished run in *run* with the values *sets*. Raises ScenarioErrors as `read_repriced`."""
+    return read_repriced(run, sets, catalog)[0]
+
+
+def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Scenario, list[tuple[Case, StoredCase]]]:
+    """The scenario of the finished run in *run* with the values *sets*, and its cases.
 
     Raises ScenarioErrors where there is no finished run, or where a value is no cost input.
     """
@@ -44,14 +49,15 @@ def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
     if moved:
         raise ScenarioErrors(moved)
     changed: dict[str, None] = {}
-    for case, stored in finished_cases(run, scenario):
+    finished = list(finished_cases(run, scenario))
+    for case, stored in finished:
         now = rests_on(scenario, case, catalog)
         changed |= dict.fromkeys(
             what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
         )
     if changed:
         raise ScenarioErrors(_told(run, what) for what in changed)
-    return scenario
+    return scenario, finished
 
 
 def load_repriced_work(run: Path, sets: Sequence[str], catalog: Catalog) -> AnyScenario:
@@ -120,8 +126,9 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
     result = []
+    resolver = Resolver(scenario, catalog)
     for case, stored in finished_cases(run, scenario):
-        plan = resolve(scenario, case, catalog)
+        plan = resolver.plan(case)
         folder = out / POINTS / digest(scenario, case, catalog)
         billed = _billed(plan, stored) if stored.status == "ok" else None
         metrics = None if billed is None else with_bill(stored.metrics, billed)
