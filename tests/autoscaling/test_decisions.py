@@ -191,6 +191,36 @@ def test_the_slo_scaler_follows_the_headroom() -> None:
     assert slo.wanted(Pool(420, 10, 10, latency=0.1)) == 9
 
 
+def test_holt_winters_forecasts_as_worked_by_hand() -> None:
+    # two buckets a season, 2 and 6 requests/s the day before: level 4, seasons -2 and +2; weights 0.5, 0.1, 0.3
+    keys = {"policy": "predictive", "target_rps": 0.001, "margin": 0.0, "bucket_s": 43200, "lead_s": 43200}
+    forecast = started(**keys, yesterday_rps=[2.0, 6.0])
+    table = [
+        # level 5, trend 0.1, season -1.4; expects 5 + 0.1 + 2
+        (4.0, 7100),
+        # level 6.05, trend 0.195, season 2.57; expects 6.05 + 0.195 - 1.4
+        (9.0, 4845),
+        # level 5.3225, trend 0.10275; expects 5.3225 + 0.10275 + 2.57 = 7.99525
+        (3.0, 7996),
+    ]
+    for rate_rps, wanted in table:
+        assert forecast.wanted(Pool(totals={43200.0: rate_rps})) == wanted
+
+
+def test_keda_is_active_above_its_threshold_not_at_it() -> None:
+    keda = started(policy="keda", target=5, activation_threshold=2.0)
+
+    def at(now: float, replicas: int, waiting: float) -> int:
+        return keda.wanted(Pool(now, replicas, replicas, totals={0.0: waiting}))
+
+    assert at(0, 0, 0) == 0
+    assert at(30, 0, 2) == 0
+    assert at(60, 0, 3) == 1
+    assert at(90, 1, 2) == 1  # not active, but the cooldown of 300 s has begun at 60 s
+    assert at(360, 1, 2) == 1
+    assert at(390, 1, 2) == 0
+
+
 @pytest.mark.parametrize("method", ["holt_winters", "yesterday"])
 def test_a_forecast_sees_the_second_day_coming(method: str) -> None:
     day = [2.0] * 6 + [20.0] * 6  # two-hourly rates
