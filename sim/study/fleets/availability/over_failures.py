@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sim.cost.operations.operations import Operations
 from sim.failures import Failures
 from sim.scenario.experiment import Fleet, Pool
 from sim.scenario.sections.slo import Slo
@@ -123,13 +124,19 @@ def answered(search: Generator[Asked, Cases, OverFailures], ask: Callable[[Asked
         return found
 
 
-def why_no_availability(slo: Slo, fleets: Sequence[Fleet]) -> str:
-    """What keeps the long-run share from being found; empty if nothing."""
+def why_no_availability(slo: Slo, fleets: Sequence[Fleet], operations: Operations | None = None) -> str:
+    """What keeps the long-run share from being found; empty if nothing. *operations* are those of the scenario."""
     if slo.availability is None:
         return ""
     if not slo.per_request:
         return "slo.availability: is a share of requests within limits of each request: give ttft_s, tpot_s or e2e_s"
     for fleet in fleets:
+        booked = (fleet.operations or operations or Operations()).failures
+        if booked is not None and booked.per_gpu_year is None and booked.rate is None:
+            return (
+                "operations.failures: slo.availability looks at the states of a fleet, in which no pool fails: "
+                "give per_gpu_year or rate"
+            )
         if any(pool.schedule is not None or pool.autoscaling is not None for pool in fleet.pools):
             return f"slo.availability: fleet {fleet.name} is scaled while it runs; availability needs a fixed number"
         if any(pool.spot is not None and pool.spot.trace is not None for pool in fleet.pools):

@@ -113,7 +113,7 @@ def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
     except ValueError as error:
         return f"workload.arrivals: {error}"
     for _, slo in levels:
-        if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets):
+        if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets, scenario.operations):
             return refusal
     missing = next((place for place, slo in levels if not slo.goals), None)
     if missing is not None:

@@ -56,7 +56,7 @@ def why_no_size(scenario: Scenario) -> str:
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
     if scenario.slo.tenants is not None:
         return "slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and capacity"
-    return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets)
+    return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets, scenario.operations)
 
 
 class Search:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import load_catalog
+from sim.cost.operations.failures import Failures as Replaced
+from sim.cost.operations.operations import Operations
 from sim.failures import Domain, Law, Layout, Spares, domains_of
+from sim.scenario.experiment import Fleet
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
@@ -139,6 +142,15 @@ def test_spares_that_stand_by_are_on_the_bill_of_the_whole_fleet(tmp_path: Path)
     assert (pool.replicas, pool.failures.components, pool.failures.spares) == (4, {}, Spares(count=1))
     assert pools_as_data(fleet, (3,))[0]["failures"] == {"spares": {"count": 1}}
     assert in_state(fleet, (2,)).pools[0].failures is None
+
+
+def test_replacements_at_the_rate_of_a_pool_are_refused(plan: CasePlan) -> None:
+    slo = plan.slo.model_copy(update={"availability": 0.99, "ttft_s": 1.0})
+    booked = Operations(failures=Replaced(handling_usd=150))
+    fleet = Fleet.model_validate({"name": "a", "pools": [{"gpu": "l4"}]})
+    assert "give per_gpu_year or rate" in why_no_availability(slo, [fleet], booked)
+    known = Operations(failures=Replaced(handling_usd=150, per_gpu_year=0.1))
+    assert not why_no_availability(slo, [fleet], known)
 
 
 @pytest.mark.parametrize(
