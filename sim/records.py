@@ -100,6 +100,8 @@ class Request:
     """Its place in the session, from 1."""
     tenant: str = ""
     """Who asks; empty where nobody is told apart."""
+    adapter: str = ""
+    """LoRA adapter that it asks for; empty: the model itself."""
     weight: float = 1.0
     """Of its tenant, with `scheduling: fair`."""
     replica: int = -1
@@ -160,10 +162,7 @@ class Request:
 
 @dataclass(slots=True)
 class Batch:
-    """One engine step in aggregates: all that a step-time model may know. Token counts are of one rank.
-
-    Contexts are tokens computed before the step, cached ones included.
-    """
+    """One engine step of one rank in sums: all that a step-time model may know. Contexts are tokens computed before."""
 
     decode_seqs: int = 0
     """Sequences that get one new token."""
@@ -187,16 +186,16 @@ class Batch:
     """Sequences that yield a token: decodes and last prompt chunks."""
     accepted_tokens: float = 0.0
     """Drafted tokens that hold: what the decoding sequences yield beyond one token each."""
+    adapters: int = 0
+    """Different LoRA adapters that its sequences ask for."""
     replica_tokens: int = 0
     """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
 
 
 @dataclass(slots=True)
 class Leap:
-    """How long the next steps of an unchanging decode batch take.
-
-    Step j = 0, 1, ... < `valid_steps` lasts `first_s + j * growth_s`; `load` says how hard the GPUs work
-    meanwhile, from 0 at idle power to 1 at the power limit.
+    """How long the next steps of an unchanging decode batch take: step j = 0, 1, ... < `valid_steps` lasts
+    `first_s + j * growth_s`. `load` says how hard the GPUs work, from 0 at idle power to 1 at the power limit.
     """
 
     first_s: float
@@ -235,8 +234,7 @@ class Span:
     decoding: frozenset[int]
     """Indices of the requests that decode in it."""
     place: str = ""
-    """Of the request that was asked about, where the steps are formed: running, queued or unread (it has arrived, and
-    the scheduler has not looked yet); empty: it is elsewhere."""
+    """Of the request asked about: running, queued, unread (the scheduler has not looked yet); empty: elsewhere."""
 
 
 @dataclass(slots=True)
@@ -269,6 +267,8 @@ class Meters:
     """Busy time with a request waiting for KV blocks."""
     budget_blocked_s: float = 0.0
     """Busy time with a request waiting for token budget (max_num_batched_tokens)."""
+    adapters_blocked_s: float = 0.0
+    """Busy time with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
     steps: int = 0
 
 
@@ -280,8 +280,7 @@ class Interval:
     server: str
     replica: int
     state: str
-    """off, provisioning, booting, loading, serving, draining, failed, repairing or reserve; in a cluster of jobs held,
-    of the GPUs that an inference service has."""
+    """Of the replica (sim/fleet/lifecycle.py); in a cluster of jobs held, of the GPUs of an inference service."""
     start_s: float
     end_s: float
     gpu_s: float

@@ -61,7 +61,7 @@ class ReferenceEngine:
     def __init__(
         self, leap, *, num_gpu_blocks, block_size, max_num_seqs, max_num_batched_tokens, max_model_len,
         enable_prefix_caching, scheduling, window=None, chunked_prefill=True, long_prefill_token_threshold=0,
-        watermark=0.0, reserve_full_isl=True, prefill_schedule_interval=1, tiers=None,
+        watermark=0.0, reserve_full_isl=True, prefill_schedule_interval=1, tiers=None, adapters=None,
     ):  # fmt: skip
         self.step_s = lambda batch: leap(batch).first_s
         self.size = block_size
@@ -76,6 +76,11 @@ class ReferenceEngine:
         self.counted: set[Tracked] = set()
         self.tiers = tiers
         """(room, read_s_per_block, latency_s, through) of each tier, and the recompute time of a block."""
+        self.adapters = adapters
+        """(slots on the GPU, adapters in host memory, seconds to the GPU, seconds to host memory)."""
+        self.on_gpu: list[str] = []
+        """Adapters, used longest ago first."""
+        self.in_host: list[str] = []
         self.below: list[list[object]] = [[] for _ in (tiers or ((), 0))[0]]
         """Names in each tier, the one not used for longest first."""
         self.read_s = 0.0
@@ -199,6 +204,7 @@ class ReferenceEngine:
 
     def _remove(self, one: Tracked) -> None:
         self.running.remove(one)
+        self._left_batch(one)
         self._release(one)
 
     def _possible(self, request: Request) -> bool:
@@ -258,10 +264,34 @@ class ReferenceEngine:
     def _new_tokens(one: Tracked) -> int:
         return one.tokens - one.computed
 
-    @staticmethod
-    def _skipped(one: Tracked) -> bool:
+    def _skipped(self, one: Tracked) -> bool:
         """Whether admission passes it over, for those behind it."""
-        return False
+        if not self.adapters or not one.request.adapter:
+            return False
+        there = {other.request.adapter for other in self.running} - {""}
+        return len(there) == self.adapters[0] and one.request.adapter not in there
+
+    def _bring_adapter(self, name: str) -> float:
+        if not name:
+            return 0.0
+        running, took_s = {other.request.adapter for other in self.running}, 0.0
+        for kept, room, cost_s in (
+            (self.in_host, self.adapters[1], self.adapters[3]),
+            (self.on_gpu, *self.adapters[0:3:2]),
+        ):
+            if name not in kept:
+                if len(kept) == room:
+                    kept.remove(next(other for other in kept if other not in running))
+                kept.append(name)
+                took_s += cost_s
+        return took_s
+
+    def _left_batch(self, one: Tracked) -> None:
+        name = one.request.adapter
+        if self.adapters and name and all(other.request.adapter != name for other in self.running):
+            for kept in (self.on_gpu, self.in_host):
+                kept.remove(name)
+                kept.append(name)
 
     def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:
         while budget > 0 and len(self.running) < self.seats:
@@ -291,6 +321,8 @@ class ReferenceEngine:
             one.computed = known
             if not one.started:
                 one.started, one.cached_tokens = True, one.computed
+            if self.adapters:
+                self.read_s += self._bring_adapter(one.request.adapter)
             self.running.append(one)
             assert self._allocate(one, new)
             scheduled[one] = new
@@ -395,6 +427,7 @@ class ReferenceEngine:
         one.blocks = []
 
     def _preempt(self, one: Tracked) -> None:
+        self._left_batch(one)
         self._release(one)
         one.computed = 0
         one.decoding = False
@@ -423,8 +456,7 @@ class ReferenceEngine:
         for one, new in scheduled.items():
             one.computed += new
             if one.computed >= one.tokens and not one.evicted and self._makes_token(one, now):
-                self.running.remove(one)
-                self._release(one)
+                self._remove(one)
 
     @staticmethod
     def _makes_token(one: Tracked, now: float) -> bool:

@@ -97,7 +97,7 @@ class QueuedReference(ReferenceEngine):
             return launched
         self.steps += 1
         launched.end_s = max([now, *(one.last_end_s for one in scheduled)])
-        stage_s = self.step_s(self._batch(scheduled))
+        stage_s = self.step_s(self._batch(scheduled)) + self.read_s
         for stage, free_s in enumerate(self.stage_free_s):
             launched.end_s = self.stage_free_s[stage] = max(launched.end_s, free_s) + stage_s
         for one, new in scheduled.items():
@@ -122,7 +122,7 @@ class QueuedReference(ReferenceEngine):
         return one.tokens + one.placeholders - one.computed
 
     def _skipped(self, one: InFlight) -> bool:
-        return one.stale > 0
+        return one.stale > 0 or super()._skipped(one)
 
     def _name(self, one: InFlight, tokens: int) -> None:
         super()._name(one, min(tokens, one.tokens))

@@ -8,6 +8,7 @@ leap; the step after a leap is formed when its last step begins.
 from copy import copy
 from math import inf
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
@@ -138,6 +139,7 @@ class AsyncEngine:
         if not steps:
             return None
         leap = copy(self._steptime.leap(self._rank.batch))
+        leap.first_s += self._rank.read_s
         self._meters.cached_tokens += self._rank.cached_in_step
         return Flight(self._rank, max(1, int(min(steps, leap.valid_steps))), leap)
 
@@ -203,6 +205,10 @@ class AsyncEngine:
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""
         return [self._pool]
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`."""
+        return [] if self._rank.adapters is None else [self._rank.adapters]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.tiers import Tiers
+from sim.engine.schedulers.queues.adapters import AdapterQueue
 from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.schedulers.queues.waiting import FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
@@ -64,11 +66,15 @@ class RankLimits:
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     new_tiers: Callable[[], Tiers] | None = None
     """Makes the tiers below a rank's KV cache; None: there are none."""
+    new_adapters: Callable[[], AdapterSlots] | None = None
+    """Makes a rank's slots for LoRA adapters; None: no request asks for one."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
 
     def new_queue(self) -> WaitingQueue:
         """An empty queue in the order of `order` and `scheduling`."""
+        if self.new_adapters is not None:
+            return AdapterQueue(self.new_adapters(), self.scheduling == "priority")
         if self.order is not None:
             return PriorityQueue(self.order)
         if self.scheduling == "fair":

@@ -46,6 +46,8 @@ def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: 
         meters.seats_blocked_s += duration_s
     elif rank.blocked_by == "kv":
         meters.kv_blocked_s += duration_s
+    elif rank.blocked_by == "adapters":
+        meters.adapters_blocked_s += duration_s
     else:
         meters.budget_blocked_s += duration_s
 

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.records import Meters, Progress, Request, Span
 
@@ -81,6 +82,10 @@ class ReplicaEngine(Protocol):
 
     def caches(self) -> list[BlockPool]:
         """The KV caches of its ranks; none where requests are answered in one pass."""
+        ...
+
+    def adapters(self) -> list[AdapterSlots]:
+        """The slots for LoRA adapters of its ranks; none where no request asks for one."""
         ...
 
     def waiting(self) -> int:

@@ -1,5 +1,6 @@
 """Engines whose requests stay from the first token to the last."""
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.records import Request
 
 
@@ -13,3 +14,7 @@ class Unsplit:
     def let_go(self, request: Request, now: float) -> None:
         """See `Engine.let_go`. Raises NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} leaves no KV behind")
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`: none, as no request may ask for one here."""
+        return []

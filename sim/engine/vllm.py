@@ -3,6 +3,7 @@
 from copy import copy
 from math import inf
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
@@ -170,6 +171,10 @@ class VllmEngine:
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""
         return [self._pool]
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`."""
+        return [] if self._rank.adapters is None else [self._rank.adapters]
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -13,7 +13,7 @@ from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock, Send, Source
-from sim.fleet.arrivals.tenants import TenantGate
+from sim.fleet.arrivals.tenants import gated
 from sim.fleet.failing.attempts import Attempts, Hands
 from sim.fleet.failing.breakdowns import Breakdowns
 from sim.fleet.failing.losses import Losses
@@ -93,8 +93,7 @@ class RunningFleet:
         plan = self._plan
         if plan.services:
             return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._turn_away)
-        if plan.workload.tenants:
-            arrive = TenantGate(plan.workload.tenants, arrive, self._turn_away).arrive
+        arrive = gated(plan.workload, streams, arrive, self._turn_away)
         return source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
 
     def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:

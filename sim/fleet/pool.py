@@ -10,6 +10,7 @@ from sim.batching.limits import VllmLimits
 from sim.batching.sharing import Swapped
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
@@ -31,7 +32,7 @@ from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
 from sim.memory import KvTier
 from sim.records import Batch
-from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
 
 SCHEDULES: dict[str, type[RankSchedule]] = {
@@ -103,6 +104,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
     limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _schedule(pool)
+    if pool.adapters is not None:
+        limits = replace(limits, new_adapters=_new_adapters(pool.adapters))
     grouped = limits.kv_groups != (None,)
     if pool.pipeline_parallel_size > 1 and schedule is Rank and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
@@ -124,6 +127,10 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
         return AsyncEngine(pool.steptime, limits, OverlapRank)
     return VllmEngine(pool.steptime, limits, schedule)
+
+
+def _new_adapters(plan: AdapterPlan) -> Callable[[], AdapterSlots]:
+    return lambda: AdapterSlots(plan.on_gpu, plan.in_host, plan.swap_s, plan.fetch_s)
 
 
 def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TurnsEngine:

@@ -1,5 +1,6 @@
 """Whether a model fits on its GPUs, and how much KV cache is left."""
 
+from sim.memory.adapters import Lora, adapter_bytes, module_names, projections, slot_bytes
 from sim.memory.advice import what_fits, which_slices
 from sim.memory.drafts import DraftMemory
 from sim.memory.fit import MemoryFit, fit
@@ -14,10 +15,15 @@ __all__ = [
     "KvLayout",
     "KvTier",
     "Layout",
+    "Lora",
     "MemoryFit",
+    "adapter_bytes",
     "check_parallel",
     "fit",
     "host_weights",
+    "module_names",
+    "projections",
+    "slot_bytes",
     "stage_layers",
     "stage_weight_bytes",
     "what_fits",

@@ -84,13 +84,15 @@ def fit(
     host_memory_bytes: float = 0.0,
     drafts: DraftMemory | None = None,
     groups: KvLayout | None = None,
+    adapter_bytes: float = 0.0,
 ) -> MemoryFit:
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
     *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
     length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
     max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
-    *drafts* is what drafting takes, of one pipeline stage. With *groups* a block is one of a group of layers.
+    *drafts* is what drafting takes, of one pipeline stage, *adapter_bytes* what slots for LoRA adapters take of a GPU.
+    With *groups* a block is one of a group of layers.
     """
     layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
     need = engine.memory
@@ -116,7 +118,7 @@ def fit(
             max_num_seqs,
             max_num_batched_tokens,
             host,
-            drafts.weights_bytes,
+            drafts.weights_bytes + adapter_bytes,
         )
         for stage in range(pipeline_parallel_size)
     ]
@@ -188,12 +190,12 @@ class _Stage:
         seats: int,
         tokens: int,
         host: HostWeights,
-        draft_weights_bytes: float,
+        further_weights_bytes: float,
     ) -> "_Stage":
         stored = padded(quantization, model)
         shapes = matrices(stored)
         first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-        weights = draft_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        weights = further_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
         if host != HostWeights():
             weights -= host_weight_bytes(host, stored, quantization, layout)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)

@@ -7,6 +7,7 @@ from pydantic import Field
 from sim.records import Request
 from sim.registry import Registry
 from sim.routing.by_length import ByLength
+from sim.routing.cache.adapter_affinity import AdapterAffinity
 from sim.routing.cache.cache_aware import CacheAware
 from sim.routing.cache.consistent_hash import ConsistentHashing
 from sim.routing.cache.least_kv import LeastKv
@@ -49,7 +50,7 @@ class Router(Protocol):
         ...
 
 
-OfCaches = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv
+OfCaches = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv | AdapterAffinity
 BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | VllmLoadBalancer | OfCaches
 Routing = Annotated[
     BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)

@@ -13,7 +13,7 @@ from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
 from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
 from sim.failures import Failures, Spot
-from sim.memory import KvTier
+from sim.memory import KvTier, Lora
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
@@ -143,6 +143,8 @@ class Pool(Choices):
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
     kv_tiers: tuple[KvTier, ...] = ()
     """Where KV goes that has left the GPU, the nearest tier first; left out: it is lost."""
+    lora: Lora | None = None
+    """Slots for LoRA adapters; left out: requests ask for the model itself."""
     cpu_offload_gb: NonNegative | None = None
     """Weights per GPU that stay in host memory, as vLLM's option says [GiB]."""
     n_gpu_layers: WholeNumber | None = None

@@ -8,7 +8,7 @@ from sim.registry import Registry
 from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration, Factor
 from sim.steptime.coefficients import Coefficients, load_coefficients
-from sim.steptime.drafting import Drafting, DraftModel
+from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
 from sim.steptime.host import Host
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.registered import RegisteredStepTime
@@ -20,6 +20,8 @@ StepTimeSpec = Annotated[
 ]
 
 __all__ = [
+    "Adapted",
+    "AdapterWork",
     "Affine",
     "Calibration",
     "Coefficients",

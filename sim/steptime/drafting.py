@@ -1,10 +1,12 @@
-"""The time of steps with drafts: of one more layer of the model (EAGLE heads, multi-token prediction), or of another
-model.
+"""The time of steps that compute something beside the model: drafts, of one more layer of the model (EAGLE heads,
+multi-token prediction) or of another model; LoRA adapters.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from sim.catalogue.value import Value
 from sim.records import Batch, Leap
+from sim.steptime.inputs import SIXTEEN_BIT_BYTES, Rates, peak_flops
 from sim.steptime.roofline import RooflineStepTime
 
 
@@ -75,3 +77,54 @@ class DraftModel:
             drafts.first_s += (self._tokens - 1) * each.first_s
             drafts.growth_s += (self._tokens - 1) * each.growth_s
         return drafts
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterWork:
+    """What LoRA adapters have a GPU do."""
+
+    projections: int
+    """Adapted matrices, of all layers."""
+    parameters: float
+    """Of one adapter, on one GPU: a token multiplies by all of them, a step reads those of each adapter once."""
+    activations: float
+    """Read and written per token, on one GPU: inputs, intermediate products, and outputs that are added to."""
+    projection_s: Value
+    """What each adapted matrix adds to a step, whatever is in it."""
+
+
+class Adapted:
+    """A roofline beside which the batch's LoRA adapters are computed (Punica's SGMV and its followers).
+
+    t = adapted matrices * their time + (adapters * parameters + tokens * activations) * 2 bytes / bandwidth
+      + 2 * tokens * parameters / rate                  where any sequence asks for an adapter: all tokens are counted
+    """
+
+    def __init__(self, target: RooflineStepTime, work: AdapterWork) -> None:
+        self._target = target
+        self.window = target.window
+        self.inputs = target.inputs
+        self.values = target.values | {"adapter_projection_s": work.projection_s}
+        rates = Rates.of(target.inputs)
+        self._fixed_s = work.projections * work.projection_s.value
+        self._adapter_s = work.parameters * SIXTEEN_BIT_BYTES / rates.bytes_per_s
+        self._token_s = work.activations * SIXTEEN_BIT_BYTES / rates.bytes_per_s
+        self._token_s += 2 * work.parameters / (peak_flops(target.inputs.gpu, "fp16") * rates.compute_efficiency)
+
+    def leap(self, batch: Batch) -> Leap:
+        """Duration of the next steps of *batch*."""
+        leap = self._target.leap(batch)
+        if batch.adapters:
+            leap.first_s += self._beside_s(batch)
+        return leap
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """The first step's seconds by cause; adapters count as memory, which they read."""
+        parts = self._target.breakdown(batch)
+        if batch.adapters:
+            parts["memory"] += self._beside_s(batch)
+        return parts
+
+    def _beside_s(self, batch: Batch) -> float:
+        tokens = batch.decode_seqs + batch.prefill_tokens
+        return self._fixed_s + self._adapter_s * batch.adapters + self._token_s * tokens

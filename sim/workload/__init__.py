@@ -9,6 +9,7 @@ from pydantic import model_validator
 from sim.catalogue.value import Value
 from sim.records import RequestTable
 from sim.spec import Spec
+from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
 from sim.workload.published import PublishedTable, hourly_table, length_table
@@ -39,6 +40,8 @@ class Workload(Spec):
     """What the prompts have in common; left out: nothing."""
     tenants: tuple[Tenant, ...] = ()
     """Who shares the fleet; of a trace those with a weight, a priority or a limit. Left out: nobody is told apart."""
+    adapters: Adapters | None = None
+    """LoRA adapters that requests ask for; left out: none but those of tenants."""
     trace: Trace | None = None
     """Instead of all that: requests from a file."""
 
@@ -87,7 +90,7 @@ class Workload(Spec):
         """Whether nothing is drawn, so that a second replication would only repeat the first."""
         if self.arrivals is None:
             return True
-        if self.sessions is not None or self.tenants:
+        if self.sessions is not None or self.tenants or self.adapters is not None:
             return False
         if self.lengths is None:
             return not self.arrivals.random
@@ -199,6 +202,15 @@ class Workload(Spec):
     def tenant_names(self, streams: Streams, start: int, count: int) -> list[str] | None:
         """Who asks drawn requests, or begins drawn sessions, *start*, ...; None where nobody is told apart."""
         return drawn_names(self.tenants, uniforms(streams, "tenant", start, count)) if self.tenants else None
+
+    @property
+    def asks_for_adapters(self) -> bool:
+        """Whether any request may ask for a LoRA adapter."""
+        return self.adapters is not None or any(tenant.adapter is not None for tenant in self.tenants)
+
+    def adapter_draws(self, streams: Streams) -> AdapterDraws:
+        """Who gives requests their adapters."""
+        return AdapterDraws(self.adapters, self.tenants, streams)
 
     def mean_rate_rps(self) -> float | None:
         """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).

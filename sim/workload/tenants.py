@@ -31,6 +31,8 @@ class Tenant(Spec):
     """With `scheduling: priority`: of all its requests, lower first. Left out: as the trace says, else 0."""
     rate_limit: RateLimit | None = None
     """Left out: none."""
+    adapter: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """LoRA adapter that all its requests ask for; left out: as the workload's `adapters` say."""
 
 
 def drawn_names(tenants: Sequence[Tenant], u: NDArray[np.float64]) -> list[str]:

@@ -17,7 +17,7 @@ class Together(Workload):
     @classmethod
     def of(cls, parts: Mapping[str, Workload]) -> "Together":
         """Of workloads that have been checked one by one."""
-        nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "trace"))
+        nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "adapters", "trace"))
         return cls.model_construct(parts=dict(parts), tenants=(), **nothing)
 
     @property

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
@@ -100,3 +101,30 @@ def test_tokens_and_blocks_are_conserved(workload: tuple[list[dict], dict]) -> N
     assert meters.output_tokens == sum(r.output_tokens for r in done)
     assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
     assert engine._pool.free == engine._pool.usable
+
+
+@given(
+    st.one_of(workloads(), optioned_workloads()),
+    st.lists(st.sampled_from(["", *"abcdef"]), min_size=24, max_size=24),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_adapters_and_their_slots_agree(
+    workload: tuple[list[dict], dict], names: list[str], data: st.DataObject
+) -> None:
+    requests, limits = workload
+    for request, name in zip(requests, names, strict=False):
+        request["adapter"] = name
+    on_gpu = data.draw(st.integers(1, 3))
+    slots = (on_gpu, on_gpu + data.draw(st.integers(0, 2)), 1 / 64, 3 / 64)
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(Affine(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    drain(engine, fast)
+    slow = ReferenceEngine(Affine().leap, **limits, adapters=slots).run([Request(**r) for r in requests])
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert (ours.first_token_s, ours.finished_s) == pytest.approx(
+            (theirs.first_token_s, theirs.finished_s), rel=0, abs=0, nan_ok=True
+        )
+        assert ours.preemptions == theirs.request.preemptions
+    assert_conserved(engine, fast)
+    assert engine.adapters()[0].running == 0

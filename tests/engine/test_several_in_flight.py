@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.stages import StagesEngine
 from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
@@ -64,6 +65,22 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
         assert ours.cached_tokens == theirs.cached_tokens
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
+
+
+@given(workloads(), st.lists(st.sampled_from(["", *"abcd"]), min_size=24, max_size=24), st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
+    requests, limits = workload
+    for request, name in zip(requests, names, strict=False):
+        request["adapter"] = name
+    slots = (on_gpu, 3, 1 / 64, 3 / 64)
+    fast = [Request(**r) for r in requests]
+    engine = AsyncEngine(Affine(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    drain(engine, fast)
+    reference = QueuedReference(Affine().leap, asynchronous=True, adapters=slots, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
+    assert engine.adapters()[0].running == 0
 
 
 AHEAD = {"asynchronous": True}

@@ -3,6 +3,7 @@
 from copy import copy
 from math import inf
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
@@ -179,6 +180,10 @@ class LockstepEngine:
         """See `Engine.under_way`: one of each rank that works."""
         ranks = [rank for rank, _ in self._stepping if self._steps]
         return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in ranks]
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`: none, as no request may ask for one here."""
+        return []
 
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""

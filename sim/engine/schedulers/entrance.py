@@ -2,8 +2,10 @@
 
 from collections import deque
 
+from sim.engine.kv.adapters import AdaptedBatch
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.transit import Transit
+from sim.engine.schedulers.queues.adapters import AdapterQueue
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Progress, Request
@@ -12,12 +14,14 @@ from sim.records import Progress, Request
 class Entrance:
     """The queue of a rank, those before it who brought the KV of their prompts, and whom it has let in."""
 
-    __slots__ = ("joining", "pool", "read_s", "running", "transit", "waiting")
+    __slots__ = ("adapters", "joining", "pool", "read_s", "running", "transit", "waiting")
 
     def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting
-        self.running: dict[Sequence, None] = {}
+        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue) else None
+        """Where requests may ask for LoRA adapters."""
+        self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
         """In admission order."""
         self.joining: deque[Sequence] = deque()
         """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
@@ -34,6 +38,10 @@ class Entrance:
             self.joining.append(sequence)
             return len(self.joining) == 1
         return self.waiting.add(sequence)
+
+    def _bring_adapter(self, sequence: Sequence) -> float:
+        """The LoRA adapter that *sequence* asks for comes to the GPU; how long that takes [s]."""
+        return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
 
     def queued(self) -> int:
         """Requests that wait for admission."""

@@ -134,6 +134,8 @@ class Rank(RankSchedule):
         if still:
             self._drop(still)
         self._fill_chunks()
+        if self.adapters is not None:
+            self.batch.adapters = self.adapters.running
         if self._chunks:
             if self.batch.prefill_seqs:
                 self._prompts_at = self._step
@@ -289,7 +291,7 @@ class Rank(RankSchedule):
         steps = self._steps_until_finish()
         if self._prompts_wait and (self.waiting or self._prefilling):
             steps = min(steps, self._prompts_at + self._interval - self._step)
-        if self._answers and self.waiting and self.blocked_by != "seats":
+        if self._answers and self.waiting and self.blocked_by not in ("seats", "adapters"):
             steps = int(min(steps, self._steps_until_found()))
         return self.steps_with_blocks(steps)
 

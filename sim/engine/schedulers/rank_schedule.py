@@ -37,7 +37,7 @@ class RankSchedule(Entrance, ABC):
         self.batch = Batch()
         """The step formed last."""
         self.blocked_by = ""
-        """What kept the head of the queue out of the step formed last: seats, kv, budget or nothing."""
+        """What kept the head of the queue out of the step formed last: seats, kv, budget, adapters or nothing."""
         self.preemptions = 0
         self.recomputed_in_step = 0
         """Tokens of the step formed last that had been computed before."""
@@ -115,20 +115,20 @@ class RankSchedule(Entrance, ABC):
             self._schedule_chunk(sequence, 1)
             budget -= 1
         while waiting:
-            if budget <= 0:
-                self.blocked_by = "budget"
-                return
-            if len(self.running) >= self.seats:
-                self.blocked_by = "seats"
+            if budget <= 0 or len(self.running) >= self.seats:
+                self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
             sequence = waiting.head()
+            if sequence is None:
+                self.blocked_by = "adapters"
+                return
             hits = pool.lookup(sequence)
             below = pool.below(sequence, hits)
             chunk = self._chunk(sequence.tokens - (hits + below) * pool.block_size, budget)
             if not chunk or self._missing(sequence, hits, below * pool.block_size + chunk) > pool.free:
                 self.blocked_by = "kv" if chunk else "budget"
                 return
-            self.read_s += pool.read(sequence, hits, below)
+            self.read_s += pool.read(sequence, hits, below) + self._bring_adapter(sequence)
             self._seat(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
             budget -= chunk

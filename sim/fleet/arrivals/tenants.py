@@ -1,10 +1,19 @@
-"""What a request gets from its tenant: priority, weight, and a place in a bucket that limits the rate."""
+"""What a request gets from its tenant: priority, weight, and a place in a bucket that limits the rate; its adapter."""
 
 from collections.abc import Sequence
 
 from sim.fleet.arrivals.source import Send
 from sim.records import Request
+from sim.workload import Streams, Workload
+from sim.workload.adapters import AdapterDraws
 from sim.workload.tenants import RateLimit, Tenant
+
+
+def gated(workload: Workload, streams: Streams, send: Send, refused: Send) -> Send:
+    """*send* behind what requests of *workload* pass first."""
+    if workload.asks_for_adapters:
+        send = AdapterGate(workload.adapter_draws(streams), send).arrive
+    return TenantGate(workload.tenants, send, refused).arrive if workload.tenants else send
 
 
 class TenantGate:
@@ -33,6 +42,19 @@ class TenantGate:
             self._send(admitted, now)
         if refused:
             self._refused(refused, now)
+
+
+class AdapterGate:
+    """Gives requests their LoRA adapters."""
+
+    def __init__(self, draws: AdapterDraws, send: Send) -> None:
+        self._draws, self._send = draws, send
+
+    def arrive(self, requests: list[Request], now: float) -> None:
+        """*requests* arrive together."""
+        for request in requests:
+            self._draws.give(request)
+        self._send(requests, now)
 
 
 class Bucket:

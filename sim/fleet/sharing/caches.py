@@ -30,7 +30,9 @@ def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
 
 
 def clear_caches(replica: Replica) -> None:
-    """*replica* has been without power, or begins anew: its prefix caches are empty."""
+    """*replica* has been without power, or begins anew: its prefix caches and its slots for adapters are empty."""
     for cache in replica.engine.caches():
         if isinstance(cache, NamedBlocks):
             cache.clear()
+    for slots in replica.engine.adapters():
+        slots.clear()

@@ -71,7 +71,15 @@ class Parts:
         """What *service* had of a replica's totals; batches and peaks are those of all together."""
         part = copy(whole)
         share = float(self.whole(service))
-        for name in ("busy_s", "load_s", "sequence_s", "seats_blocked_s", "kv_blocked_s", "budget_blocked_s"):
+        for name in (
+            "busy_s",
+            "load_s",
+            "sequence_s",
+            "seats_blocked_s",
+            "kv_blocked_s",
+            "budget_blocked_s",
+            "adapters_blocked_s",
+        ):
             setattr(part, name, share * getattr(whole, name))
         for phase in ("prefill", "recompute"):
             for name in (f"{phase}_s", f"{phase}_load_s"):

@@ -6,9 +6,11 @@ from sim.batching import Vllm
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.offload import EngineOffload, Offload, OffloadOption
-from sim.scenario.reading.errors import Complaint, Place
+from sim.memory import adapter_bytes, module_names
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.steptime import Roofline
+from sim.units import GB
 
 
 def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -106,3 +108,37 @@ def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
     if pool.model is None and pool.spec.kv_bytes_per_token is None:
         yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds")
+
+
+def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Slots for LoRA adapters in engines whose rules for them are not modelled, or of a model without such matrices."""
+    lora, batching, layout = pool.spec.lora, pool.batching, pool.layout
+    if lora is None:
+        return
+    at = (*place, "lora")
+    if not isinstance(batching, Vllm):
+        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
+    elif batching.speculative is not None or batching.kv_groups not in (None, "mean"):
+        yield Complaint(at, "is modelled without speculative and kv_groups: remove what is set of them")
+    elif batching.scheduling == "fair":
+        yield Complaint(at, "is modelled for scheduling: fcfs and priority, not for fair")
+    if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
+        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+    if pool.spec.role != "both":
+        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+    if pool.offload is not None:
+        yield Complaint(at, "is modelled with all weights on the GPUs: remove what leaves some in host memory")
+    if not isinstance(pool.steptime, Roofline) or pool.model is None or pool.gpu is None:
+        yield Complaint(at, "needs a gpu, a model and the step time that is computed from them")
+        return
+    if pool.gpu.pcie_gen is None or pool.gpu.pcie_lanes is None:
+        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which lora needs")
+    known = module_names(pool.model)
+    for name in lora.target_modules or ():
+        if name not in known:
+            text = f"{pool.model.id} has no matrix {name!r} that adapters change{did_you_mean(name, known)}"
+            yield Complaint((*at, "target_modules"), text)
+    needed = lora.in_host * adapter_bytes(pool.model, lora) * pool.replicas_per_host
+    if pool.server is not None and (host := pool.server.host_memory_bytes) is not None and needed > host.value:
+        text = f"{needed / GB:.0f} GB of adapters do not fit the {host.value / GB:.0f} GB of {pool.server.id}"
+        yield Complaint((*at, "max_cpu_loras"), text)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from sim.batching import Dynamic, PrefillFirst, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
-from sim.scenario.checks.offload import offload_complaints, tier_complaints
+from sim.scenario.checks.offload import adapter_complaints, offload_complaints, tier_complaints
 from sim.scenario.checks.services import service_complaints
 from sim.scenario.checks.slices import slice_complaints
 from sim.scenario.checks.switching import switching_complaints
@@ -30,6 +30,7 @@ def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator
     yield from _limit_complaints(pool, place)
     yield from offload_complaints(pool, place)
     yield from tier_complaints(pool, place)
+    yield from adapter_complaints(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
     yield from switching_complaints(pool, place, catalog)
 

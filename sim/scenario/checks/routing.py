@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from sim.batching import Vllm
 from sim.routing import ByLength
+from sim.routing.cache.adapter_affinity import AdapterAffinity
 from sim.routing.cache.cache_aware import CacheAware
 from sim.routing.cache.index import Exact
 from sim.routing.cache.prefix_score import PrefixScore
@@ -63,6 +64,24 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
+
+
+def adapter_use_complaints(
+    scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
+) -> Iterator[Complaint]:
+    """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
+    asked = scenario.workload.asks_for_adapters
+    if scenario.services and any(one.workload.asks_for_adapters for one in scenario.services):
+        yield Complaint((*place, "pools"), "adapters are modelled for one service: remove them from the workloads")
+        return
+    for j, pool in enumerate(bound):
+        if asked and pool.spec.lora is None:
+            yield Complaint((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
+        if not asked and pool.spec.lora is not None:
+            text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
+            yield Complaint((*place, "pools", j, "lora"), text)
+    if not asked and isinstance(fleet.routing, AdapterAffinity):
+        yield Complaint((*place, "routing"), "goes by adapters, and no request asks for one")
 
 
 def level_complaints(scenario: Scenario) -> Iterator[Complaint]:

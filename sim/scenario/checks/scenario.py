@@ -14,7 +14,13 @@ from sim.cost import ClockError, Cost, CostError, resolve_costs
 from sim.cost.rent import api
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
-from sim.scenario.checks.routing import fair_complaints, level_complaints, role_complaints, routing_complaints
+from sim.scenario.checks.routing import (
+    adapter_use_complaints,
+    fair_complaints,
+    level_complaints,
+    role_complaints,
+    routing_complaints,
+)
 from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
 from sim.scenario.checks.site import site_complaints
 from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
@@ -230,6 +236,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += switched_together(fleet, ("fleets", i))
         wrong += ejection_complaints(scenario, fleet, ("fleets", i))
         wrong += fair_complaints(scenario, pools, ("fleets", i))
+        wrong += adapter_use_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong

@@ -20,6 +20,7 @@ from sim.scenario.resolving.bind import (
     power_coefficients,
 )
 from sim.scenario.resolving.hardware.wiring import network_facts
+from sim.scenario.resolving.life.adapters import adapter_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.spec import Spec
@@ -58,6 +59,7 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
         yield from _power_facts(f"{prefix}.power", pool, catalog)
     if computed:
         yield from _steptime_facts(prefix, pool, catalog)
+    yield from (Fact(f"{prefix}.lora.{name}", value) for name, value in adapter_facts(pool, catalog))
     for kind, one in pool.spec.failures.components.items() if pool.spec.failures is not None else ():
         if one.rate is not None:
             yield Fact(f"{prefix}.failures.{kind}.mtbf_h", catalog.failure_rate(one.rate).mtbf_h)

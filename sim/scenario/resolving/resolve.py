@@ -11,7 +11,7 @@ from sim.batching import Dynamic, Scheduler, Slots, Vllm
 from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
-from sim.memory import MemoryFit, fit, what_fits, which_slices
+from sim.memory import MemoryFit, fit, slot_bytes, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
 from sim.routing.transfer import TransferPlan
@@ -27,6 +27,7 @@ from sim.scenario.resolving.hardware.machines import (
     slices_of,
 )
 from sim.scenario.resolving.hardware.slices import Slices
+from sim.scenario.resolving.life.adapters import adapted, adapters_of
 from sim.scenario.resolving.life.failing import failures_of
 from sim.scenario.resolving.life.moving import kv_bytes, transfer_facts, transfer_of
 from sim.scenario.resolving.life.sharing import models_of, why_no_sleep
@@ -175,6 +176,9 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
     drafts = draft_memory(batching, pool.drafter, pool.model, pool.quantization, layout, pool.kv_cache_dtype)
     if drafts is not None:
         settings["drafts"] = drafts
+    if pool.spec.lora is not None and pool.model is not None:
+        per_slot = slot_bytes(pool.model, pool.spec.lora, layout.tensor_parallel_size)
+        settings["adapter_bytes"] = pool.spec.lora.max_loras * per_slot
     if pool.kv_layout is not None:
         settings["groups"] = pool.kv_layout
     if pool.model is not None and pool.model.sliding_window is not None:
@@ -256,6 +260,7 @@ def _pool_plan(
         sharing=pool.spec.sharing,
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
+        adapters=adapters_of(pool, catalog),
         kv_bytes_per_token=kv_bytes(pool),
     )
 
@@ -264,6 +269,8 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
         built = pool.steptime.build(roofline_inputs(pool, catalog))
         drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
+        if pool.spec.lora is not None:
+            return adapted(built, pool.spec.lora, catalog)
         if drafts is None or drafts.method == "ngram":
             return built
         if pool.drafter is None:

@@ -28,6 +28,18 @@ from sim.workload.tenants import RateLimit
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterPlan:
+    """Slots for LoRA adapters of one engine."""
+
+    on_gpu: int
+    in_host: int
+    swap_s: float
+    """From host memory to the GPU [s]."""
+    fetch_s: float
+    """From where adapters are stored to host memory [s]."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One sourced value that the case rests on: where it is used and where it comes from."""
 
@@ -104,6 +116,8 @@ class PoolPlan:
     role: str = "both"
     """prefill, decode or both."""
     kv_tiers: tuple[KvTier, ...] = ()
+    adapters: AdapterPlan | None = None
+    """Slots for LoRA adapters."""
     """Below the KV cache of each rank, the nearest first."""
     kv_bytes_per_token: float = 0.0
     """KV of one token in all layers, on all GPUs together."""

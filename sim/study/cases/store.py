@@ -189,6 +189,8 @@ def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
     """Who asks, and which conversation goes on; each only where some request says it."""
     if any(r.tenant for r in requests):
         table = table.append_column("tenant", pa.array([r.tenant for r in requests], pa.string()))
+    if any(r.adapter for r in requests):
+        table = table.append_column("adapter", pa.array([r.adapter for r in requests], pa.string()))
     if any(r.session for r in requests):
         table = table.append_column("session", pa.array([r.session for r in requests], pa.string()))
         turns = pa.array([r.turn if r.session else None for r in requests], pa.int64())

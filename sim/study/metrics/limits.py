@@ -16,7 +16,12 @@ LIGHT_LOAD = 0.5
 SHAREABLE = 0.2
 """Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than
 this, a larger batch would gain nothing, and the shortage that keeps it small is not what limits."""
-LABELS = {"seats_blocked_s": "seats", "kv_blocked_s": "kv", "budget_blocked_s": "token budget"}
+LABELS = {
+    "seats_blocked_s": "seats",
+    "kv_blocked_s": "kv",
+    "budget_blocked_s": "token budget",
+    "adapters_blocked_s": "adapter slots",
+}
 
 
 def limited_by(result: CaseResult) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from sim.engine.schedulers.queues.adapters import AdapterQueue
 from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
@@ -141,4 +142,4 @@ class PriorityQueue:
         return max(running, key=lambda sequence: self._key(sequence)[:-1])
 
 
-WaitingQueue = FcfsQueue | PriorityQueue | FairQueue
+WaitingQueue = FcfsQueue | PriorityQueue | FairQueue | AdapterQueue

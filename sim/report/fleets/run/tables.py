@@ -23,9 +23,9 @@ REQUEST_COLUMNS = [
     *["arrived_s", "started_s", "first_token_s", "finished_s"],
     *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
 ]
-WHERE_GIVEN = ("tenant", "session", "turn", "attempts", "kv_transfer_s", "prefill_replica", "cost_usd")
+WHERE_GIVEN = ("tenant", "adapter", "session", "turn", "attempts", "kv_transfer_s", "prefill_replica", "cost_usd")
 """Columns of requests that are there only where some fleet has them."""
-OF_TEXT = frozenset({"tenant", "session"})
+OF_TEXT = frozenset({"tenant", "adapter", "session"})
 USAGE_COLUMNS = [
     *["service", "pool", "server", "replica", "state", "start_s", "end_s"],
     *["gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"],

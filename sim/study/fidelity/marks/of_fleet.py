@@ -122,6 +122,7 @@ def _beyond(bound: BoundPool) -> Sequence[str]:
         "weights in host memory are in no measurement of the fit": bound.offload,
         "MIG slices are in no measurement of the fit": bound.slicing,
         "KV tiers are in no measurement of the fit": bound.spec.kv_tiers,
+        "LoRA adapters are in no measurement of the fit": bound.spec.lora,
         "prompts and answers on different replicas are in no measurement of the fit": bound.spec.role != "both",
     }
     return [why for why, there in has.items() if there]

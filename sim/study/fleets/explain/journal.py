@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from math import isnan
 
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
@@ -107,6 +108,10 @@ class Watched:
     def caches(self) -> list[BlockPool]:
         """See `Engine.caches`."""
         return self._engine.caches()
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`."""
+        return self._engine.adapters()
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -1,10 +1,8 @@
 """The cheapest fleet that meets the service level: best first over a floor of the cost, simulated until it is proved.
 
 A fleet never costs less than its charges that run with the clock and its idle power. Fleets are simulated in the order
-of that floor; one that misses makes room for the next larger one of its kind. When the lowest floor left is not below
-the cheapest fleet found, nothing that is left can be cheaper (best-first branch and bound: Lawler and Wood,
-"Branch-and-Bound Methods: A Survey", Operations Research 14, 1966). More replicas of a kind are taken to serve no
-worse.
+of that floor; one that misses makes room for the next larger one. When the lowest floor left is not below the cheapest
+fleet found, nothing left can be cheaper (Lawler and Wood, 1966). More replicas of a kind are taken to serve no worse.
 """
 
 import heapq
@@ -56,6 +54,8 @@ def why_no_size(scenario: Scenario) -> str:
         return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
     if scenario.slo.tenants is not None:
         return "slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and capacity"
+    if scenario.workload.asks_for_adapters:
+        return "workload.adapters: a search knows no slots for adapters: compare fleets with run and capacity"
     return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets, scenario.operations)
 
 
