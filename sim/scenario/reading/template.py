@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from textwrap import dedent
 from typing import Any
@@ -151,15 +152,22 @@ def _below(spec: type[Spec]) -> Iterator[type[Spec]]:
 
 
 def _documentation(spec: type[Spec]) -> dict[str, str]:
-    """The string under each field, inherited ones included; reading the source is slow, so only `init` does it."""
+    """The string under each field, inherited ones included."""
     found: dict[str, str] = {}
     for parent in reversed(spec.__mro__):
-        if not issubclass(parent, Spec):
-            continue
-        [definition] = ast.parse(dedent(inspect.getsource(parent))).body
-        body = definition.body if isinstance(definition, ast.ClassDef) else []
-        for pair in pairwise(body):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = inspect.cleandoc(text)
+        if issubclass(parent, Spec):
+            found |= _own_documentation(parent)
+    return found
+
+
+@cache
+def _own_documentation(spec: type[Spec]) -> dict[str, str]:
+    """The string under each of its own fields; reading the source is slow, so only `init` does it, and once."""
+    found: dict[str, str] = {}
+    [definition] = ast.parse(dedent(inspect.getsource(spec))).body
+    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    for pair in pairwise(body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = inspect.cleandoc(text)
     return found
