@@ -48,7 +48,7 @@ SECTIONS = {
     " costs: {bought in instalments: {acquisition: buy}}}\n",
     "check": "",
 }
-MOST = {"plan": ["--relative", "0.5"], "capacity": ["--relative", "0.5"]}
+MOST = {"plan": ["--relative", "0.5"], "capacity": ["--relative", "0.5"], "breakeven": ["--replications", "1"]}
 RUNS = """\
 gpu,model,engine,engine_version,concurrency,isl,osl,output_tok_s,tpot_mean_ms,ttft_mean_ms
 RTX 4090,llama3.1-8b,vLLM,0.14.0,1,64,16,40,24,90

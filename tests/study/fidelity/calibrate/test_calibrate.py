@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import log
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor
-from sim.study.fidelity.calibrate.factors import NothingToFit, calibrate
+from sim.study.fidelity.calibrate.factors import FittedFactors, NothingToFit, calibrate
 from sim.study.fidelity.calibrate.runs import Simulator, adjusted, calibration_of
 from sim.yamlio import dump
 
@@ -38,7 +39,7 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
-def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 64, gpus: int = 1) -> BenchRow:
+def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 48, gpus: int = 1) -> BenchRow:
     return BenchRow(
         line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.14.0", isl=prompt, osl=output,
         concurrency=clients, num_requests=max(16, 2 * clients), n_gpus=gpus, tp=gpus,
@@ -46,7 +47,7 @@ def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 64
 
 
 def runs(gpus: int = 1, first: int = 2) -> list[BenchRow]:
-    shapes = [("llama3.1-8b", n) for n in (1, 8, 64)] + [("qwen2.5-1.5b", n) for n in (1, 8, 64)]
+    shapes = [("llama3.1-8b", n) for n in (1, 8, 48)] + [("qwen2.5-1.5b", n) for n in (1, 8, 48)]
     rows = [run(line, *shape, gpus=gpus) for line, shape in enumerate(shapes, start=first)]
     return [*rows, run(first + 6, "llama3.1-8b", 4, prompt=4000, output=16, gpus=gpus)]
 
@@ -61,11 +62,18 @@ def made_with(truth: dict[str, float], rows: list[BenchRow], catalog: Catalog) -
     ]
 
 
-@pytest.mark.parametrize(("truth", "rows"), [(ONE_GPU, runs()), (TWO_GPUS, [*runs(), *runs(2, first=9)])])
-def test_known_factors_come_back_within_their_intervals(
-    catalog: Catalog, truth: dict[str, float], rows: list[BenchRow]
-) -> None:
-    fitted = calibrate(made_with(truth, rows, catalog), GPU, catalog, 1)
+@cache
+def fitted_to(gpus: int) -> tuple[list[BenchRow], FittedFactors]:
+    """Runs with known factors on one GPU, or on one and on two, and what they are fitted by."""
+    catalog = load_catalog()
+    rows = runs() if gpus == 1 else [*runs(), *runs(2, first=9)]
+    rows = made_with(ONE_GPU if gpus == 1 else TWO_GPUS, rows, catalog)
+    return rows, calibrate(rows, GPU, catalog, 1)
+
+
+@pytest.mark.parametrize(("truth", "gpus"), [(ONE_GPU, 1), (TWO_GPUS, 2)])
+def test_known_factors_come_back_within_their_intervals(truth: dict[str, float], gpus: int) -> None:
+    _, fitted = fitted_to(gpus)
     found = dict(factors(fitted.calibration))
     assert found.keys() == truth.keys()
     for name, factor in found.items():
@@ -97,12 +105,12 @@ def test_what_few_runs_cannot_tell_keeps_its_figure(catalog: Catalog) -> None:
 
 
 def test_runs_that_contradict_each_other_determine_less(catalog: Catalog) -> None:
-    rows = made_with(ONE_GPU, runs(), catalog)
+    rows, agreeing = fitted_to(1)
     wild = [
         replace(row, measured={name: value * (3.0 if row.line % 2 else 1 / 3) for name, value in row.measured.items()})
         for row in rows
     ]
-    agreeing, contradicting = (calibrate(one, GPU, catalog, 1) for one in (rows, wild))
+    contradicting = calibrate(wild, GPU, catalog, 1)
     assert contradicting.noise > 5
     assert contradicting.contradicting
 

@@ -29,9 +29,9 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
             "arrivals": arrivals,
             "lengths": {"prompt": {"distribution": "fixed", "value": 1}, "output": output},
         },
-        "horizon_s": 1500,
-        "warmup_s": 150,
-        "meter_interval_s": 1500,
+        "horizon_s": 1000,
+        "warmup_s": 100,
+        "meter_interval_s": 1000,
         "requests": "none",
         "seed": 5,
         "replications": 6,
@@ -59,13 +59,14 @@ def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
     theory = brentq(late, 0.1, 0.999 * mu)
     capacity = found(loaded, tmp_path / "out", 0.02)
     assert capacity.half_width is not None
-    assert capacity.half_width < 0.1 * theory
+    assert capacity.half_width < 0.2 * theory
     # 95 % interval widened to 99.9 % for five degrees of freedom: 6.87 / 2.57
-    assert abs(capacity.mean - theory) < 2.67 * capacity.half_width + 0.02 * theory
+    assert abs(capacity.mean - theory) < min(2.67 * capacity.half_width + 0.02 * theory, 0.1 * theory)
 
 
 def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
-    loaded = scenario(tmp_path, {"process": "poisson", "rate_rps": 1.0}, {"distribution": "fixed", "value": TOKENS})
+    arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "fixed", "value": TOKENS}
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=700, warmup_s=70)
     limit = 3.0 - STEP_S
 
     def late(rate: float) -> float:
@@ -76,8 +77,8 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     theory = brentq(late, 0.1, 0.999 / SERVICE_S)
     capacity = found(loaded, tmp_path / "out", 0.02)
     assert capacity.half_width is not None
-    assert capacity.half_width < 0.05 * theory
-    assert abs(capacity.mean - theory) < 2.67 * capacity.half_width
+    assert capacity.half_width < 0.1 * theory
+    assert abs(capacity.mean - theory) < min(2.67 * capacity.half_width, 0.05 * theory)
     loads = [{tried.load for tried in one.tried} for one in capacity.found]
     assert all(not a & b for a, b in combinations(loads, 2)), "no two replications search on one grid"
 
