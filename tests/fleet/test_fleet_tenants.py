@@ -173,6 +173,7 @@ def test_tenants_and_nobody_sum_to_the_fleet(tmp_path: Path) -> None:
     assert all(amount > 0 for amount in nano)
     joules = [interval.server_energy_j for interval in result.log.intervals if 3 < interval.end_s <= 12]
     assert sum(row["it_energy_kwh"] for row in tenants) * 3.6e6 == pytest.approx(sum(joules), rel=1e-12)
+    assert all(row["it_energy_kwh"] >= 0 for row in tenants)
     done = [one for one in result.log.requests if 3 <= one.arrived_s < 12 and one.status == "finished"]
     for name in ("prompt_tokens", "output_tokens"):
         assert sum(row[name] for row in tenants) == sum(getattr(one, name) for one in done)

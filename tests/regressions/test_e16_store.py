@@ -138,7 +138,7 @@ def test_a_changed_trace_is_named(finished: Path) -> None:
     assert told.stderr == f"{finished}/out: the file {name} has changed since it was simulated: simulate it anew\n"
 
 
-def test_a_changed_catalogue_is_named_unless_prices_alone_have_changed(finished: Path, tmp_path: Path) -> None:
+def test_a_changed_catalogue_is_named_unless_no_simulation_reads_it(finished: Path, tmp_path: Path) -> None:
     root = shutil.copytree(load_catalog().root, tmp_path / "data")
     card = root / "gpus/rtx-4090.yaml"
     card.write_text(card.read_text().replace("450", "451", 1))
@@ -146,6 +146,6 @@ def test_a_changed_catalogue_is_named_unless_prices_alone_have_changed(finished:
         load_repriced(finished / "out", (), load_catalog(root))
     assert str(caught.value).endswith("out: the catalogue (gpus) has changed since it was simulated: simulate it anew")
     shutil.copy(load_catalog().root / "gpus/rtx-4090.yaml", card)
-    for file in (root / "prices").glob("*.yaml"):
+    for file in (*(root / "prices").glob("*.yaml"), root / "fidelity/intervals.yaml"):
         file.write_text(file.read_text() + "\n# of another day\n")
     assert load_repriced(finished / "out", (), load_catalog(root)).name == "traced"

@@ -21,6 +21,8 @@ MONEY = (*TERMS, *(name for name, section in SECTIONS.items() if section.reprice
 """Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
 CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
 """Parts of the catalogue that no simulated quantity depends on."""
+CATALOGUE_OF_REPORTS = ("fidelity",)
+"""Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
 
@@ -123,11 +125,15 @@ _FILES: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 
 def catalogue_digests(catalog: Catalog) -> dict[str, str]:
-    """A digest of all files for each folder of the catalogue: which of them a case reads is known only afterwards."""
+    """A digest of all files for each folder of the catalogue that a case may read: which it reads is known only
+    afterwards.
+    """
     if catalog not in _CATALOGUES:
         found: dict[str, str] = {}
         for path in sorted(path for path in catalog.root.rglob("*.yaml") if path.is_file()):
             name = path.relative_to(catalog.root)
+            if name.parts[0] in CATALOGUE_OF_REPORTS:
+                continue
             found[name.parts[0]] = f"{found.get(name.parts[0], '')}{name} {file_digest(path)}\n"
         _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
     return _CATALOGUES[catalog]

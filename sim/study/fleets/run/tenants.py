@@ -103,7 +103,9 @@ def _share(columns: Mapping[str, Any], own: Any) -> Share:
 
 
 def _add_energy(shares: Mapping[str, Share], case: FinishedCase, columns: Mapping[str, Any], tenants: Any) -> None:
-    """The energy of each phase of a pool by the time that requests took of it; the rest is nobody's."""
+    """The energy of each phase of a pool by the time that requests took of it; idle energy, and that of a phase which
+    took no request any time, is nobody's: added up and not left over, which rounding could make negative.
+    """
     start_s = case.metrics["warmup_s"]
     usage = _within(case.usage(), start_s, start_s + case.metrics["window_h"] * SECONDS_PER_HOUR)
     joules = dict.fromkeys(shares, 0.0)
@@ -114,12 +116,15 @@ def _add_energy(shares: Mapping[str, Share], case: FinishedCase, columns: Mappin
             for name in ("server_energy_j", "idle_energy_j", "prefill_energy_j", "recompute_energy_j")
         )
         spent = {"prefill": prefill, "recompute": recompute, "decode": max(0.0, wall - idle - prefill - recompute)}
+        joules[NOBODY] += idle
         for phase, seconds in PHASES.items():
             total_s = float(columns[seconds][here].sum())
+            if total_s == 0:
+                joules[NOBODY] += spent[phase]
+                continue
             for name in shares:
-                if total_s > 0 and name != NOBODY:
+                if name != NOBODY:
                     joules[name] += spent[phase] * float(columns[seconds][here & (tenants == name)].sum()) / total_s
-    joules[NOBODY] = float(usage["server_energy_j"].sum()) - sum(joules.values())
     for name, amount in joules.items():
         shares[name].figures["it_energy_kwh"] = amount / JOULES_PER_KWH
 
