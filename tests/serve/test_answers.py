@@ -12,7 +12,10 @@ import openpyxl
 import pytest
 from starlette.testclient import TestClient
 
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.reading.load import load
 from sim.serve.answers.held import MOST_WAITING, HeldRuns
+from sim.serve.answers.knobs import knobs
 from sim.study.fidelity.marks import MARKS
 
 RUN = "outputs/demo"
@@ -189,3 +192,13 @@ def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: Te
     page = client.get("/export", params={"run": RUN, "format": "html"}).text
     assert all(one["text"].partition(": ")[2] in page for one in found["marks"].values())
     assert all(text in page for text in found["key"])
+
+
+def test_a_catalogue_price_in_another_currency_has_a_slider_in_dollars(root: Path) -> None:
+    catalog = load_catalog()
+    sets = ["fleets.1.cost={acquisition: buy}", "site={electricity_usd_per_kwh: 0.1, pue: 1.2}"]
+    finance = "finance={method: annuity, discount_rate: 0.1, life_years: 3, fx: {RMB: 0.14}}"
+    scenario = load(root / "scenarios/energy-mac-vs-4090.yaml", [*sets, finance], catalog=catalog)
+    found = {one.path: one for one in knobs(scenario, catalog, {"Mac Studio, M2 Ultra": ["server_capital"]})}
+    slider = found["fleets.1.cost.quotes.mac-studio-m2-ultra"]
+    assert (slider.value, slider.unit) == (pytest.approx(50000 * 0.14), "USD each")

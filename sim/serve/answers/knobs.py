@@ -75,10 +75,11 @@ def _terms(data: dict[str, Any]) -> Iterator[Knob]:
 def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[Knob]:
     fleets: Sequence[Fleet | JobFleet] = scenario.fleets
     for position, fleet in enumerate(fleets):
-        cost = fleet.cost
+        cost, finance = fleet.cost, fleet.finance or scenario.finance
+        fx = {USD: 1.0, **(finance.fx if finance is not None else {})}
         if isinstance(cost, Buy | Rent):
             for item in _items(fleet, cost, catalog, paid.get(fleet.name, ())):
-                price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog)
+                price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)
                 if price is not None and "." not in item:
                     path = f"fleets.{position}.cost.quotes.{item}{price.key}"
                     yield _around(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
@@ -121,8 +122,8 @@ def _quoted(cost: Buy | Rent, item: str) -> _Price:
     return _Price(quote.price, quote.currency, unit, ".price" if more_is_said else "")
 
 
-def _listed(cost: Buy | Rent, item: str, catalog: Catalog) -> _Price | None:
-    """The catalogue's price of *item*; None where no quote in dollars could stand in place of it."""
+def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, float]) -> _Price | None:
+    """The catalogue's price of *item* in dollars, by the rates *fx*; None where no quote could stand in place of it."""
     if isinstance(cost, Rent):
         list_id, _slash, offer = (cost.price or "").partition("/")
         unit = "gpu_hour"
@@ -130,8 +131,9 @@ def _listed(cost: Buy | Rent, item: str, catalog: Catalog) -> _Price | None:
         list_id, offer, unit = item, "", "each"
     held = catalog.prices(list_id) if list_id else None
     found = held.offers.get(offer or held.default_purchase or "") if held else None
-    known = found is not None and (found.currency, found.unit) == (USD, unit)
-    return _Price(found.price.value, USD, unit) if found is not None and known else None
+    if found is None or found.unit != unit or found.currency not in fx:
+        return None
+    return _Price(found.price.value * fx[found.currency], USD, unit)
 
 
 def _price_of(cost: Buy | Rent, item: str, fleet: str) -> str:
