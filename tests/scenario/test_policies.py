@@ -7,7 +7,7 @@ import pytest
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fleet.pool import SCHEDULES, rank_limits
+from sim.fleet.pool import SCHEDULES, engines_per_replica, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
@@ -131,8 +131,10 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
     affine = {"model": "affine", "base_s": 0.01, "per_token_s": 0, "per_context_token_s": 0}
     limits = rank_limits(plan_of(tmp_path, catalog, steptime=affine, batching=groups).pools[0])
     assert limits.kv_groups == (None, 64)
+    ranks = plan_of(tmp_path, catalog, steptime=affine, batching=groups, data_parallel_size=2)
+    assert engines_per_replica(ranks.pools[0]) == 2
     drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
-    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs one data-parallel rank"):
+    with pytest.raises(ScenarioErrors, match=r"kv_groups: needs ranks that do not step together"):
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})
 
 

@@ -1,7 +1,12 @@
 """How many KV blocks decode steps take, without looking at a sequence."""
 
+from heapq import heappop, heappush
+from operator import attrgetter
+
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.sequence import Sequence
+
+ADMISSION = attrgetter("admission")
 
 
 class BlockPhases:
@@ -68,7 +73,7 @@ class GroupPhases(BlockPhases):
     looked at.
     """
 
-    __slots__ = ("_buckets", "_pool", "behind", "fresh")
+    __slots__ = ("_back", "_beyond", "_buckets", "_crossings", "_gone_beyond", "_pool", "behind", "fresh")
 
     def __init__(self, pool: GroupCache, behind: int) -> None:
         super().__init__(pool.block_size)
@@ -78,17 +83,31 @@ class GroupPhases(BlockPhases):
         self._buckets: list[dict[Sequence, None]] = [{} for _ in range(pool.block_size)]
         self.fresh: dict[Sequence, None] = {}
         """Who has just begun to decode: what it gives back first does not follow from its phase."""
+        self._back = behind + pool.sliding[0] - 1 if pool.only_sliding >= 0 else 0
+        """Tokens by which the place that is given back ends before the context."""
+        self._crossings: list[tuple[int, int, Sequence]] = []
+        """Heap of (step at which the first place is given back, admission, sequence), where there is one window; may
+        hold stale entries."""
+        self._beyond: list[dict[Sequence, None]] = [{} for _ in range(pool.block_size)]
+        """Those of each bucket that have crossed."""
+        self._gone_beyond = 0
 
     def add(self, sequence: Sequence) -> None:
         """A sequence starts to decode."""
         super().add(sequence)
         self._buckets[-sequence.base % self._size][sequence] = None
         self.fresh[sequence] = None
+        if self._pool.only_sliding >= 0:
+            heappush(self._crossings, (self._crossing(sequence), sequence.admission, sequence))
 
     def remove(self, sequence: Sequence) -> None:
         """A sequence stops."""
         super().remove(sequence)
-        del self._buckets[-sequence.base % self._size][sequence]
+        phase = -sequence.base % self._size
+        del self._buckets[phase][sequence]
+        if sequence in self._beyond[phase]:
+            del self._beyond[phase][sequence]
+            self._gone_beyond -= 1
         self.fresh.pop(sequence, None)
 
     def blocks_at(self, step: int) -> int:
@@ -137,3 +156,53 @@ class GroupPhases(BlockPhases):
             at += 1
             short -= self.given_back(at, False) - self.blocks_at(at)
         return at - step
+
+    def take_leap(self, step: int, steps: int) -> None:
+        """Hands out the blocks of *steps* steps from counter *step* on, and takes back those before the only window."""
+        end = step + steps
+        while step < end:
+            self._cross(step)
+            until = min(end, self._crossings[0][0]) if self._crossings else end
+            self._take_span(step, until)
+            step = until
+
+    def _cross(self, step: int) -> None:
+        """Whose contexts have reached the window by the step at counter *step* gives blocks back from now on."""
+        while self._crossings and self._crossings[0][0] <= step:
+            crossing, _, one = heappop(self._crossings)
+            if one in self._buckets[-one.base % self._size] and crossing == self._crossing(one):
+                self._beyond[-one.base % self._size][one] = None
+                self._gone_beyond += 1
+
+    def _crossing(self, sequence: Sequence) -> int:
+        """Counter of the step that gives the first place of *sequence* back."""
+        return self._size + self._back - sequence.base
+
+    def _take_span(self, step: int, until: int) -> None:
+        pool, size = self._pool, self._size
+        taken = self.blocks_of(step, until - step)
+        if self._gone_beyond:
+            giving = [
+                (at, sorted(bucket, key=ADMISSION))
+                for at in range(step, min(until, step + size))
+                if (bucket := self._beyond[(at - self._back) % size])
+            ]
+            if pool.usable - pool.free + taken > pool.peak:
+                pool.peak = max(pool.peak, self._highest(step, until))
+            order: list[Sequence] = []
+            for turn in range(0, until - step, size):
+                for at, ones in giving:
+                    if at + turn < until:
+                        order += ones
+            pool.slide_each(order, pool.only_sliding)
+        # free blocks leave in the order in which they came, so it is the same whether they are taken at once
+        pool.take(taken)
+
+    def _highest(self, step: int, until: int) -> int:
+        """Most blocks in use after one of the steps from counter *step* to *until*."""
+        highest = used = self._pool.usable - self._pool.free
+        each = self._pool.sliding_groups(self._pool.sliding[0])
+        for at in range(step, until):
+            used += self.blocks_at(at) - each * len(self._beyond[(at - self._back) % self._size])
+            highest = max(highest, used)
+        return highest

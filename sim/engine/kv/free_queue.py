@@ -17,6 +17,16 @@ class Entry:
         self.length = length
 
 
+class Block(Entry):
+    """A block of one group that others may ask for, or its owner after a preemption."""
+
+    __slots__ = ("group", "name", "users")
+
+    def __init__(self, group: int, name: object, users: int) -> None:
+        super().__init__(1)
+        self.group, self.name, self.users = group, name, users
+
+
 class Run(Entry):
     """Blocks that only their owner can ask for, if it is preempted: of several groups of layers the same places of its
     context, group by group, the last place first.
@@ -80,14 +90,14 @@ class FreeQueue:
             yield entry
             entry = following
 
-    def add_slid(self, owner: Sequence, groups: range) -> None:
-        """A block of *owner* in each of *groups* will be reallocated last."""
+    def add_slid(self, owners: list[Sequence], groups: range) -> None:
+        """A block in each of *groups* of each of *owners* in turn will be reallocated last."""
         last = self._ends.before
         if type(last) is Slid and last.groups is groups and len(last.owners) < Slid.MOST:
-            last.owners.append(owner)
-            last.length += len(groups)
+            last.owners += owners
+            last.length += len(owners) * len(groups)
         else:
-            self.add(Slid(groups, [owner]))
+            self.add(Slid(groups, owners))
 
     def insert(self, entry: Entry, after: Entry) -> None:
         """Puts *entry* in front of *after*."""

@@ -1,24 +1,14 @@
-"""KV blocks of groups of layers that share one pool (vLLM V1 `HybridKVCacheCoordinator`), without a step at which
-every block is looked at.
-
-`GroupPool` keeps the same books block by block.
+"""KV blocks of groups of layers that share one pool (vLLM V1 `HybridKVCacheCoordinator`); `GroupPool` keeps the same
+books block by block.
 """
 
+from collections.abc import Iterable, Mapping
+
 from sim.engine.kv.blocks import NamedBlocks
-from sim.engine.kv.free_queue import Entry, FreeQueue, Run, Slid
+from sim.engine.kv.free_queue import Block, FreeQueue, Run, Slid
 from sim.engine.sequence import Sequence
 
 Windows = tuple[int | None, ...]
-
-
-class Block(Entry):
-    """A block of one group that others may ask for, or its owner after a preemption."""
-
-    __slots__ = ("group", "name", "users")
-
-    def __init__(self, group: int, name: object, users: int) -> None:
-        super().__init__(1)
-        self.group, self.name, self.users = group, name, users
 
 
 class Table:
@@ -44,17 +34,9 @@ class GroupCache(NamedBlocks):
     """
 
     __slots__ = (
-        "_caches",
-        "_kind_of",
-        "_kinds",
-        "_named",
-        "_queue",
-        "_tables",
-        "growing",
-        "sliding",
-        "states",
-        "windows",
-    )
+        "_caches", "_found_blocks", "_kind_of", "_kinds", "_named", "_queue", "_tables", "growing", "only_sliding",
+        "sliding", "states", "windows",
+    )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
         super().__init__(num_gpu_blocks, block_size)
@@ -64,12 +46,18 @@ class GroupCache(NamedBlocks):
         self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
         self.sliding = sorted({window for window in windows if window})
         """The windows."""
+        kinds = [kind for kind, (_, window) in enumerate(self._kinds) if window]
+        self.only_sliding = kinds[0] if len(kinds) == 1 else -1
+        """The one kind of groups with a window; -1 if there are none or several."""
         self.states = windows.count(0)
         """Groups that keep one block for a sequence."""
         self.growing = len(windows) - self.states
         self._queue = FreeQueue(self.usable)
-        self._named: list[dict[object, dict[Block, None]]] = [{} for _ in windows]
+        self._named: list[dict[object, list[Block]]] = [{} for _ in windows]
+        """Of each group, the blocks of each name, the oldest first."""
         self._tables: dict[Sequence, Table] = {}
+        self._found_blocks: list[list[Block]] = []
+        """Of each group, what the last one who wants to join has found."""
 
     def skipped(self, window: int | None, computed: int) -> int:
         """Leading places that no token after the first *computed* ones reads."""
@@ -119,6 +107,9 @@ class GroupCache(NamedBlocks):
                         return place
             return most
         wanted = -(-(window - 1) // self.block_size)
+        last = names[-wanted:] if wanted else []
+        if last and all(all(map(cached.__contains__, last)) for cached in named):
+            return most
         run = 0
         for place in range(most - 1, -1, -1):
             name = names[place]
@@ -127,42 +118,40 @@ class GroupCache(NamedBlocks):
                 return place + run
         return run
 
-    def joins(self, sequence: Sequence, hits: int, places: list[int]) -> tuple[int, int]:
-        """Free blocks that *sequence* takes with so many *places* in each group, the cached ones that nobody uses
-        included; and the fewest that it could take if others gave back some of its *hits*, or all of them lost some.
+    def joins(self, sequence: Sequence, hits: int, *places: Mapping[int | None, int]) -> tuple[int, int]:
+        """Free blocks that *sequence* takes with so many *places* in a group by its window, the cached ones that nobody
+        uses included, at the most of several *places*; and the fewest that it could take if some *hits* were lost.
         """
-        total = fewest = 0
-        for group, wanted in enumerate(places):
-            window = self.windows[group]
-            new = max(0, wanted - hits)
-            idle = 0
-            for block in self._cached(sequence, group, hits) if hits else ():
-                idle += not block.users
-            total += new + idle
-            fewest += new if window else new + idle
-        return total, fewest
+        found = self._found_blocks = [self._cached(sequence, group, hits) for group in range(len(self.windows))]
+        new = max([sum([max(0, one[window] - hits) for window in self.windows]) for one in places])
+        if not hits:
+            return new, new
+        idle = [sum([not block.users for block in blocks]) for blocks in found]
+        surely = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
+        return new + sum(idle), new + surely
 
     def _cached(self, sequence: Sequence, group: int, hits: int) -> list[Block]:
         """The blocks in *group* of the first *hits* places of *sequence*, from the window on."""
+        if not hits:
+            return []
         named, names = self._named[group], self._names(sequence, hits)
         skipped = self.skipped(self.windows[group], hits * self.block_size)
-        return [next(iter(named[name])) for name in names[skipped:]]
+        return [named[name][0] for name in names[skipped:]]
 
     def claim(self, sequence: Sequence, hits: int) -> None:
-        """Takes the cached blocks of *sequence* for it."""
+        """Takes the cached blocks of *sequence* for it, which `joins` has found."""
         table = self._tables[sequence] = Table(len(self._kinds), len(self.windows))
         if not hits:
             return
         table.named = hits
-        for kind, (groups, window) in enumerate(self._kinds):
-            table.first[kind] = self.skipped(window, hits * self.block_size)
-            for group in groups:
-                table.blocks[group] = blocks = self._cached(sequence, group, hits)
-                for block in blocks:
-                    if not block.users:
-                        self._queue.remove(block)
-                        self.free -= 1
-                    block.users += 1
+        table.first = [self.skipped(window, hits * self.block_size) for _, window in self._kinds]
+        table.blocks = self._found_blocks
+        for blocks in table.blocks:
+            for block in blocks:
+                if not block.users:
+                    self._queue.remove(block)
+                    self.free -= 1
+                block.users += 1
 
     def take(self, blocks: int) -> None:
         """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
@@ -200,14 +189,15 @@ class GroupCache(NamedBlocks):
 
     def _new_block(self, group: int, name: object, users: int) -> Block:
         block = Block(group, name, users)
-        self._named[group].setdefault(name, {})[block] = None
+        self._named[group].setdefault(name, []).append(block)
         return block
 
     def _unname(self, block: Block) -> None:
         named = self._named[block.group]
         same_name = named[block.name]
-        del same_name[block]
-        if not same_name:
+        if len(same_name) > 1:
+            same_name.remove(block)
+        else:
             del named[block.name]
 
     def slide(self, sequence: Sequence, computed: int) -> None:
@@ -217,31 +207,52 @@ class GroupCache(NamedBlocks):
             if not window:
                 continue
             first, skipped = table.first[kind], (computed - window + 1) // self.block_size
-            if skipped <= first:
-                continue
-            table.first[kind] = skipped
-            if not self._caches:
-                self.free += (skipped - first) * len(groups)
-            elif skipped == first + 1 and table.named <= first:
-                self.free += len(groups)
-                self._queue.add_slid(sequence, groups)
-            elif table.named <= first:
-                self.free += (skipped - first) * len(groups)
-                self._queue.add(Run(sequence, groups, range(first, skipped)))
-            else:
-                self._slide_named(sequence, groups, range(first, skipped))
+            if skipped == first + 1:
+                self.slide_each((sequence,), kind)
+            elif skipped > first:
+                table.first[kind] = skipped
+                self._slide_several(sequence, groups, range(first, skipped))
 
-    def _slide_named(self, sequence: Sequence, groups: range, places: range) -> None:
+    def slide_each(self, sequences: Iterable[Sequence], kind: int) -> None:
+        """Gives back the next place of each of *sequences* that lies before the window of that *kind* of groups."""
+        tables, groups = self._tables, self._kinds[kind][0]
+        owners: list[Sequence] = []
+        for one in sequences:
+            table = tables[one]
+            place = table.first[kind]
+            table.first[kind] = place + 1
+            if table.named > place:
+                self._add_slid(owners, groups)
+                owners = []
+                self._slide_several(one, groups, range(place, place + 1))
+            else:
+                owners.append(one)
+        self._add_slid(owners, groups)
+
+    def _add_slid(self, owners: list[Sequence], groups: range) -> None:
+        self.free += len(owners) * len(groups)
+        if self._caches and owners:
+            self._queue.add_slid(owners, groups)
+
+    def _slide_several(self, sequence: Sequence, groups: range, places: range) -> None:
         table = self._tables[sequence]
-        named = min(places.stop, table.named)
+        if not self._caches:
+            self.free += len(places) * len(groups)
+            return
+        named = min(places.stop, max(places.start, table.named))
+        if not (count := named - places.start):
+            self._add_run(sequence, groups, places)
+            return
         for group in groups:
             if named < places.stop:
-                self.free += places.stop - named
-                self._queue.add(Run(sequence, range(group, group + 1), range(named, places.stop)))
+                self._add_run(sequence, range(group, group + 1), range(named, places.stop))
             blocks = table.blocks[group]
-            count = named - places.start
             self._let_go(blocks[:count])
             del blocks[:count]
+
+    def _add_run(self, sequence: Sequence, groups: range, places: range) -> None:
+        self.free += len(groups) * len(places)
+        self._queue.add(Run(sequence, groups, places))
 
     def _let_go(self, blocks: list[Block]) -> None:
         for block in reversed(blocks):
@@ -299,7 +310,7 @@ class GroupCache(NamedBlocks):
             if isinstance(entry, Run) and entry.owner is sequence:
                 for group, place in entry.left():
                     slid[self._kind_of[group]] = entry.first - 1
-                    self._queue.insert(self._own_block(sequence, group, place), entry)
+                    self._queue.insert(self._new_block(group, self.name_of(sequence, place), 0), entry)
                 self._queue.remove(entry)
             elif isinstance(entry, Slid) and sequence in entry.owners:
                 self._name_slid(sequence, entry, slid)
@@ -313,15 +324,12 @@ class GroupCache(NamedBlocks):
             if owner is sequence:
                 place += 1
                 for group in groups:
-                    self._queue.insert(self._own_block(sequence, group, place), entry)
+                    self._queue.insert(self._new_block(group, self.name_of(sequence, place), 0), entry)
             else:
                 others = Slid(entry.groups, [owner])
                 others.length = len(groups)
                 self._queue.insert(others, entry)
         self._queue.remove(entry)
-
-    def _own_block(self, sequence: Sequence, group: int, place: int) -> Block:
-        return self._new_block(group, self.name_of(sequence, place), 0)
 
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""

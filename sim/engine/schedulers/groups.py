@@ -7,7 +7,7 @@ the window and the tokens in flight take.
 
 from collections.abc import Iterable
 
-from sim.engine.kv.decode_blocks import GroupPhases
+from sim.engine.kv.decode_blocks import ADMISSION, GroupPhases
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.groups import GroupPool
 from sim.engine.limits import RankLimits
@@ -68,11 +68,11 @@ class GroupRank(Rank):
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         pool, limits = self._grouped, self._limits
         blocks = -(-(hits * pool.block_size + chunk) // pool.block_size)
-        total, fewest = pool.joins(sequence, hits, [min(blocks, 1) if one == 0 else blocks for one in pool.windows])
+        first = {window: min(blocks, 1) if window == 0 else blocks for window in pool.windows}
+        places = [first]
         if self._reserves_all:
-            most = {window: limits.most_blocks(window, sequence.tokens) for window in set(pool.windows)}
-            whole, fewest_whole = pool.joins(sequence, hits, [most[window] for window in pool.windows])
-            total, fewest = max(total, whole), max(fewest, fewest_whole)
+            places.append({window: limits.most_blocks(window, sequence.tokens) for window in first})
+        total, fewest = pool.joins(sequence, hits, *places)
         kept = self._kept_free if self.running else 0
         self._room = fewest + kept
         return total + kept
@@ -99,12 +99,12 @@ class GroupRank(Rank):
         if not phases.fresh and len(windows) == 1:
             ones = phases.sliding(step, windows[0])
             if len(ones) > 1:
-                ones.sort(key=lambda one: one.admission)
+                ones.sort(key=ADMISSION)
             return ones
         due = dict(phases.fresh)
         for window in windows:
             due.update(dict.fromkeys(phases.sliding(step, window)))
-        return sorted(due, key=lambda one: one.admission) if len(due) > 1 else list(due)
+        return sorted(due, key=ADMISSION) if len(due) > 1 else list(due)
 
     def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
         """Blocks that leave a window have the names by which others find them."""
@@ -117,7 +117,11 @@ class GroupRank(Rank):
         if not self._windowed:
             super()._take_leap(steps)
             return
-        for step in range(self._step + 1, self._step + steps):
+        end, at_once = self._step + steps, pool.only_sliding >= 0 and not self._answers
+        for step in range(self._step + 1, end):
+            if at_once and not phases.fresh:
+                phases.take_leap(step, end - step)
+                return
             if due := self._due(step):
                 self._name_before_sliding(due, step)
                 for one in due:

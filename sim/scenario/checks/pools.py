@@ -119,8 +119,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
         if pool.kv_layout is not None and pool.kv_layout.has_states and limits.enable_prefix_caching:
             yield Complaint((*place, "enable_prefix_caching"), "must be off: the states of this model are not shared")
-        if limits.speculative is not None or layout.data_parallel_size > 1:
-            text = "needs one data-parallel rank and no drafts"
+        if limits.speculative is not None or together:
+            text = "needs ranks that do not step together, and no drafts"
             yield Complaint((*place, "kv_groups"), text)
     if pool.drafter is not None and not isinstance(pool.steptime, Roofline):
         yield Complaint((*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model")
