@@ -57,6 +57,9 @@ MORE = {
     "breakeven": ("--replications", "1"),
     "plan": ("--relative", "0.5"),
 }
+REPORTING = ("run",)
+"""Drawing takes most of a command's time: of few moments only those of one command are spent on it."""
+MANY = 100
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""
@@ -68,6 +71,8 @@ class Command:
 
     name: str
     folder: Path
+    more: tuple[str, ...] = ()
+    """Options beside its own."""
     said: str = ""
     """On stderr, in the end."""
 
@@ -81,7 +86,7 @@ class Command:
         """Its exit code."""
         os.chdir(self.folder)
         sys.argv = ["gpufleet", self.name, "s.yaml", "--out", out, "--quiet", "--workers", "1"]
-        sys.argv += MORE.get(self.name, ())
+        sys.argv += (*MORE.get(self.name, ()), *self.more)
         try:
             cli.main()
         except SystemExit as end:
@@ -150,6 +155,11 @@ def moments(command: Command, count: int, chance: random.Random) -> Iterator[tup
         shutil.rmtree(out)
 
 
+def without(name: str, count: int) -> tuple[str, ...]:
+    """Options that leave out what *count* moments are too few for."""
+    return () if count >= MANY or name in REPORTING else ("--no-report",)
+
+
 def begun_anew(place: Path, name: str) -> Path:
     """A folder with the scenario."""
     folder = place / name
@@ -163,11 +173,12 @@ def main(count: int, seed: int) -> int:
     bad: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kill9-") as place:
         for name in ("run", "size"):  # between them they import everything, which no later moment waits for
-            Command(name, begun_anew(Path(place), f"warm-{name}")).undisturbed("out")
+            Command(name, begun_anew(Path(place), f"warm-{name}"), without(name, count)).undisturbed("out")
         gc.freeze()  # or the first search for garbage in each fork would copy all of it
         for index, name in enumerate(COMMANDS):
             share = count // len(COMMANDS) + (index < count % len(COMMANDS))
-            for killed, differ in moments(Command(name, begun_anew(Path(place), name)), share, chance):
+            command = Command(name, begun_anew(Path(place), name), without(name, count))
+            for killed, differ in moments(command, share, chance):
                 kills[name] += killed
                 bad += [f"{name}: {one} differs" for one in differ]
             print(f"{name}: killed {kills[name]} times", flush=True)
