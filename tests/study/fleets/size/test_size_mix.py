@@ -30,8 +30,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 1200, cv: 2.0, max: 16000}
     output: {distribution: lognormal, mean: 150, cv: 0.8, max: 800}
-horizon_s: 60
-warmup_s: 20
+horizon_s: 40
+warmup_s: 14
 replications: 2
 requests: none
 slo: {ttft_s: 0.6, tpot_s: 0.05}
@@ -177,7 +177,7 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
-    text = text.replace("replications: 2", "replications: 1").replace("warmup_s: 20", "warmup_s: 30")
+    text = text.replace("replications: 2", "replications: 1").replace("warmup_s: 14", "warmup_s: 20")
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
     mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
@@ -209,8 +209,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 60
-warmup_s: 20
+horizon_s: 40
+warmup_s: 14
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 fleets:
