@@ -6,6 +6,7 @@ The client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ... c
 
 import json
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 from sim.benchdata.csv_rows import Problem
@@ -62,6 +63,8 @@ def _cells(data: dict[str, Any], path: Path) -> dict[str, Any]:
     if completed:
         cells["isl"] = cells.get("isl") or _mean(data.get("total_input_tokens"), completed)
         cells["osl"] = cells.get("osl") or _mean(data.get("total_output_tokens"), completed)
+        cells["prompt_cv"] = spread(data.get("input_lens"))
+        cells["output_cv"] = spread(data.get("output_lens"))
     return cells | _load(data)
 
 
@@ -71,6 +74,12 @@ def _load(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(rate, int | float) and rate != float("inf"):
         return {"load": "poisson", "rate_req_s": rate}
     return {"load": "closed_loop" if data.get("max_concurrency") else "burst", "rate_req_s": None}
+
+
+def spread(lengths: Any) -> float | None:
+    """Standard deviation over mean of the lengths that --save-detailed writes; None: all alike, or not written."""
+    known = [one for one in lengths if isinstance(one, int | float) and one > 0] if isinstance(lengths, list) else []
+    return pstdev(known) / fmean(known) or None if known else None
 
 
 def _mean(total: Any, count: Any) -> Any:

@@ -43,6 +43,9 @@ COUNTS = ("n_gpus", "tp", "pp", "dp", "ep", "concurrency", "num_requests", "max_
 AMOUNTS = (
     "isl",
     "osl",
+    "prompt_cv",
+    "output_cv",
+    "cached_share",
     "rate_req_s",
     "avg_batch",
     "gpu_memory_utilization",
@@ -68,6 +71,11 @@ class BenchRow:
     """Mean prompt."""
     osl: float | None = None
     """Mean answer."""
+    prompt_cv: float | None = None
+    """Standard deviation of prompts over their mean; None: all of one length."""
+    output_cv: float | None = None
+    cached_share: float | None = None
+    """Share of prompt tokens that come out of the prefix cache."""
     concurrency: int | None = None
     rate_req_s: float | None = None
     avg_batch: float | None = None

@@ -19,7 +19,18 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "static_batch": ("concurrency", "avg_batch"),
 }
 """By load: one of these columns is needed."""
-KEPT = (*COUNTS, "isl", "osl", "rate_req_s", "avg_batch", "gpu_memory_utilization", "power_cap_w")
+KEPT = (
+    *COUNTS,
+    "isl",
+    "osl",
+    "prompt_cv",
+    "output_cv",
+    "cached_share",
+    "rate_req_s",
+    "avg_batch",
+    "gpu_memory_utilization",
+    "power_cap_w",
+)
 SIMILAR = 0.8
 
 
@@ -111,9 +122,10 @@ def _contradictions(texts: dict[str, str], numbers: dict[str, float | None]) -> 
         problems.append(f"load {load} needs {' or '.join(needed)}")
     if texts["measured_at"] not in ("", "client", "engine"):
         problems.append(f"measured_at must be client or engine, not {texts['measured_at']!r}")
-    share = numbers["gpu_memory_utilization"]
-    if share is not None and share > 1:
-        problems.append(f"gpu_memory_utilization must be at most 1, not {share:g}")
+    for name in ("gpu_memory_utilization", "cached_share"):
+        share = numbers[name]
+        if share is not None and share > 1:
+            problems.append(f"{name} must be at most 1, not {share:g}")
     return problems
 
 

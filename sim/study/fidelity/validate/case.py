@@ -89,6 +89,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         if setup.repeated_prompts:
             whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
             workload["shared_prefix"] = whole
+        elif shared := round((row.cached_share or 0.0) * (row.isl or 0.0)):
+            workload["shared_prefix"] = {"tokens": shared, "prefixes": 1}
     data: dict[str, Any] = {
         "name": row.id,
         "model": names.model.id,
@@ -149,7 +151,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "scheduler_recv_interval": setup.scheduler_recv_interval,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
-    if setup.repeated_prompts and names.engine.batching == "vllm":
+    if (setup.repeated_prompts or row.cached_share) and names.engine.batching == "vllm":
         batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
@@ -209,7 +211,10 @@ def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
         return {
             name: _uniform(mean, setup.lengths_from_share) for name, mean in (("prompt", prompt), ("output", output))
         }
-    return {"prompt": _fixed(prompt), "output": _capped(output, setup.output_cap)}
+    return {
+        "prompt": _lognormal(prompt, row.prompt_cv) if row.prompt_cv else _fixed(prompt),
+        "output": _lognormal(output, row.output_cv) if row.output_cv else _capped(output, setup.output_cap),
+    }
 
 
 def _fixed(tokens: float) -> dict[str, Any]:

@@ -1,0 +1,142 @@
+"""Calibration to a server's metrics, fitted on the first half of a recorded run and judged on the second.
+
+    PYTHONPATH=. python benchmarks/metrics.py replay_<gpu>_<model>.csv ... --gpu rtx-pro-6000
+
+A file has a line for each request (arrival_s, queued_s, scheduled_s, prompt_tokens, output_tokens, ttft_ms, tpot_ms,
+e2e_ms) after one with the engine's settings. Until half of the requests have ended, a page of a vLLM server's /metrics
+is written every second; `calibrate` reads the pages. Then the whole run is replayed, and the requests that ended later
+are judged.
+"""
+
+import argparse
+import csv
+import re
+import tempfile
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+
+from sim.benchdata import BenchRow
+from sim.benchdata.served import fragment, read_rows
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fleet import RunningFleet
+from sim.report.fidelity.calibrate.answer import factors
+from sim.steptime import Calibration
+from sim.study.fidelity.calibrate.factors import calibrate
+from sim.study.fidelity.calibrate.runs import adjusted
+from sim.study.fidelity.validate.predict import prepared
+
+LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
+TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+ITL_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+E2E_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
+"""Ends of buckets as vLLM 0.11 has them."""
+Request = dict[str, float]
+
+
+def requests_in(path: Path) -> tuple[str, list[Request]]:
+    """The line of settings, and requests in order of arrival; queued, first token and end in seconds of one clock."""
+    with path.open(encoding="utf-8", newline="") as file:
+        head = file.readline()
+        rows = [
+            {name: float(value) for name, value in row.items() if name != "request_id"} for row in csv.DictReader(file)
+        ]
+    for row in rows:
+        row["first_s"] = row["queued_s"] + row["ttft_ms"] / 1e3
+        row["end_s"] = row["queued_s"] + row["e2e_ms"] / 1e3
+    return head, sorted(rows, key=lambda row: row["arrival_s"])
+
+
+def page(requests: Sequence[Request], model: str, at_s: float) -> str:
+    """/metrics at *at_s*."""
+    begun = [one for one in requests if one["first_s"] <= at_s]
+    done = [one for one in begun if one["end_s"] <= at_s]
+    tokens = []
+    for one in begun:
+        made = (min(at_s, one["end_s"]) - one["first_s"]) / max(one["tpot_ms"] / 1e3, 1e-9)
+        tokens.append((one["tpot_ms"] / 1e3, int(made + 1e-6)))
+    lines = _histogram("request_prompt_tokens", [(one["prompt_tokens"], 1) for one in done], LENGTHS, model)
+    lines += _histogram("request_generation_tokens", [(one["output_tokens"], 1) for one in done], LENGTHS, model)
+    lines += _histogram("time_to_first_token_seconds", [(one["ttft_ms"] / 1e3, 1) for one in begun], TTFT_S, model)
+    lines += _histogram("inter_token_latency_seconds", tokens, ITL_S, model)
+    lines += _histogram("e2e_request_latency_seconds", [(one["e2e_ms"] / 1e3, 1) for one in done], E2E_S, model)
+    waiting = sum(1 for one in requests if one["queued_s"] <= at_s < one["scheduled_s"])
+    running = sum(1 for one in requests if one["scheduled_s"] <= at_s < one["end_s"])
+    label = f'{{engine="0",model_name="{model}"}}'
+    lines += [f"vllm:num_requests_running{label} {running}", f"vllm:num_requests_waiting{label} {waiting}"]
+    return "\n".join(lines) + "\n"
+
+
+def _histogram(name: str, values: list[tuple[float, int]], ends: Sequence[float], model: str) -> list[str]:
+    counts = [0] * (len(ends) + 1)
+    for value, number in values:
+        counts[bisect_left(ends, value)] += number
+    label = f'engine="0",model_name="{model}"'
+    upto, lines = 0, [f"# TYPE vllm:{name} histogram"]
+    for end, count in zip([*map(str, ends), "+Inf"], counts, strict=True):
+        upto += count
+        lines.append(f'vllm:{name}_bucket{{{label},le="{end}"}} {upto}')
+    total = sum(value * number for value, number in values)
+    return [*lines, f"vllm:{name}_count{{{label}}} {upto}", f"vllm:{name}_sum{{{label}}} {total}"]
+
+
+def second_half(row: BenchRow, catalog: Catalog, fitted: Calibration | None, late: set[int]) -> tuple[float, float]:
+    """Mean TPOT and TTFT [ms] of the simulated requests number *late*, by arrival."""
+    with prepared(row, catalog) as ready:
+        plan = adjusted(fitted)(ready.plan) if fitted else ready.plan
+        log = RunningFleet(plan).run()
+    ordered = sorted(log.requests, key=lambda one: one.arrived_s)
+    found = [one for number, one in enumerate(ordered) if number in late]
+    tpots = [(one.finished_s - one.first_token_s) / (one.output_tokens - 1) for one in found if one.output_tokens > 1]
+    return 1e3 * fmean(tpots), 1e3 * fmean(one.first_token_s - one.arrived_s for one in found)
+
+
+def judge(path: Path, gpu: str, catalog: Catalog) -> None:
+    """Fits to the first half of one recorded run, and prints how far off its second half is."""
+    head, requests = requests_in(path)
+    end_s = median(one["end_s"] for one in requests)
+    said = dict(re.findall(r"(\w+)=([^;\s]+)", head))
+    ranks = int(said["dp"])
+    model = path.stem.rpartition("_")[2]
+    about = {
+        "n_gpus": str(int(said["tp"]) * ranks), "tp": said["tp"], "dp": said["dp"], "precision": "bf16",
+        "ep": str(ranks if said["expert_parallel"] == "True" else 1), "engine_version": head.split()[2].rstrip(";"),
+        "max_num_seqs": said["max_num_seqs"], "max_num_batched_tokens": said["max_num_batched_tokens"],
+        "interconnect": "PCIe5 x16", "measured_at": "engine",
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as place:
+        pages = [Path(place) / f"{second:04}.prom" for second in range(int(end_s) + 1)]
+        for second, written in enumerate(pages):
+            written.write_text(page(requests, model, float(second)), encoding="utf-8")
+        rows, [seen] = read_rows(pages, gpu, [f"{name}={value}" for name, value in about.items()], end_s)
+    print(f"{path.name}: {end_s:.0f} s of metrics: {fragment(seen)['workload']}")
+    for row in rows:
+        print(f"  {row.concurrency} in flight, measured {dict(row.measured)}")
+    fitted = calibrate(rows, gpu, catalog, 1).calibration
+    print("  factors", {name: one.factor for name, one in factors(fitted) if one.determined}, fitted.errors)
+    late = {number for number, one in enumerate(requests) if one["end_s"] > end_s}
+    replayed = replace(rows[0], load="trace", replay=str(path), concurrency=None, prompt_cv=None, output_cv=None)
+    true = [
+        fmean(one[name] for number, one in enumerate(requests) if number in late) for name in ("tpot_ms", "ttft_ms")
+    ]
+    for name, calibration in (("as data/ has it", None), ("calibrated", fitted)):
+        found = second_half(replayed, catalog, calibration, late)
+        tpot, ttft = (100 * (one / real - 1) for one, real in zip(found, true, strict=True))
+        print(f"  second half, {name}: TPOT {tpot:+.1f} %, TTFT {ttft:+.1f} %")
+
+
+def main() -> None:
+    """Reads, fits and judges each file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("replays", type=Path, nargs="+")
+    parser.add_argument("--gpu", required=True)
+    given = parser.parse_args()
+    catalog = load_catalog()
+    for path in given.replays:
+        judge(path, catalog.gpu(given.gpu).id, catalog)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What a server told becomes traffic and a row; what cannot be read is told in a line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.benchdata import BenchdataError
+from sim.benchdata.served import fragment, read_rows
+
+LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
+
+
+def histogram(name: str, ends: dict[str, float], total: float, label: str = LABEL) -> str:
+    lines = [f'{name}_bucket{{{label},le="{end}"}} {count}' for end, count in ends.items()]
+    count = list(ends.values())[-1]
+    return "\n".join([*lines, f"{name}_count{{{label}}} {count}", f"{name}_sum{{{label}}} {total}"]) + "\n"
+
+
+def page(requests: int, engine: str = "vllm", label: str = LABEL, waiting: int = 0) -> str:
+    """/metrics after so many requests: prompts of 400 tokens, of 100 in the mean come from the cache; answers of 20."""
+    prompt, output = ("request_prompt_tokens", "request_generation_tokens")
+    cached, asked, running, queue = (
+        "prefix_cache_hits_total", "prefix_cache_queries_total", "num_requests_running", "num_requests_waiting"
+    )  # fmt: skip
+    if engine == "sglang":
+        prompt, output = ("prompt_tokens_histogram", "generation_tokens_histogram")
+        cached, asked, running, queue = (
+            "cached_tokens_total",
+            "prompt_tokens_total",
+            "num_running_reqs",
+            "num_queue_reqs",
+        )
+    half = requests / 2
+    of = f"{engine}:"
+    return (
+        "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e+09\n"
+        + histogram(of + prompt, {"200.0": half, "600.0": requests, "+Inf": requests}, 400 * requests, label)
+        + histogram(of + output, {"20.0": requests, "+Inf": requests}, 20 * requests, label)
+        + histogram(of + "time_to_first_token_seconds", {"0.1": requests, "+Inf": requests}, 0.05 * requests, label)
+        + histogram(
+            of + "inter_token_latency_seconds", {"0.02": 19 * requests, "+Inf": 19 * requests}, 0.19 * requests, label
+        )
+        + f"{of}{cached}{{{label}}} {100 * requests}\n{of}{asked}{{{label}}} {400 * requests}\n"
+        + f"{of}{running}{{{label}}} 2\n{of}{queue}{{{label}}} {waiting}\n"
+    )
+
+
+def written(folder: Path, **texts: str) -> list[Path]:
+    paths = [folder / f"{name}.prom" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_two_pages_are_a_rate_lengths_and_means(tmp_path: Path, engine: str) -> None:
+    pages = written(tmp_path, a=page(100, engine), b=page(400, engine))
+    [row], [seen] = read_rows(pages, "l40s", ["tp=1", "precision=fp8"], 60.0)
+    assert (row.gpu, row.precision, row.load) == ("l40s", "fp8", "poisson")
+    assert row.rate_req_s == pytest.approx(5.0)
+    assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
+    said = fragment(seen)["workload"]
+    assert said["arrivals"] == {"process": "poisson", "rate_rps": 5.0}
+    assert said["shared_prefix"] == {"tokens": 100, "prefixes": 1}
+    # half of the prompts lie evenly below 200, half between 200 and 600: mean 250, mean square 93333
+    assert said["lengths"]["prompt"] == {
+        "distribution": "lognormal", "mean": 400.0, "cv": pytest.approx(0.702, abs=1e-3), "max": 3200
+    }  # fmt: skip
+
+
+def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> None:
+    pages = written(tmp_path, a=page(100), b=page(300, waiting=50), c=page(400, waiting=50))
+    [row], _ = read_rows(pages, "l40s", [], 60.0)
+    assert (row.load, row.concurrency, set(row.measured)) == ("closed_loop", 2, {"tpot_mean_ms"})
+
+
+def test_a_range_query_is_a_row_of_scrapes(tmp_path: Path) -> None:
+    series: dict[str, list[Any]] = {}
+    for at_s, requests in ((1000.0, 100), (1060.0, 400)):
+        for line in page(requests).splitlines():
+            if line.startswith("vllm:"):
+                name, value = line.rsplit(" ", 1)
+                series.setdefault(name, []).append([at_s, value])
+    result = []
+    for name, values in series.items():
+        labels = dict(one.replace('"', "").split("=") for one in name.partition("{")[2].rstrip("}").split(","))
+        result.append({"metric": {"__name__": name.partition("{")[0], **labels}, "values": values})
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    (tmp_path / "range.json").write_text(json.dumps(answer))
+    [row], [seen] = read_rows([tmp_path / "range.json"], "l40s", [], None)
+    assert seen.rate_rps == pytest.approx(5.0)
+    assert row.measured["tpot_mean_ms"] == pytest.approx(10.0)
+
+
+def span(begin_s: float, prompt: int, output: int, ttft_s: float, e2e_s: float) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "gen_ai.usage.prompt_tokens": {"intValue": str(prompt)},
+        "gen_ai.usage.completion_tokens": {"intValue": str(output)},
+        "gen_ai.latency.time_to_first_token": {"doubleValue": ttft_s},
+        "gen_ai.response.model": {"stringValue": "meta-llama/Llama-3.1-8B"},
+    }
+    attributes = [{"key": key, "value": value} for key, value in told.items()]
+    times = {"startTimeUnixNano": str(int(begin_s * 1e9)), "endTimeUnixNano": str(int((begin_s + e2e_s) * 1e9))}
+    return {"name": "llm_request", **times, "attributes": attributes}
+
+
+def test_spans_are_requests(tmp_path: Path) -> None:
+    spans = [span(10.0, 100, 11, 0.1, 1.1), span(12.0, 300, 11, 0.3, 1.3), {"name": "GET /health"}]
+    (tmp_path / "traces.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    [row], [seen] = read_rows([tmp_path / "traces.json"], "l40s", [], None)
+    assert (seen.rate_rps, seen.prompt_tokens, seen.prompt_cv) == pytest.approx((0.5, 200.0, 0.5))
+    assert row.measured == pytest.approx({"ttft_mean_ms": 200.0, "tpot_mean_ms": 100.0, "e2e_mean_ms": 1200.0})
+
+
+def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> None:
+    def metric(mean: float, **more: float) -> dict[str, Any]:
+        return {"successful": {"mean": mean, **more}}
+
+    metrics = {
+        "request_totals": {"successful": 120, "errored": 0, "incomplete": 0, "total": 120},
+        "requests_per_second": metric(2.0), "request_concurrency": metric(3.8), "request_latency": metric(1.9),
+        "prompt_token_count": metric(512, std_dev=0.0), "output_token_count": metric(128, std_dev=64.0),
+        "time_to_first_token_ms": metric(80.0, median=70.0), "inter_token_latency_ms": metric(14.0),
+        "output_tokens_per_second": metric(256.0),
+    }  # fmt: skip
+    config = {"strategy": {"type_": "constant", "rate": 2.0}, "backend": {"model": "meta-llama/Llama-3.1-8B"}}
+    (tmp_path / "report.json").write_text(json.dumps({"benchmarks": [{"config": config, "metrics": metrics}]}))
+    [row], [seen] = read_rows([tmp_path / "report.json"], "l40s", [], None)
+    assert (row.load, row.rate_req_s, row.isl, row.output_cv) == ("constant", 2.0, 512.0, 0.5)
+    assert row.measured["e2e_mean_ms"] == pytest.approx(1900.0)
+    assert fragment(seen)["workload"]["lengths"]["prompt"] == {"distribution": "fixed", "value": 512}
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        ({"a": "gpu,model\n"}, "a.prom: is no page of metrics of vLLM or SGLang"),
+        ({"a": page(400), "b": page(100)}, "b.prom: vllm:request_prompt_tokens_bucket falls from 200 to 50"),
+        ({"a": "\n".join(one for one in page(9).splitlines() if "bucket" not in one)},
+         "a.prom: vllm:request_prompt_tokens has no buckets"),
+        ({"a": page(9) + page(9, label='model_name="other"')}, "a.prom: holds metrics of several models, meta-llama"),
+        ({"a": page(9) + page(9, "sglang")}, "a.prom: holds metrics of vLLM and of SGLang"),
+        ({"a": page(9).replace("} 900\n", "} NaN\n")}, "must be a finite number, not 'NaN'"),
+        ({"a": page(9), "b": page(9)}, "counts nothing between the scrapes: no request was answered"),
+        ({"a": page(9).replace("} 900\n", "} 900 2000\n"), "b": page(10).replace("} 1000\n", "} 1000 1000\n")},
+         "b.prom: is no later than"),
+        ({"a": '{"some": "object"}'}, "a.prom: is of no kind that is read"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_file(tmp_path: Path, texts: dict[str, str], line: str) -> None:
+    with pytest.raises(BenchdataError) as told:
+        read_rows(written(tmp_path, **texts), "l40s", [], 60.0)
+    assert line in str(told.value)
+    assert "\n" not in str(told.value)
