@@ -3,40 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from operator import attrgetter
+from typing import Any, Protocol, SupportsIndex, TypeVar, cast
 
 ONLY_SERVICE = "default"
 """Where a scenario has but one service."""
-
-
-@dataclass(slots=True)
-class RequestTable:
-    """The requests that a workload offers, one array entry each, in arrival order.
-
-    `arrived_s` is empty for a closed loop: there a request arrives when a client is free. `block_hashes[i]` are the
-    ids of the leading blocks of prompt and answer of request i, `hash_block_tokens` tokens each; equal ids mean equal
-    prefixes (an id stands for its block and all blocks before it). Ids beyond the last whole block stand for nothing.
-    """
-
-    arrived_s: NDArray[np.float64]
-    prompt_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    priority: NDArray[np.int64] | None = None
-    block_hashes: Sequence[Sequence[int]] | None = None
-    hash_block_tokens: int = 0
-    session: list[str] | None = None
-    """Which session a request belongs to; empty: to none."""
-    turn: NDArray[np.int64] | None = None
-    """Its place in the session, from 1."""
-    follows: list[tuple[int, float]] | None = None
-    """Where it is known: the row whose answer a request waits for, -1 for none, and the pause after it [s]."""
-    tenant: list[str] | None = None
-    """Who asks."""
-    service: list[str] | None = None
-    """What is asked."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +47,28 @@ class Hop:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
-    """One request and its timestamps, each set once; nan until it has happened [s]."""
+class Aside:
+    """What most requests do not say. Those share `USUAL`; who says something has one of its own."""
 
-    index: int
-    """Its place in the order of arrival, from 0."""
-    arrived_s: float
-    """When it reached the router."""
-    prompt_tokens: int
-    """Length of the prompt; 0 for a unit of work."""
-    output_tokens: int
-    """Length of the answer, which no server would know before its end."""
-    priority: int = 0
-    """Lower goes first with `scheduling: priority`."""
     block_hashes: Sequence[int] = ()
-    """Ids of the leading blocks that it may share with others."""
+    """Ids of the leading blocks that it may share with others, `hash_block_tokens` tokens each."""
     hash_block_tokens: int = 1
-    """Tokens of such a block."""
     service: str = ONLY_SERVICE
     """Which of several services it asks."""
     session: str = ""
-    """The conversation that it belongs to; empty: it stands by itself."""
+    """The conversation that it belongs to, as turn number `turn`, from 1; empty: it stands by itself."""
     turn: int = 0
-    """Its place in the session, from 1."""
     tenant: str = ""
-    """Who asks; empty where nobody is told apart."""
+    """Who asks, with what weight where `scheduling: fair`; empty where nobody is told apart."""
+    weight: float = 1.0
     adapter: str = ""
     """LoRA adapter that it asks for; empty: the model itself."""
-    weight: float = 1.0
-    """Of its tenant, with `scheduling: fair`."""
-    replica: int = -1
-    """Where it is, or was last."""
-    came_s: float = nan
-    """When it came to this replica."""
     prefill_replica: int = -1
     """Where its prompt was computed, if another replica answers."""
     kv_transfer_s: float = nan
     """From the end of its prompt until its KV was where it is answered, waiting included [s]."""
     left: tuple[Hop, ...] = ()
     """Visits to replicas before this one."""
-    started_s: float = nan
-    """When the first step that works on it began."""
-    first_token_s: float = nan
-    """When its first token was there."""
-    finished_s: float = nan
-    """When its last token was there."""
-    cached_tokens: int = 0
-    """Prompt tokens that the prefix cache had when it was admitted."""
-    preemptions: int = 0
-    """How often it gave up its KV cache and was computed again."""
     rejected: bool = False
     """Whether it can never fit, and was refused."""
     attempts: int = 1
@@ -133,7 +78,81 @@ class Request:
     gave_up: str = ""
     """timed_out or lost, where nobody waits for it any more; empty otherwise."""
     busy: BusyTime = field(default_factory=BusyTime)
-    """Of the replica where it is, or was last."""
+    """Of the replica where it is, or was last. Of `USUAL` nobody writes it: who shares time gives each request one."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        return "USUAL" if self is USUAL else object.__reduce_ex__(self, protocol)
+
+
+USUAL = Aside()
+
+
+def _aside(name: str, usual: T) -> T:
+    """A field of a request that lies aside; it is set on an `Aside` of the request's own."""
+
+    def put(request: "Request", value: T) -> None:
+        if request.aside is USUAL:
+            request.aside = Aside()
+        setattr(request.aside, name, value)
+
+    return cast(T, property(attrgetter(f"aside.{name}"), put))
+
+
+class Request:
+    """One request and its timestamps, each set once; nan until it has happened [s].
+
+    A million are in memory at once, so what few of them say lies in `aside`; its fields are the request's own to
+    whoever reads or writes them.
+    """
+
+    __slots__ = (
+        *("arrived_s", "came_s", "started_s", "first_token_s", "finished_s", "cached_tokens", "preemptions"),
+        *("index", "prompt_tokens", "output_tokens", "priority", "replica", "aside"),
+    )
+
+    def __init__(
+        self, index: int, arrived_s: float, prompt_tokens: int, output_tokens: int, priority: int = 0, **further: Any
+    ) -> None:
+        self.index, self.arrived_s = index, arrived_s
+        """Its place in the order of arrival, from 0, and when it reached the router."""
+        self.prompt_tokens, self.output_tokens = prompt_tokens, output_tokens
+        """Lengths of prompt, 0 for a unit of work, and answer, which no server would know before its end."""
+        self.priority = priority
+        """Lower goes first with `scheduling: priority`."""
+        self.replica = -1
+        """Where it is, or was last."""
+        self.came_s = nan
+        """When it came to this replica."""
+        self.started_s = nan
+        """When the first step that works on it began."""
+        self.first_token_s = nan
+        """When its first token was there."""
+        self.finished_s = nan
+        """When its last token was there."""
+        self.cached_tokens = 0
+        """Prompt tokens that the prefix cache had when it was admitted."""
+        self.preemptions = 0
+        """How often it gave up its KV cache and was computed again."""
+        self.aside = USUAL
+        for name, value in further.items():
+            setattr(self, name, value)
+
+    block_hashes = _aside("block_hashes", USUAL.block_hashes)
+    hash_block_tokens = _aside("hash_block_tokens", USUAL.hash_block_tokens)
+    service = _aside("service", USUAL.service)
+    session = _aside("session", USUAL.session)
+    turn = _aside("turn", USUAL.turn)
+    tenant = _aside("tenant", USUAL.tenant)
+    weight = _aside("weight", USUAL.weight)
+    adapter = _aside("adapter", USUAL.adapter)
+    prefill_replica = _aside("prefill_replica", USUAL.prefill_replica)
+    kv_transfer_s = _aside("kv_transfer_s", USUAL.kv_transfer_s)
+    left = _aside("left", USUAL.left)
+    rejected = _aside("rejected", USUAL.rejected)
+    attempts = _aside("attempts", USUAL.attempts)
+    kept_tokens = _aside("kept_tokens", USUAL.kept_tokens)
+    gave_up = _aside("gave_up", USUAL.gave_up)
+    busy = _aside("busy", USUAL.busy)
 
     @property
     def given_up(self) -> bool:
@@ -313,26 +332,6 @@ class Interval:
     def is_within(self, start_s: float, end_s: float) -> bool:
         """Whether it lies in the window [start, end) [s], neither of whose edges it straddles."""
         return start_s <= self.middle_s < end_s
-
-
-@dataclass(slots=True)
-class LedgerRow:
-    """One amount of money, traceable to its quantity, price and source."""
-
-    start_s: float
-    end_s: float
-    pool: str
-    server: str
-    component: str
-    phase: str
-    quantity: float
-    unit: str
-    unit_price_usd: float
-    amount_nano_usd: int
-    currency: str
-    amount_in_currency: float
-    fx_rate: float
-    source: str
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """The reference engine with requests that are handed over after their prompts, or come with the KV of theirs."""
 
 from collections import deque
-from dataclasses import replace
 from math import inf, isnan
 
 from reference_engine import ReferenceEngine, Tracked
@@ -23,8 +22,7 @@ class SplitReference(ReferenceEngine):
         self.expected: deque[Tracked] = deque()
         self.joining: deque[Tracked] = deque()
         self.counters[""] = 0.0  # no tenants here
-        made = [replace(t.request, output_tokens=1) if t in self.handed else t.request for t in tracked]
-        possible = [t for t, request in zip(tracked, made, strict=True) if self._possible(request)]
+        possible = [t for t in tracked if self._possible(_prompt_of(t.request) if t in self.handed else t.request)]
         self.coming = sorted((t.request.arrived_s, t.request.index, t) for t in possible)
         now = 0.0
         while True:
@@ -145,3 +143,8 @@ def drain_split(engine, requests: list[Request], handed: dict[int, float], broug
         if touched or not planned:
             end = engine.plan(now)
     assert not expected
+
+
+def _prompt_of(request: Request) -> Request:
+    """What a replica that only makes the first token sees of *request*."""
+    return Request(request.index, request.arrived_s, request.prompt_tokens, 1)

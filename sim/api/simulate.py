@@ -14,7 +14,6 @@ from sim.api.errors import Infeasible
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet import RunningFleet
-from sim.records import RequestTable
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.given import given, plain
 from sim.scenario.reading.load import load
@@ -23,6 +22,7 @@ from sim.scenario.sweep import cases
 from sim.spec import Spec
 from sim.study.cases.store import requests_table
 from sim.workload import Streams, Workload
+from sim.workload.requests import RequestTable
 from sim.workload.traces.columns import LARGEST, LATEST_S
 
 ARRIVALS = ("arrived_s", "arrival_s")

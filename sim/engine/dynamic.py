@@ -115,7 +115,8 @@ class DynamicEngine(Unsplit):
             self._meters.output_tokens += running.items
             for request in running.requests:
                 request.first_token_s = request.finished_s = now
-                request.busy.decode_s += running.share_s
+                if running.share_s:
+                    request.busy.decode_s += running.share_s
             done += running.requests
         self._ending, self._end_s = [], inf
         return done

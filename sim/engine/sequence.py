@@ -19,17 +19,18 @@ class Sequence:
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         self.request = request
-        self.busy = request.busy
+        aside = request.aside
+        self.busy = aside.busy
         """Of this visit: a request that has moved on takes what it gets elsewhere on another one."""
         self.prompt_only = prompt_only and request.output_tokens > 1
         """It leaves with its first token, unfinished."""
         self.output_tokens = 1 if prompt_only else request.output_tokens
         """Tokens of the answer that are made here."""
-        self.tokens = request.prompt_tokens + request.kept_tokens
+        self.tokens = request.prompt_tokens + aside.kept_tokens
         """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
-        self.made = request.kept_tokens
+        self.made = aside.kept_tokens
         self.computed = 0
-        self.high_water = most_computed(request.left) if request.left else 0
+        self.high_water = most_computed(aside.left) if aside.left else 0
         """Most tokens ever computed, here or at a replica that it was taken from: what lies below is recomputed
         work."""
         self.brought = False

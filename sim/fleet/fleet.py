@@ -22,7 +22,7 @@ from sim.fleet.failing.withdrawals import Withdrawals
 from sim.fleet.handing.handover import Handover, Ways
 from sim.fleet.handing.roles import RoleRouter
 from sim.fleet.lifecycle import WITHOUT_MEMORY, Lives, State
-from sim.fleet.meter_log import MeterLog
+from sim.fleet.meter_log import MeterLog, with_time_of_its_own
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
@@ -76,7 +76,7 @@ class RunningFleet:
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
                 self._losses = Losses(self._replicas, self._gone, attempts.lose, attempts.move)
-        self._source = self._arrivals(arrive, streams)
+        self._source = self._arrivals(with_time_of_its_own(arrive) if plan.requests_cost else arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._handover = self._routed(streams)

@@ -2,12 +2,24 @@
 
 from dataclasses import fields
 
+from sim.fleet.arrivals.source import Send
 from sim.fleet.lifecycle import LIFE, State
 from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import Replica
 from sim.power import PoolPower
-from sim.records import FleetLog, Interval, Meters, Request
+from sim.records import BusyTime, FleetLog, Interval, Meters, Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+
+def with_time_of_its_own(send: Send) -> Send:
+    """Gives every request what its busy time is counted in, and sends it on."""
+
+    def give(requests: list[Request], now: float) -> None:
+        for request in requests:
+            request.busy = BusyTime()
+        send(requests, now)
+
+    return give
 
 
 class MeterLog:

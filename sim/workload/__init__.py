@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
-from sim.records import RequestTable
 from sim.spec import Spec
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
 from sim.workload.published import PublishedTable, hourly_table, length_table
+from sim.workload.requests import RequestTable
 from sim.workload.sessions import Sessions
 from sim.workload.sessions.arriving import ComingSessions, OpenSessions, RecordedSessions, UserSessions
 from sim.workload.sessions.drawn import SessionDraws, sample

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from sim.catalogue.value import Value
-from sim.records import RequestTable
 from sim.workload import Workload
+from sim.workload.requests import RequestTable
 from sim.workload.streams import Streams
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sim.batchtime import AffineBatch
 from sim.engine.dynamic import DynamicEngine
-from sim.records import Batch, Leap, Request
+from sim.records import Batch, BusyTime, Leap, Request
 
 
 def engine(base_s: float, per_item_s: float, size: int, delay_s: float = 0.0, instances: int = 1) -> DynamicEngine:
@@ -19,7 +19,7 @@ def engine(base_s: float, per_item_s: float, size: int, delay_s: float = 0.0, in
 
 def served(one: DynamicEngine, arrivals_s: Sequence[float]) -> list[Request]:
     """The requests that arrive at these times, answered; the loop does what the fleet does."""
-    requests = [Request(index, at_s, 0, 1) for index, at_s in enumerate(arrivals_s)]
+    requests = [Request(index, at_s, 0, 1, busy=BusyTime()) for index, at_s in enumerate(arrivals_s)]
     end_s = inf
     for request in requests:
         while end_s < request.arrived_s:

@@ -18,7 +18,7 @@ from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
-from sim.records import Batch, Leap, Progress, Request
+from sim.records import Batch, BusyTime, Leap, Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import Affine, Windowed, some_crashes, some_evictions, timestamps, workloads
@@ -85,7 +85,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
     dates_ = [(r.arrived_s, r.first_token_s, r.finished_s) for r in usual]
     evictions, crashes = some_evictions(dates_, seed), some_crashes(dates_, seed)
     running = make(RankLimits(**limits), POLICIES[policy][0])
-    rows = [Request(**r) for r in requests]
+    rows = [Request(**r, busy=BusyTime()) for r in requests]
     running.share_time(True, 0.0)
     evicted = drain_evicting(running, rows, evictions, crashes)
     for place, request in enumerate(rows):

@@ -18,7 +18,7 @@ from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
-from sim.records import Batch, Leap, Request
+from sim.records import Batch, BusyTime, Leap, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference_engine import drain
@@ -110,7 +110,7 @@ def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], 
         PipelineEngine(Affine(), LIMITS, 2, schedule),
     ]
     for engine in engines:
-        copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens) for r in rows]
+        copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens, busy=BusyTime()) for r in rows]
         engine.share_time(True, 0.0)
         drain(engine, copies)
         meters = engine.meters(1e9)
@@ -137,7 +137,8 @@ def test_load_is_split_like_the_time_of_its_steps(schedule: type[RankSchedule], 
 
 def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
     # a step of two prompts, one of decodes, two of the third prompt, three of decodes
-    copies = [Request(0, 0.0, 16, 5), Request(1, 0.0, 16, 5), Request(2, 1.5, 64, 1)]
+    rows = [(0, 0.0, 16, 5), (1, 0.0, 16, 5), (2, 1.5, 64, 1)]
+    copies = [Request(*row, busy=BusyTime()) for row in rows]
     engine = VllmEngine(Constant(), LIMITS, PrefillFirstRank)
     engine.share_time(True, 0.0)
     drain(engine, copies)

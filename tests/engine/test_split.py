@@ -13,7 +13,7 @@ from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.vllm import VllmEngine
-from sim.records import Request
+from sim.records import BusyTime, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import BASE, Affine, Windowed, dates, workloads
@@ -70,7 +70,7 @@ def test_the_fast_engine_is_the_reference(workload, model) -> None:
 @settings(max_examples=25, deadline=None)
 def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
     requests, limits, handed, brought = workload
-    rows = [Request(**r) for r in requests]
+    rows = [Request(**r, busy=BusyTime()) for r in requests]
     running = ENGINES[engine](RankLimits(**limits))
     running.share_time(True, 0.0)
     drain_split(running, rows, handed, brought)

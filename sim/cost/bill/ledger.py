@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from sim.cost.bill.charge import Charge
 from sim.cost.bill.phases import PHASES
+from sim.cost.bill.row import LedgerRow
 from sim.cost.bill.split import split
 from sim.cost.bill.window import Window
 from sim.cost.cost_plan import CostPlan
-from sim.records import Interval, LedgerRow
+from sim.records import Interval
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 

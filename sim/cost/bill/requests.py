@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from sim.cost.bill.row import LedgerRow
 from sim.cost.bill.split import split
-from sim.records import LedgerRow
 
 
 class RequestUse(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Protocol
 import simpy
 from simpy.events import NORMAL
 
-from sim.records import Request, RequestTable
+from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
+from sim.workload.requests import RequestTable
 
 Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
@@ -228,7 +229,11 @@ class ClientSource:
 def _requests(table: RequestTable) -> Iterator[Request]:
     """The rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
-    rows = zip(table.arrived_s.tolist(), table.prompt_tokens.tolist(), table.output_tokens.tolist(), strict=True)
+    known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
+    prompts, outputs = (
+        [known.setdefault(n, n) for n in column.tolist()] for column in (table.prompt_tokens, table.output_tokens)
+    )
+    rows = zip(table.arrived_s.tolist(), prompts, outputs, strict=True)
     priorities = None if table.priority is None else table.priority.tolist()
     told = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
     for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isnan
 
-from sim.records import FleetLog, Hop, Interval, LedgerRow, Meters, Request
+from sim.cost.bill.row import LedgerRow
+from sim.records import FleetLog, Hop, Interval, Meters, Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 PHASES = ("prefill", "recompute", "decode")

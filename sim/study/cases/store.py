@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.case import CaseResult
-from sim.records import Interval, LedgerRow, Request
+from sim.cost.bill.row import LedgerRow
+from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, check_folder, warn_of, whole_folder

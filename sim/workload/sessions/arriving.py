@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from sim.records import ONLY_SERVICE, RequestTable
+from sim.records import ONLY_SERVICE
 from sim.workload.arrivals import ClosedLoop
+from sim.workload.requests import RequestTable
 from sim.workload.sessions.drawn import SessionDraws
 from sim.workload.sessions.session import Session, Turn
 from sim.workload.streams import Streams

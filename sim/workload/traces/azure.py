@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.records import RequestTable
+from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults
 from sim.workload.traces.file import TraceFile, TraceReading

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from sim.records import RequestTable
+from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults, TraceError
 from sim.workload.traces.file import TraceFile, TraceReading

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.records import RequestTable
+from sim.workload.requests import RequestTable
 from sim.workload.sessions.context import Context, ContextBlocks
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
 from sim.workload.traces import columns

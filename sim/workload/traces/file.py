@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.records import RequestTable
 from sim.spec import Count, Positive, Spec
+from sim.workload.requests import RequestTable
 from sim.workload.traces.faults import unreadable
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from sim.infile import opened
-from sim.records import RequestTable
 from sim.spec import Count
+from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
 from sim.workload.traces.file import TraceFile, TraceReading

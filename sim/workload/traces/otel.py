@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sim.infile import opened
-from sim.records import RequestTable
+from sim.workload.requests import RequestTable
 from sim.workload.sessions.context import Context
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
 from sim.workload.traces.faults import Faults, TraceError, unreadable

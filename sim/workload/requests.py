@@ -1,0 +1,34 @@
+"""What a workload offers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class RequestTable:
+    """The requests that a workload offers, one array entry each, in arrival order.
+
+    `arrived_s` is empty for a closed loop: there a request arrives when a client is free. `block_hashes[i]` are the
+    ids of the leading blocks of prompt and answer of request i, `hash_block_tokens` tokens each; equal ids mean equal
+    prefixes (an id stands for its block and all blocks before it). Ids beyond the last whole block stand for nothing.
+    """
+
+    arrived_s: NDArray[np.float64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    priority: NDArray[np.int64] | None = None
+    block_hashes: Sequence[Sequence[int]] | None = None
+    hash_block_tokens: int = 0
+    session: list[str] | None = None
+    """Which session a request belongs to; empty: to none."""
+    turn: NDArray[np.int64] | None = None
+    """Its place in the session, from 1."""
+    follows: list[tuple[int, float]] | None = None
+    """Where it is known: the row whose answer a request waits for, -1 for none, and the pause after it [s]."""
+    tenant: list[str] | None = None
+    """Who asks."""
+    service: list[str] | None = None
+    """What is asked."""
