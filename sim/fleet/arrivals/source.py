@@ -230,10 +230,9 @@ def _requests(table: RequestTable) -> Iterator[Request]:
     """The rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
-    prompts, outputs = (
-        [known.setdefault(n, n) for n in column.tolist()] for column in (table.prompt_tokens, table.output_tokens)
-    )
-    rows = zip(table.arrived_s.tolist(), prompts, outputs, strict=True)
+    prompts, outputs = table.prompt_tokens.tolist(), table.output_tokens.tolist()
+    lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
+    rows = zip(table.arrived_s.tolist(), *lengths, strict=True)
     priorities = None if table.priority is None else table.priority.tolist()
     told = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
     for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
