@@ -2,6 +2,7 @@
 
     python benchmarks/fit/steptime.py MEASURED                 fit, cross-validation, nothing written
     python benchmarks/fit/steptime.py MEASURED --write data    the same, and the figures into data/
+    python benchmarks/fit/steptime.py MEASURED --again data    goes on from the figures in data/: half the simulations
 
 The method is in benchmarks/fit/README.md.
 """
@@ -19,6 +20,7 @@ from observe import Ready, Simulated, compared, fittable, observations, prepare,
 from parameters import HOSTS, Priors, load_priors
 from posterior import Observation, errors, fit
 from rows import judged, pair, read_rows, thinned
+from stored import stored
 from write import write_data
 
 from sim.benchdata import BenchRow
@@ -50,11 +52,10 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     return {name: priors.width(name) for name in sorted(names) if priors.known(name)}
 
 
-def fitted(ready: list[Ready], priors: Priors) -> tuple[Theta, Theta, list[Simulated]]:
-    """(theta, what the rows were simulated with last, the rows), after ROUNDS of simulating and fitting."""
-    at: Theta = {}
-    theta: Theta = {}
-    for _ in range(ROUNDS):
+def fitted(ready: list[Ready], priors: Priors, start: Theta, rounds: int) -> tuple[Theta, Theta, list[Simulated]]:
+    """(theta, what the rows were simulated with last, the rows), after *rounds* of simulating and fitting."""
+    at, theta = start, start
+    for _ in range(rounds):
         at = theta
         rows = simulated(ready, priors, at)
         theta = refit(rows, priors, at)
@@ -172,13 +173,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measured", type=Path)
     parser.add_argument("--write", type=Path, help="the data/ folder to write the figures into")
+    parser.add_argument("--again", type=Path, help="the data/ folder with the figures to go on from")
     parser.add_argument("--errors", type=Path, default=Path("outputs/fit/left_out.csv"))
     parser.add_argument("--no-cv", action="store_true")
     arguments = parser.parse_args()
     catalog, priors = load_catalog(), load_priors()
     ready, refused = prepare(thinned(read_rows(arguments.measured), judged), catalog)
     print(f"{len(ready)} rows to judge, {sum(refused.values())} not covered", flush=True)
-    theta, at, rows = fitted(ready, priors)
+    start, rounds = (stored(priors, arguments.again), 1) if arguments.again else ({}, ROUNDS)
+    theta, at, rows = fitted(ready, priors, start, rounds)
     results = timed_rows("in-sample", rows, at, theta)
     print("in-sample:", summary(results), flush=True)
     ranges = bootstrap(rows, priors, at)

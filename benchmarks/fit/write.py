@@ -89,7 +89,7 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
     table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
     hosts = f'{{value: {spread:.2g}, source: gpufleet-study, where: "{WHERE}: hosts of campaigns", kind: fitted}}'
     text = re.sub(
-        r"^experts_time_factors:\n(?:  .*\n)+", lambda _: f"experts_time_factors:\n{table}", text, flags=re.MULTILINE
+        r"^(experts_time_factors:.*\n)(?:  .*\n)+", lambda found: f"{found[1]}{table}", text, flags=re.MULTILINE
     )
     text = _replaced(text, "host_time_spread", hosts)
     for name, field in COEFFICIENTS.items():

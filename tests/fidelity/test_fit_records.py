@@ -1,5 +1,6 @@
 """The fit of the step time sees the simulator's own steps: benchmarks/fit follows the engines as they change."""
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import load_catalog
+from sim.catalogue.catalog import data_root, load_catalog
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from observe import prepare, simulate_row
     from parameters import load_priors
+    from stored import stored
+    from write import write_data
 finally:
     sys.path.pop(0)
 
@@ -48,3 +51,11 @@ def test_every_decoded_token_is_noted_and_the_stages_take_as_long_as_the_steps(n
     pure = seen.steps.mean["prefill_tokens"] == 0
     mean_s = stages_s[pure] @ seen.steps.decodes[pure] / seen.steps.decodes[pure].sum()
     assert 0.6 * steptime_s <= row.pp * mean_s <= 1.03 * steptime_s  # prompts of others come between an answer's tokens
+
+
+def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tmp_path):
+    shutil.copytree(data_root(), tmp_path / "data")
+    priors = load_priors()
+    moved = {name: 0.1 + 0.001 * place for place, name in enumerate(priors.values)}
+    write_data(tmp_path / "data", priors, moved, {name: (theta, theta) for name, theta in moved.items()}, 0.4)
+    assert stored(priors, tmp_path / "data") == pytest.approx(moved, abs=2e-3)  # four digits are written

@@ -1,0 +1,68 @@
+"""The fitted figures in data/ as parameters: where a fit begins that goes on from the last one."""
+
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+
+from parameters import (
+    COEFFICIENTS,
+    EFFICIENCIES,
+    FAMILIES,
+    KERNELS,
+    OVERHEADS,
+    SHARED_KERNELS,
+    SHARED_OVERHEADS,
+    Priors,
+)
+
+from sim.catalogue.catalog import Catalog
+from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.study.fidelity.validate.names import family_of
+
+Figure = Callable[[str], float]
+
+
+def stored(priors: Priors, data: Path) -> dict[str, float]:
+    """Theta of every parameter in *priors*, from the figures under *data*.
+
+    What eras of an engine have in common stands in each of them, so that its own theta is 0.
+    """
+    places = _places(priors, Catalog(data), load_coefficients(data / "steptime.yaml"))
+    theta = {}
+    for name, before in priors.values.items():
+        what, _, owner = name.partition(":")
+        factor = log(places[what](owner) / before)
+        theta[name] = -factor if what in EFFICIENCIES else factor
+    return theta
+
+
+def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dict[str, Figure]:
+    """Where the figure of each kind of parameter stands, by its owner."""
+    engines = {name.partition(":")[2] for name in priors.values if name.startswith("per_layer:")}
+    kernels = {name.partition(":")[2] for name in priors.values if name.startswith("kernel_compute:")}
+    of_family = {family_of(engine): engine for engine in engines}
+    any_engine, any_kernel = min(engines), min(kernels)
+
+    def overhead(field: str, engine: Callable[[str], str]) -> Figure:
+        return lambda owner: getattr(catalog.engine(engine(owner)).overheads, field).value
+
+    def kernel(field: str, id_of: Callable[[str], str]) -> Figure:
+        return lambda owner: getattr(catalog.kernel(id_of(owner)), field).value
+
+    def own(owner: str) -> str:
+        return owner
+
+    return (
+        {what: overhead(field, own) for what, field in OVERHEADS.items()}
+        | {what: overhead(field, lambda _: any_engine) for what, field in SHARED_OVERHEADS.items()}
+        | {what: overhead(field, of_family.__getitem__) for what, field in FAMILIES.items()}
+        | {what: kernel(field, own) for what, field in KERNELS.items()}
+        | {what: kernel(field, lambda _: any_kernel) for what, field in SHARED_KERNELS.items()}
+        | {what: (lambda _, field=field: getattr(coefficients, field).value) for what, field in COEFFICIENTS.items()}
+        | {
+            "compute": lambda gpu: coefficients.gpus[gpu].compute.value,
+            "memory": lambda gpu: coefficients.gpus[gpu].memory.value,
+            "allreduce": lambda rule: coefficients.allreduce_time_factors[int(rule)].factor.value,
+            "experts": lambda generation: coefficients.experts_time_factors[generation].value,
+        }
+    )
