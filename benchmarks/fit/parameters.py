@@ -44,7 +44,11 @@ SHARED_OVERHEADS = {
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
 """Parameter that all eras of an engine share -> its field."""
 KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}
-SHARED_KERNELS = {"moe_compute": "moe_compute_time_factor", "moe_blackwell": "moe_weight_time_factor_blackwell"}
+SHARED_KERNELS = {
+    "moe_compute": "moe_compute_time_factor",
+    "moe_weight": "moe_weight_time_factor",
+    "moe_blackwell": "moe_weight_time_factor_blackwell",
+}
 COEFFICIENTS = {
     "serving_compute": "serving_compute_time_factor",
     "prefill_attention": "prefill_attention_efficiency",

@@ -117,9 +117,8 @@ def _product(
     if product.quantised:
         compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        experts = (f"moe:{engine}", *generation(steptime))
-        compute = (*compute, "moe_compute", *experts)
-        weights = (*weights, *experts, *(("moe_blackwell",) if inputs.blackwell else ()))
+        compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime))
+        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.blackwell else ()))
     return (
         compute, product.compute_s_per_token * here * scale,
         weights, product.weight_s * touched * scale,

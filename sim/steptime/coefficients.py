@@ -55,7 +55,7 @@ class Coefficients(Spec):
     pipeline_time_factor_per_doubling: Value
     """Stage time against an even split, for each doubling of pipeline_parallel_size."""
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
-    """By the first words of `Gpu.architecture`: grouped products over experts against the engine's usual card."""
+    """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
     host_time_spread: Value | None = None
     """Standard deviation of the logarithm of one host's time per step, sequence and request against another's."""
 

@@ -141,12 +141,13 @@ class Rates:
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role != "expert":
             return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
+        factor *= kernel.moe_weight_time_factor.value
         if self.inputs.blackwell:
             factor *= kernel.moe_weight_time_factor_blackwell.value
-        return factor * self._experts()
+        return factor
 
     def _experts(self) -> float:
-        """Time of grouped products over experts: the engine's factor, and that of the card's generation."""
+        """Arithmetic of grouped products over experts: the engine's factor, and that of the card's generation."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
         return self.overheads.moe_gemm_time_factor.value * (generation.value if generation else 1.0)
 

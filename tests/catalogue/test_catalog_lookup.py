@@ -13,6 +13,7 @@ name: A kernel
 compute_time_factor: {value: 1, source: sheet, kind: quoted}
 weight_time_factor: {value: 1, source: sheet, kind: quoted}
 moe_compute_time_factor: {value: 1, source: sheet, kind: quoted}
+moe_weight_time_factor: {value: 1, source: sheet, kind: quoted}
 moe_weight_time_factor_blackwell: {value: 1, source: sheet, kind: quoted}
 """
 

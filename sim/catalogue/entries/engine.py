@@ -35,7 +35,7 @@ class Overheads(Spec):
     kv_8bit_read_time_factor: Value | None = None
     """Time to read a byte of an 8-bit cache against one of a 16-bit cache; None: the same."""
     moe_gemm_time_factor: Value
-    """Grouped matrix products over experts, compute and weights alike."""
+    """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
     take `per_layer_s` as those of any model."""

@@ -17,5 +17,7 @@ class Kernel(Spec):
     weight_time_factor: Value
     moe_compute_time_factor: Value
     """Grouped matrix products over experts, on top of `compute_time_factor`."""
+    moe_weight_time_factor: Value
+    """Reading expert weights, on top of `weight_time_factor`."""
     moe_weight_time_factor_blackwell: Value
-    """Reading expert weights on Blackwell, on top of `weight_time_factor`."""
+    """Reading expert weights on Blackwell, on top of both."""

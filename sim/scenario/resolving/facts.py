@@ -163,7 +163,11 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
 
 def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
     inputs = roofline_inputs(pool, catalog)
-    unused = () if inputs.model.moe else ("moe_compute_time_factor", "moe_weight_time_factor_blackwell")
+    unused = (
+        ()
+        if inputs.model.moe
+        else ("moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell")
+    )
     yield from _all(f"{prefix}.kernel", inputs.kernel, unused)
     for name, value in used_values(inputs).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
