@@ -118,7 +118,7 @@ def _product(
         compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
         compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime))
-        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.blackwell else ()))
+        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()))
     return (
         compute, product.compute_s_per_token * here * scale,
         weights, product.weight_s * touched * scale,

@@ -63,6 +63,11 @@ class RooflineInputs:
         return self.gpu.architecture.lower().startswith("blackwell")
 
     @property
+    def server_blackwell(self) -> bool:
+        """B200, B300 and their kin, with HBM and the tensor cores that graphics cards of the family lack."""
+        return self.blackwell and "GB20x" not in self.gpu.architecture
+
+    @property
     def hopper(self) -> bool:
         """H100, H200 and their kin."""
         return self.gpu.architecture.startswith("Hopper")
@@ -142,7 +147,7 @@ class Rates:
         if matrix.role != "expert":
             return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
         factor *= kernel.moe_weight_time_factor.value
-        if self.inputs.blackwell:
+        if self.inputs.server_blackwell:
             factor *= kernel.moe_weight_time_factor_blackwell.value
         return factor
 

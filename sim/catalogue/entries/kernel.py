@@ -20,4 +20,4 @@ class Kernel(Spec):
     moe_weight_time_factor: Value
     """Reading expert weights, on top of `weight_time_factor`."""
     moe_weight_time_factor_blackwell: Value
-    """Reading expert weights on Blackwell, on top of both."""
+    """Reading expert weights on B200, B300 and their kin, on top of both."""
