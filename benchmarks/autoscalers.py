@@ -34,7 +34,8 @@ SCALERS: dict[str, dict[str, Any]] = {
     "KEDA, queue": {"policy": "keda", "target": 1, "min_replicas": 1},
     "AIBrix APA": {"policy": "aibrix", "metric": OUTSTANDING, "target": 6},
     "Dynamo planner": {"policy": "dynamo", "kv_scale_up_threshold": 0.7, "kv_scale_down_threshold": 0.4},
-    "headroom of the SLO": {"policy": "slo", "ttft_s": 10, "metric_window_s": 600},
+    "headroom of the SLO, TTFT": {"policy": "slo", "ttft_s": 10, "metric_window_s": 600},
+    "headroom of the SLO, TTFT and TPOT": {"policy": "slo", "ttft_s": 10, "tpot_s": 0.1, "metric_window_s": 600},
     "Holt-Winters": {"policy": "predictive", "method": "holt_winters", "target_rps": 0.045},
     "yesterday's curve": {"policy": "predictive", "method": "yesterday", "target_rps": 0.045},
 }

@@ -24,7 +24,7 @@ from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN
+from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.study.fleets.size.tried import Sizing, TriedFleet, front
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
@@ -83,7 +83,8 @@ def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> No
     """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
     data["name"] = f"{scenario.name}-{what}"
-    data["fleets"] = [fleet.model_dump(mode="json", exclude_unset=True)]
+    fails = fleet if scenario.size is None else failing(fleet, scenario.size)
+    data["fleets"] = [fails.model_dump(mode="json", exclude_unset=True)]
     if (plan := year_plan(scenario)) is not None:
         data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
     path.write_text(dump(data), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sim.language import N_, _
+from sim.language import N_, _, retold
 from sim.report.page.page import Table
 from sim.report.words.goals import share_beside
 from sim.report.words.money import cash, in_code
@@ -42,7 +42,8 @@ def spares_table(found: Sizing, scenario: Scenario) -> Table:
 def _row(kind: str, alike: list[TriedFleet], least: int, scenario: Scenario) -> list[str]:
     met = [one for one in alike if one.status == "meets"]
     if not met:
-        return [_(KINDS[kind]), _("none that was tried meets the service level"), "", "–", ""]
+        why = next((one.reason for one in alike if one.status == "impossible"), "")
+        return [_(KINDS[kind]), retold(why) or _("none that was tried meets the service level"), "", "–", ""]
     one = min(met, key=lambda one: one.usd_per_h or 0.0)
     share = (one.metrics or {}).get(OVER_FAILURES) or 0.0
     beside = share_beside(share, scenario.slo.availability or 0.0)

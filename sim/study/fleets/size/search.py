@@ -339,7 +339,7 @@ class Search:
     def _refused(self, unit: Unit, reason: str) -> TriedFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)
         known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
-        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice)
+        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)
 
 
 def search(

@@ -80,13 +80,23 @@ class Trial:
         return 0.5 / NANO_PER_USD * mean(counts)
 
 
+def failing(fleet: Fleet, size: Size) -> Fleet:
+    """*fleet* whose pools that state neither failures nor spot have the failures of *size*."""
+    if size.failures is None:
+        return fleet
+    start = {} if size.cold_start is None else {"cold_start": size.cold_start}
+    disturbed = {"failures": size.failures, **start}
+    pools = [pool if pool.failures or pool.spot else pool.model_copy(update=disturbed) for pool in fleet.pools]
+    return fleet.model_copy(update={"pools": tuple(pools)})
+
+
 class Trials:
     """Trials of fleets under one scenario."""
 
     def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, size: Size) -> None:
         """Fleets that state no failures have those of *size*."""
         self._scenario, self._runner, self._catalog = scenario, runner, catalog
-        self._failures, self._cold_start = size.failures, size.cold_start
+        self._size = size
         self.slo = scenario.slo
         self._states: dict[str, ServingStates] = {}
         """By the name of the fleet."""
@@ -136,10 +146,7 @@ class Trials:
 
     def _states_of(self, fleet: Fleet) -> ServingStates:
         if fleet.name not in self._states:
-            disturbed = {"failures": self._failures, "cold_start": self._cold_start}
-            pools = [pool if pool.failures or pool.spot else pool.model_copy(update=disturbed) for pool in fleet.pools]
-            failing = fleet.model_copy(update={"pools": tuple(pools)})
-            scenario = self._scenario.model_copy(update={"fleets": (failing,)})
+            scenario = self._scenario.model_copy(update={"fleets": (failing(fleet, self._size),)})
             plan = resolve(scenario, Case(fleet.name, {}, {}, 0), self._catalog)
             self._states[fleet.name] = serving_states(plan)
         return self._states[fleet.name]

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.fleets.size.answer import sentences, size_rows
+from sim.report.fleets.size.answer import _write_winner, sentences, size_rows
 from sim.report.fleets.size.spares import spares_table
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load_for_size
-from sim.scenario.schema import Scenario
+from sim.scenario.reading.load import load, load_for_size
+from sim.scenario.schema import Fleet, Scenario
 from sim.study.cases.cores import Cores
 from sim.study.fleets.availability.states import serving_states
 from sim.study.fleets.size import trials
 from sim.study.fleets.size.search import search
+from sim.study.fleets.size.trials import failing
 
 SCENARIO = """\
 name: s
@@ -62,6 +63,32 @@ def test_each_kind_of_spare_is_priced(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [row[2] for row in spares_table(found, scenario).rows] == ["1", "1", "1"]
     assert "N+1" in sentences(found, scenario)[1]
     assert size_rows(found, scenario)[0]["spare_kind"] == "cold"
+
+
+def test_the_winner_states_what_fails_whatever_its_spares(tmp_path: Path) -> None:
+    size = scenario_of(tmp_path).size
+    pool = {"gpu": "rtx-4090", "server": "workstation-4x4090", "cold_start": {"total_s": 5}}
+    hot = Fleet.model_validate({"name": "f", "pools": [pool]})
+    (found,) = failing(hot, size).pools
+    assert (found.failures, found.cold_start) == (size.failures, size.cold_start)
+    (found,) = failing(hot, size.model_copy(update={"cold_start": None})).pools
+    assert found.cold_start.total_s == 5
+    _write_winner(tmp_path / "winner.yaml", hot, scenario_of(tmp_path), "winner")
+    assert load(tmp_path / "winner.yaml", catalog=CATALOG).fleets[0].pools[0].failures == size.failures
+
+
+def test_rented_cards_without_a_server_have_hot_spares_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "serving_states", partial(serving_states, failures=200))
+    costs = "{bought: {acquisition: buy, quotes: {rtx-4090: 1900, workstation-4x4090: 3400}}}"
+    rented = SCENARIO.replace("  servers: {rtx-4090: workstation-4x4090}\n", "").replace(
+        "{server: {mtbf", "{gpu: {mtbf"
+    )
+    rented = rented.replace(costs, "{rented: {acquisition: rent, quotes: {rtx-4090: 0.4}}}")
+    (tmp_path / "s.yaml").write_text(rented)
+    scenario = load_for_size(tmp_path / "s.yaml", (), catalog=CATALOG)
+    rows = spares_table(search(scenario, CATALOG, tmp_path / "out", Cores(1)), scenario).rows
+    assert rows[0][0] == "hot"
+    assert [row[1] for row in rows[1:]] == 2 * ["spares: need a server to stand in: the pool names none"]
 
 
 @pytest.mark.parametrize(
