@@ -22,7 +22,7 @@ settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examp
 settings.load_profile("gpufleet")
 SHARE_OF_EXAMPLES = float(os.environ.get("GPUFLEET_EXAMPLES", "0.4"))
 """Of the random examples that each law states, for the same ones come every time: 1, or 20, after a change of a law."""
-FEWEST_EXAMPLES = 5
+FEWEST_EXAMPLES = 4
 # Hypothesis would draw numbers that stand in modules imported so far: it parses each, and examples depend on the order.
 providers._get_local_constants = lambda: providers._local_constants
 

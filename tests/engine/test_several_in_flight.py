@@ -36,7 +36,7 @@ from reference_sglang import Overlap
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=175, deadline=None)
 def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]
