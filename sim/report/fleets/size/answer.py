@@ -171,9 +171,8 @@ def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str
         spare=best.total - least,
         share=share_beside(share, wanted),
     )
-    rows = spares_table(found, scenario).rows
-    if len(rows) > 1:
-        told = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in rows]
+    told = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in spares_table(found, scenario).rows if cost]
+    if len(told) > 1:
         yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(told))
 
 

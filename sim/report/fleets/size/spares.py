@@ -21,13 +21,14 @@ def least_serving(found: Sizing, best: TriedFleet) -> int:
 
 
 def spares_table(found: Sizing, scenario: Scenario) -> Table:
-    """The cheapest fleet with each kind of spares, beside the winner; without rows where none are asked for."""
+    """The cheapest fleet with each kind of spares, beside the winner; without rows where it has or may have none."""
     best, size = found.winner, scenario.size
     rows = []
     if best is not None and size is not None and size.spares is not None and OVER_FAILURES in (best.metrics or {}):
-        for kind in size.spares.kinds:
+        least = least_serving(found, best)
+        for kind in size.spares.kinds if best.total > least else ():
             mine = [one for one in found.tried if one.serving == best.serving and _kind(one) == kind]
-            rows.append(_row(kind, mine, least_serving(found, best), scenario))
+            rows.append(_row(kind, mine, least, scenario))
     note = _("The hardware of the winner. hot: serve with the others; warm: switched on; cold: switched off.")
     heads = [
         _("kind of spares"),
@@ -43,7 +44,7 @@ def _row(kind: str, alike: list[TriedFleet], least: int, scenario: Scenario) -> 
     met = [one for one in alike if one.status == "meets"]
     if not met:
         why = next((one.reason for one in alike if one.status == "impossible"), "")
-        return [_(KINDS[kind]), retold(why) or _("none that was tried meets the service level"), "", "–", ""]
+        return [_(KINDS[kind]), retold(why) or _("none that was tried meets the service level"), "", "", ""]
     one = min(met, key=lambda one: one.usd_per_h or 0.0)
     share = (one.metrics or {}).get(OVER_FAILURES) or 0.0
     beside = share_beside(share, scenario.slo.availability or 0.0)
