@@ -207,6 +207,8 @@ class Batch:
     """Drafted tokens that hold: what the decoding sequences yield beyond one token each."""
     adapters: int = 0
     """Different LoRA adapters that its sequences ask for."""
+    adapted_tokens: int = 0
+    """New tokens, of prompts and answers, of the sequences that ask for one."""
     replica_tokens: int = 0
     """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
 

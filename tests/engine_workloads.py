@@ -27,6 +27,15 @@ class Affine:
         )
 
 
+class Adapted(Affine):
+    """Tokens that ask for a LoRA adapter take four times as long."""
+
+    def leap(self, batch: Batch) -> Leap:
+        leap = super().leap(batch)
+        leap.first_s += 3 * PER_TOKEN * batch.adapted_tokens
+        return leap
+
+
 class Windowed(Affine):
     """Reads only the last tokens of each context."""
 

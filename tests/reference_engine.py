@@ -440,6 +440,7 @@ class ReferenceEngine:
         for one, new in scheduled.items():
             context = one.computed
             batch.sampled_seqs += context + new == one.tokens
+            batch.adapted_tokens += new * (one.request.adapter != "")
             if one.decoding:
                 batch.decode_seqs += 1
                 batch.kv_tokens += context

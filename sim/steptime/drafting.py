@@ -97,7 +97,7 @@ class Adapted:
     """A roofline beside which the batch's LoRA adapters are computed (Punica's SGMV and its followers).
 
     t = adapted matrices * their time + (adapters * parameters + tokens * activations) * 2 bytes / bandwidth
-      + 2 * tokens * parameters / rate                  where any sequence asks for an adapter: all tokens are counted
+      + 2 * tokens * parameters / rate                  where tokens are those of sequences that ask for an adapter
     """
 
     def __init__(self, target: RooflineStepTime, work: AdapterWork) -> None:
@@ -126,5 +126,4 @@ class Adapted:
         return parts
 
     def _beside_s(self, batch: Batch) -> float:
-        tokens = batch.decode_seqs + batch.prefill_tokens
-        return self._fixed_s + self._adapter_s * batch.adapters + self._token_s * tokens
+        return self._fixed_s + self._adapter_s * batch.adapters + self._token_s * batch.adapted_tokens

@@ -14,7 +14,7 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, assert_conserved, optioned_workloads, workloads
+from engine_workloads import Adapted, Affine, Windowed, assert_conserved, optioned_workloads, workloads
 from reference_engine import ReferenceEngine, drain
 
 
@@ -118,9 +118,9 @@ def test_adapters_and_their_slots_agree(
     on_gpu = data.draw(st.integers(1, 3))
     slots = (on_gpu, on_gpu + data.draw(st.integers(0, 2)), 1 / 64, 3 / 64)
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    engine = VllmEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
     drain(engine, fast)
-    slow = ReferenceEngine(Affine().leap, **limits, adapters=slots).run([Request(**r) for r in requests])
+    slow = ReferenceEngine(Adapted().leap, **limits, adapters=slots).run([Request(**r) for r in requests])
     for ours, theirs in zip(fast, slow, strict=True):
         assert (ours.first_token_s, ours.finished_s) == pytest.approx(
             (theirs.first_token_s, theirs.finished_s), rel=0, abs=0, nan_ok=True

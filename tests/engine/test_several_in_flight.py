@@ -19,6 +19,7 @@ from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import (
+    Adapted,
     Affine,
     Windowed,
     assert_conserved,
@@ -75,9 +76,9 @@ def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
         request["adapter"] = name
     slots = (on_gpu, 3, 1 / 64, 3 / 64)
     fast = [Request(**r) for r in requests]
-    engine = AsyncEngine(Affine(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    engine = AsyncEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
     drain(engine, fast)
-    reference = QueuedReference(Affine().leap, asynchronous=True, adapters=slots, **limits)
+    reference = QueuedReference(Adapted().leap, asynchronous=True, adapters=slots, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
         assert dates(ours) == dates(theirs)
     assert engine.adapters()[0].running == 0

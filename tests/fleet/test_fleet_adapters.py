@@ -1,6 +1,7 @@
 """LoRA adapters: who asks for which, what their slots take, what a swap costs, where the router sends them."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_a_swap_costs_the_bytes_of_the_adapter_over_the_lanes_and_from_the_drive
     first, second, again, base = (one.first_token_s - one.arrived_s for one in log.requests)
     steps = plan.pools[0].steptime
     prompt = {"prefill_seqs": 1, "prefill_tokens": 64, "prefill_attention_pairs": 64 * 65 // 2, "sampled_seqs": 1}
-    beside_s = steps.leap(Batch(adapters=1, **prompt)).first_s - steps.leap(Batch(**prompt)).first_s
+    beside_s = steps.leap(Batch(adapters=1, adapted_tokens=64, **prompt)).first_s - steps.leap(Batch(**prompt)).first_s
     assert beside_s > 7 * 32 * 8e-6
     assert first - base == pytest.approx(adapters.fetch_s + adapters.swap_s + beside_s)
     assert second == pytest.approx(first)
@@ -179,3 +180,11 @@ def test_adapters_have_one_law() -> None:
     for wrong in ({}, {"count": 2, "weights": {"a": 1}}, {"weights": {}}, {"weights": {"a": 1}, "zipf": 1}):
         with pytest.raises(ValidationError):
             Adapters.model_validate(wrong)
+
+
+def test_only_tokens_that_ask_for_an_adapter_are_multiplied_by_one(tmp_path: Path) -> None:
+    steps = planned(tmp_path).pools[0].steptime
+    alone, beside = (Batch(prefill_seqs=n, prefill_tokens=64 * n, sampled_seqs=n) for n in (1, 9))
+    asked = {"adapters": 1, "adapted_tokens": 64}
+    added = [steps.leap(replace(one, **asked)).first_s - steps.leap(one).first_s for one in (alone, beside)]
+    assert added[0] == pytest.approx(added[1])

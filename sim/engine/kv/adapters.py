@@ -1,8 +1,10 @@
 """LoRA adapters on a GPU and in host memory."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from sim.engine.sequence import Sequence
+from sim.records import Batch
 
 
 class AdapterSlots:
@@ -77,6 +79,17 @@ class AdapterSlots:
             del self._running[adapter]
             self._gpu.move_to_end(adapter)
             self._host.move_to_end(adapter)
+
+    def fill(
+        self, batch: Batch, running: Iterable[Sequence], chunks: list[tuple[Sequence, int]], still: list[Sequence]
+    ) -> None:
+        """Writes into *batch* what of it asks for adapters: *chunks* of prompts, and those *running* who decode and do
+        not stand *still*.
+        """
+        batch.adapters = len(self._running)
+        tokens = sum(chunk for one, chunk in chunks if one.request.adapter)
+        tokens += sum(1 for one in running if one.decoding and one.request.adapter)
+        batch.adapted_tokens = tokens - sum(1 for one in still if one.request.adapter)
 
     def clear(self) -> None:
         """The machine starts anew."""

@@ -135,7 +135,7 @@ class Rank(RankSchedule):
             self._drop(still)
         self._fill_chunks()
         if self.adapters is not None:
-            self.batch.adapters = self.adapters.running
+            self.adapters.fill(self.batch, self.running, self._chunks, still)
         if self._chunks:
             if self.batch.prefill_seqs:
                 self._prompts_at = self._step
