@@ -58,3 +58,18 @@ def test_what_cannot_be_looked_for(changes, told) -> None:
     with pytest.raises(sim.ScenarioErrors) as found:
         sim.size(ASKED | {"size": SIZE | changes}, quiet=True)
     assert told in str(found.value)
+
+
+def test_a_budget_leaves_fleets_of_both_roles_out() -> None:
+    few = SIZE | {
+        "gpus": ["h100-80gb-sxm"],
+        "costs": {"rented": {"acquisition": "rent", "quotes": {"h100-80gb-sxm": 2.0}}},
+    }
+    asked = ASKED | {"horizon_s": 4}
+    within, below = (
+        sim.size(asked | {"size": few | {"budget": {"usd_per_month": most}}}, workers=1, quiet=True)
+        for most in (4500, 4300)  # three cards cost $4,380
+    )
+    assert within.winner is not None
+    assert [pool["role"] for pool in within.winner["fleets"][0]["pools"]] == ["prefill", "decode"]
+    assert below.winner is None
