@@ -177,7 +177,9 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
-    text = text.replace("replications: 2", "replications: 1").replace("warmup_s: 14", "warmup_s: 20")
+    text = text.replace("replications: 2", "replications: 1").replace(
+        "horizon_s: 40\nwarmup_s: 14", "horizon_s: 12\nwarmup_s: 4"
+    )
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
     mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
