@@ -19,6 +19,8 @@ HEIGHT = 240
 """Of a plot area [px]; its width is that of the page's column."""
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
 CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
+GAP = 6
+"""Between two numbers of an axis [px]; where there is less, one of them is left out."""
 EDGE = 0.02
 """Room beyond the range of an axis, for the markers on its edge."""
 TENTH = 10.0
@@ -62,13 +64,14 @@ def chart_spec(panel: Panel) -> Spec:
 def config() -> Spec:
     """The look of all charts; its colours are the page's."""
     quiet = {"labelColor": {"expr": "soft"}, "titleColor": {"expr": "soft"}, "tickColor": {"expr": "soft"}}
-    size = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelOverlap": "greedy"}
+    size = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
+    sparse = {"labelOverlap": "greedy", "labelSeparation": GAP}
     grid = {"gridColor": {"expr": "faint"}, "domainColor": {"expr": "soft"}, "tickSize": 3}
     return {
         "font": FONT,
         "background": "transparent",
         "view": {"stroke": None},
-        "axis": {**quiet, **size, **grid},
+        "axis": {**quiet, **size, **sparse, **grid},
         "axisX": {"grid": False, "titleAnchor": "start", "titleAlign": "left", "titlePadding": 6},
         "axisY": {"domain": False, "title": None},
     }
