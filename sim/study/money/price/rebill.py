@@ -81,27 +81,26 @@ class Rebilling:
         of the year's *hours*. Only prices and terms may change: whoever sets a physical value gets the bill of the old
         quantities. Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
         """
-        scenario = at_point(self.scenario, dict(overrides)) if overrides else self.scenario
         priced: dict[str, CostPlan] = {}
         found = []
         for case in self._cases:
             key = repr((case.case.fleet, case.case.overrides))
             if key not in priced:
-                priced[key] = self._costs(case, scenario, copies, hours)
+                priced[key] = self._costs(case, overrides or {}, copies, hours)
             found.append(case.bill(priced[key], copies))
         return found
 
     def costs(self, overrides: Mapping[str, Any], copies: int, hours: Calendar) -> CostPlan:
         """The charges of the first case under such terms, which hold for all of one fleet. Raises as `bills` does."""
-        scenario = at_point(self.scenario, dict(overrides)) if overrides else self.scenario
-        return self._costs(self._cases[0], scenario, copies, hours)
+        return self._costs(self._cases[0], overrides, copies, hours)
 
     def at(self, costs: CostPlan, copies: int) -> list[Bill]:
         """One bill per stored case under *costs*."""
         return [case.bill(costs, copies) for case in self._cases]
 
-    def _costs(self, case: "_Metered", scenario: Scenario, copies: int, hours: Calendar | None) -> CostPlan:
-        costs = case.costs(scenario, self.catalog, copies)
+    def _costs(self, case: "_Metered", overrides: Mapping[str, Any], copies: int, hours: Calendar | None) -> CostPlan:
+        # the sweep's values stand above the others
+        costs = case.costs(at_point(self.scenario, {**overrides, **case.case.overrides}), self.catalog, copies)
         return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
 
 
@@ -122,9 +121,8 @@ class _Metered:
         machines = resolver.fleet(case).machines
         return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
 
-    def costs(self, scenario: Scenario, catalog: Catalog, copies: int) -> CostPlan:
-        """Charges under *scenario*, whose sweep point is this case's own."""
-        at = at_point(scenario, self.case.overrides)
+    def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
+        """Charges under the scenario *at* this case's point of the sweep."""
         costs = FleetTerms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
         assert costs is not None  # `of` has seen to it, and no override takes it away
         return costs
