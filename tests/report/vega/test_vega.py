@@ -1,8 +1,9 @@
 """Charts of pages: the same description as the pictures', as a specification that Vega-Lite compiles."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,12 @@ def test_lines_bands_limits_and_texts() -> None:
     assert {("wide", "a"), ("narrow", "a"), ("wide", "SLO 0.5 s"), ("wide", "1")} <= texts
     assert spec["encoding"]["x"]["scale"]["type"] == "log"
     assert spec == chart_spec(PANEL)
+
+
+def test_no_text_stands_beside_a_point_without_a_value() -> None:
+    spec = chart_spec(replace(PANEL, curves=(replace(CURVE, y=(nan, 2.0, nan)),)))
+    assert {row["t"] for row in rows(spec, "text")} & {"1", "2", "4", "a"} == {"2", "a"}
+    assert "NaN" not in script_json(spec)
 
 
 def test_vega_lite_compiles_it() -> None:
