@@ -107,6 +107,7 @@ def template(name: str) -> str:
     return _TEMPLATE.format(name=name, schema=SCHEMA_FILE, sections="\n".join(examples))
 
 
+@cache
 def schema_text() -> str:
     """JSON schema of scenario files; what a base may supply is not required."""
     schema = documented(Scenario)
