@@ -53,10 +53,14 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_core() -> Iterator[None]:
-    """Other tests run on the other cores, and another process costs its start: who wants several asks for them."""
+def _machine() -> Iterator[None]:
+    """One core: other tests run on the others, and another process costs its start; who wants several asks for them.
+
+    And one whose power does not fail: nothing waits until a disk has it, which takes longer than most simulations.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "cpu_count", lambda: 1)
+        patched.setattr(os, "fsync", lambda _: None)
         yield
 
 

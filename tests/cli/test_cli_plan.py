@@ -97,17 +97,17 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
 
 
 def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
-    first = run("--relative", "0.2", "--out", "out")
+    first = run("--relative", "0.2", "--out", "out", "--no-report")
     points = folder / "out" / "points"
     before = {path: path.stat().st_mtime_ns for path in points.rglob("case.json")}
-    again = run("--relative", "0.2", "--set", "plan.demand.growth_per_year=0", "--out", "out", "--force")
+    again = run("--relative", "0.2", "--set", "plan.demand.growth_per_year=0", "--out", "out", "--force", "--no-report")
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert {path: path.stat().st_mtime_ns for path in points.rglob("case.json")} == before
     assert first.stdout != again.stdout
 
 
 def test_fleets_without_a_unit_that_serves_are_told(folder: Path) -> None:
-    done = run("--relative", "0.2", "--set", "slo.ttft_s=0.001", "--out", "o")
+    done = run("--relative", "0.2", "--set", "slo.ttft_s=0.001", "--out", "o", "--no-report")
     assert done.exit_code == 0
     assert "own cannot be planned: one unit does not meet the service level at any load." in done.stdout
     assert table(folder / "o" / "plan.csv") == []

@@ -49,7 +49,7 @@ ARRIVALS = [
 @pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a["process"])
 @pytest.mark.parametrize("routing", ["round_robin", "random", "least_outstanding", "power_of_two"])
 def test_every_request_ends_and_every_token_is_metered(simulate, arrivals: dict, routing: str) -> None:
-    data = scenario(arrivals, drain_limit_s=100_000)
+    data = scenario(arrivals, horizon_s=60, drain_limit_s=100_000)
     data["fleets"] = [FLEET | {"routing": {"policy": routing}}]
     (result,) = simulate(data)
     requests = result.log.requests
@@ -114,7 +114,7 @@ def test_little_law_running_requests(simulate) -> None:
 
 def test_little_law_requests_in_the_system(simulate) -> None:
     """Mean number in the system = arrival rate x mean time in it, here over a long steady run."""
-    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=1200, warmup_s=200, meter_interval_s=1200)
+    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=800, warmup_s=200, meter_interval_s=800)
     (result,) = simulate(data)
     start, end = result.window_s
     cohort = [r for r in result.log.requests if start <= r.arrived_s < end]
@@ -128,15 +128,15 @@ def test_little_law_requests_in_the_system(simulate) -> None:
 def test_interactive_response_time_law(simulate, pauses: str, off: float) -> None:
     """Clients = throughput x (time to the last token + pause)."""
     arrivals = {"process": "closed_loop", "concurrency": 60, "think_s": 20.0, "pauses": pauses}
-    (result,) = simulate(scenario(arrivals, horizon_s=2000, warmup_s=0, meter_interval_s=2000))
+    (result,) = simulate(scenario(arrivals, horizon_s=1200, warmup_s=0, meter_interval_s=1200))
     requests = result.log.requests
-    done = [r for r in requests if r.finished_s <= 2000]
+    done = [r for r in requests if r.finished_s <= 1200]
     answer_s = fsum(r.finished_s - r.arrived_s for r in done) / len(done)
-    assert len(done) / 2000 * (answer_s + 20) == pytest.approx(60, rel=off)
+    assert len(done) / 1200 * (answer_s + 20) == pytest.approx(60, rel=off)
     # people come one by one and stay so, a benchmark's clients come together
     each_second = Counter(int(r.arrived_s) for r in requests)
-    mean = len(requests) / 2000
-    spread = fsum((each_second[second] - mean) ** 2 for second in range(2000)) / 2000 / mean
+    mean = len(requests) / 1200
+    spread = fsum((each_second[second] - mean) ** 2 for second in range(1200)) / 1200 / mean
     assert spread < 1.2 if pauses == "random" else spread > 2
 
 
@@ -177,7 +177,7 @@ POLICIES = [
 def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simulate, batching: dict) -> None:
     fleet = FLEET | {"pools": [POOL | {"batching": batching}]}
     arrivals = {"process": "poisson", "rate_rps": 8.0}
-    (result,) = simulate(scenario(arrivals, fleets=[fleet], requests_cost=True, warmup_s=37))
+    (result,) = simulate(scenario(arrivals, fleets=[fleet], requests_cost=True, horizon_s=70, warmup_s=37))
     meters, requests = result.log.meters, result.log.requests
     for phase in ("prefill_s", "recompute_s"):
         shared = fsum(getattr(r.busy, phase) for r in requests)
@@ -212,7 +212,7 @@ def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate
     batching = POOL["batching"] | {"num_gpu_blocks": blocks}
     fleet = FLEET | {"pools": [POOL | {"replicas": 1, "batching": batching} | layout]}
     arrivals = {"process": "poisson", "rate_rps": rate}
-    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, warmup_s=37))
+    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, horizon_s=70, warmup_s=37))
     meters, requests = result.log.meters, result.log.requests
     decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
     assert fsum(r.busy.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)

@@ -14,7 +14,7 @@ FIXED = {"distribution": "fixed", "value": 60}
 SCENARIO: dict[str, Any] = {
     "name": "by night",
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 0.5}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 20,
+    "horizon_s": 10,
     "slo": {"ttft_s": 1, "tpot_s": 0.1},
     "replications": 1,
     "fleets": [

@@ -22,7 +22,7 @@ SCENARIO: dict[str, Any] = {
     "name": "s",
     "model": "llama3.1-8b",
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 24,
+    "horizon_s": 14,
     "warmup_s": 4,
     "slo": {"ttft_s": 2.0, "attainment": 0.9},
     "fleets": [

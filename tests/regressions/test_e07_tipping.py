@@ -29,7 +29,7 @@ def scenario(price: Any) -> dict[str, Any]:
     return {
         "name": "tips",
         "workload": {"arrivals": {"process": "constant", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-        "horizon_s": 20,
+        "horizon_s": 12,
         "slo": {"ttft_s": 1, "tpot_s": 0.05},
         "fleets": [{"name": "own", "pools": [POOL], "cost": {"acquisition": "buy"}}],
         "site": {"electricity_usd_per_kwh": price(0.2), "pue": 1.2, "hosting": {"per": "kw_month", "usd": price(50)}},

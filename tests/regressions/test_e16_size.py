@@ -45,7 +45,7 @@ def sized(folder: Path, text: str) -> tuple[list[dict[str, str]], str]:
     """The rows of size.csv, and what stands on stdout."""
     (folder / "s.yaml").write_text(text)
     told = CliRunner().invoke(
-        app, ["size", str(folder / "s.yaml"), "--workers", "1", "--out", str(folder / "out"), "--force"]
+        app, ["size", str(folder / "s.yaml"), "--out", str(folder / "out"), "--force", "--no-report"]
     )
     assert told.exit_code == 0, told.output
     with (folder / "out/size.csv").open() as file:
@@ -123,6 +123,6 @@ def test_size_says_that_it_ignores_a_precision(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         SCENARIO.replace("max_replicas: 5", "max_replicas: 1") + RENTED + "precision: {}\n"
     )
-    told = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--workers", "1", "--out", str(tmp_path / "out")])
+    told = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--no-report"])
     assert told.exit_code == 0
     assert told.stderr.count("precision is ignored: every fleet is simulated with 2 replications") == 1

@@ -16,7 +16,7 @@ FAKE = """
 import json, sys, time
 from pathlib import Path
 folder = Path(sys.argv[sys.argv.index("--out") + 1])
-for number in range(16):
+for number in range(6):
     (folder / "points" / str(number)).mkdir(parents=True, exist_ok=True)
     time.sleep(0.1)
 (folder / "manifest.json").write_text(json.dumps({"program": "gpufleet", "status": "finished"}))
@@ -46,9 +46,9 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", FAKE))
-    (folder / "small.yaml").write_text(SMALL.replace("replications: 2", "replications: 16"))
+    (folder / "small.yaml").write_text(SMALL.replace("replications: 2", "replications: 6"))
     job = started(client).json()["job"]
-    assert job["cases"] == 16
+    assert job["cases"] == 6
     assert started(client).json()["job"]["id"] == job["id"]
     other = started(client, "seed=9").json()["job"]
     assert other["folder"] != job["folder"]
@@ -62,7 +62,7 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
     assert (again["folder"], again["id"] != job["id"]) == (job["folder"], True)
     assert eventually(client, again["id"], lambda one: one["done"] > 0)["done"] >= kept
     done = eventually(client, again["id"], lambda one: one["state"] not in jobs.OPEN)
-    assert (done["state"], done["done"], done["message"]) == ("done", 16, "")
+    assert (done["state"], done["done"], done["message"]) == ("done", 6, "")
 
 
 def test_what_has_run_opens_and_what_fails_says_why(

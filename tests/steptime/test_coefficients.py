@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from sim.catalogue.catalog import load_catalog
 from sim.steptime import Coefficients
 from sim.yamlio import read
 
@@ -19,8 +20,8 @@ def test_every_gpu_and_link_that_is_named_exists(coefficients):
     assert {link for rule in rules for link in rule.links} <= catalogue_ids("links")
 
 
-def test_every_architecture_of_the_catalogue_is_named(coefficients, gpu):
-    cards = [gpu(name) for name in catalogue_ids("gpus")]
+def test_every_architecture_of_the_catalogue_is_named(coefficients):
+    cards = [load_catalog().gpu(name) for name in catalogue_ids("gpus")]
     assert {card.architecture for card in cards} <= set(coefficients.architectures)
     assert {card.architecture for card in cards if card.geforce} <= set(coefficients.geforce)
 

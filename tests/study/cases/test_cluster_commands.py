@@ -19,7 +19,7 @@ from sim.study.cases.cores import Cores
 from sim.study.cases.execute import Job
 from sim.study.cases.points import POINTS
 from sim.study.fleets.capacity.search import capacities
-from sim.study.fleets.sensitivity.gap import HYBRIDS
+from sim.study.fleets.sensitivity import gap
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -30,7 +30,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 8
+horizon_s: 5
 replications: 2
 slo: {ttft_s: 1, tpot_s: 0.04}
 fleets:
@@ -55,9 +55,10 @@ TRACE = "workload: {trace: {path: requests.csv, format: csv}}"
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that start beside many others take their time."""
+    """Processes that start beside many others take their time; what is simulated does not."""
     monkeypatch.setattr(cluster, "CONNECT_S", START_S)
     monkeypatch.setattr(cluster, "WORKERS_S", START_S)
+    monkeypatch.setattr(gap, "FULL_HORIZON_S", 30.0)
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +136,9 @@ def test_hybrids_are_simulated_there_with_the_trace_that_they_need(machines: Mac
     rows = [f"{0.1 * i:.1f},{100 + i},{20 + i}" for i in range(30)]
     (tmp_path / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
     assert there_and_here(["sensitivity"], tmp_path, machines) == ["gap.csv", "sensitivity.csv"]
-    hybrids = contents(tmp_path / "there" / HYBRIDS)
+    hybrids = contents(tmp_path / "there" / gap.HYBRIDS)
     assert len(hybrids) > 8
-    assert hybrids == contents(tmp_path / "here" / HYBRIDS)
+    assert hybrids == contents(tmp_path / "here" / gap.HYBRIDS)
 
 
 def test_without_an_answer_the_command_ends_as_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

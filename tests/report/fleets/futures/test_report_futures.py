@@ -23,7 +23,7 @@ SCENARIO: dict[str, Any] = {
         "arrivals": {"process": "poisson", "rate_rps": {"triangular": [1, 2, 3]}},
         "lengths": {side: {"distribution": "geometric", "mean": 100} for side in ("prompt", "output")},
     },
-    "horizon_s": 40,
+    "horizon_s": 24,
     "requests": "none",
     "fleets": [
         {"name": "own", "pools": [POOL], "cost": {"acquisition": "buy", "share": True}},

@@ -29,7 +29,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 20
+horizon_s: 10
 fleets:
   - name: two
     pools:
@@ -49,7 +49,7 @@ ASKED = (
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 20.0)
+    monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 10.0)
 
 
 def loaded(folder: Path, text: str = SCENARIO):
@@ -129,7 +129,7 @@ def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
 
 
 def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
-    text = f"{SCENARIO}{ASKED}\n".replace("horizon_s: 20", "horizon_s: 60")
+    text = f"{SCENARIO}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 30")
     done = run(tmp_path, text)
     assert done.code == 0, done.err
     out = tmp_path / "out"
@@ -150,13 +150,13 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     assert (out / "tornado.png").stat().st_size
     assert (out / "gap.png").stat().st_size
     dates = {path: path.stat().st_mtime_ns for name in ("points", "hybrids") for path in (out / name).iterdir()}
-    again = run(tmp_path, text)
+    again = run(tmp_path, text, "--no-report")
     assert again.out == done.out
     assert dates == {path: path.stat().st_mtime_ns for name in ("points", "hybrids") for path in (out / name).iterdir()}
 
 
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 20", "horizon_s: 20\nreplications: 2")
+    text = SCENARIO.replace("horizon_s: 10", "horizon_s: 10\nreplications: 2")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
     assert done.code == 0, done.err
     moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}

@@ -65,9 +65,14 @@ def finished_run(folder: Path, **more) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished_run(tmp_path_factory.mktemp("priced") / "run")
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return finished_run(tmp_path / "run")
+def run(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "run")
 
 
 def repriced(run: Path, *sets: str):
