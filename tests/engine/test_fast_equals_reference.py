@@ -42,6 +42,24 @@ def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Af
     assert engine.waiting() == 0
 
 
+def test_of_two_equal_blocks_the_one_filled_first_is_found() -> None:
+    """One answers into a block that the other one's prompt fills in the same step, in a later chunk."""
+    shared = {"arrived_s": 0.0, "block_hashes": (7,), "hash_block_tokens": 16}
+    limits = {
+        "num_gpu_blocks": 7, "block_size": 16, "max_num_seqs": 8, "max_num_batched_tokens": 48, "max_model_len": 1000,
+        "enable_prefix_caching": True, "scheduling": "fcfs", "long_prefill_token_threshold": 3,
+    }  # fmt: skip
+    requests = [
+        {"index": 0, "prompt_tokens": 15, "output_tokens": 24} | shared,
+        {"index": 1, "prompt_tokens": 33, "output_tokens": 17} | shared,
+    ]
+    fast, engine, slow, reference = both(requests, limits, Affine())
+    assert [one.finished_s for one in fast] == [one.finished_s for one in slow]
+    # who was preempted finds the block in use, which costs no free one
+    assert [one.preemptions for one in fast] == [0, 1]
+    assert engine.meters(1e9).steps == reference.steps == 28
+
+
 @given(workloads(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
 @settings(max_examples=50, deadline=None)
 def test_fair_queues_agree(workload: tuple[list[dict], dict], tenants: list[int]) -> None:

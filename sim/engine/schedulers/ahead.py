@@ -107,7 +107,10 @@ class AsyncRank(Rank):
         self._step += 0 if flight.prompts_only else steps
         flight.closed = True
         self._runs = flight
-        for sequence in self._finishing.pop_reached(self._step):
+        finishing = self._finishing.pop_reached(self._step)
+        if finishing:
+            self._name_answers(False)  # others may ask for the blocks before the last token is there
+        for sequence in finishing:
             sequence.held, sequence.computed = self._held(sequence), sequence.base + self._step
             self._leave_decoding(sequence)
             flight.finished.append(sequence)
@@ -213,8 +216,9 @@ class AsyncRank(Rank):
             super()._preempt(sequence, withdrawn)
             return
         # its last token comes all the same
+        known = self._known(sequence, sequence.computed, 0)
         del self._leaving[sequence], self.running[sequence]
-        self.pool.release(sequence, sequence.held, False, sequence.computed - 1)
+        self.pool.release(sequence, sequence.held, False, known)
         sequence.request.preemptions += 1
         self.preemptions += 1
         self._preempted_in_step = True

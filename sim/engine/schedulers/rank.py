@@ -26,8 +26,7 @@ class Rank(RankSchedule):
     __slots__ = (
         "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
         "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
-        "_tiered",
-        "_windowed",
+        "_tiered", "_windowed",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -176,6 +175,8 @@ class Rank(RankSchedule):
             self.pool.take(need)
             self._phases.taken(self._step)
         if sequence is not None:
+            if self._answers and sequence.request.block_hashes:
+                self._name_answers(True)  # of two blocks with one name the older one answers
             self._schedule_chunk(sequence, chunk)
         return []
 
