@@ -40,7 +40,7 @@ TEXTS = (
     "measured_at",
 )
 COUNTS = ("n_gpus", "tp", "pp", "dp", "ep", "concurrency", "num_requests", "max_num_seqs", "max_num_batched_tokens")
-AMOUNTS = (
+CONDITIONS = (
     "isl",
     "osl",
     "prompt_cv",
@@ -50,8 +50,9 @@ AMOUNTS = (
     "avg_batch",
     "gpu_memory_utilization",
     "power_cap_w",
-    "energy_j_per_output_token",
 )
+"""What was asked of a server, as amounts."""
+AMOUNTS = (*CONDITIONS, "energy_j_per_output_token")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
-from sim.benchdata.row import AMOUNTS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
+from sim.benchdata.row import AMOUNTS, CONDITIONS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
 
 KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
 REQUIRED = ("gpu", "model")
@@ -19,18 +19,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "static_batch": ("concurrency", "avg_batch"),
 }
 """By load: one of these columns is needed."""
-KEPT = (
-    *COUNTS,
-    "isl",
-    "osl",
-    "prompt_cv",
-    "output_cv",
-    "cached_share",
-    "rate_req_s",
-    "avg_batch",
-    "gpu_memory_utilization",
-    "power_cap_w",
-)
+KEPT = (*COUNTS, *CONDITIONS)
 SIMILAR = 0.8
 
 
