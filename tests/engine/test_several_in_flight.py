@@ -199,6 +199,28 @@ def test_leaps_with_groups_agree_exactly(workload, windows, ahead, caches) -> No
     assert_conserved(engine, fast)
 
 
+LOST = {"window": ((None, 20), 10, 16, [(1, 8), (27, 26), (26, 8)]), "none": ((None, None), 100, 1, [(4, 33), (1, 24)])}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("kind", LOST)
+def test_who_loses_its_cached_blocks_may_need_fewer_to_join(kind, ahead) -> None:
+    """Who gave way waits for room behind its hits; once those are reallocated, a first chunk of 9 tokens fits."""
+    windows, blocks, size, rows = LOST[kind]
+    limits = RankLimits(
+        num_gpu_blocks=blocks, block_size=size, max_num_seqs=8, max_num_batched_tokens=100, max_model_len=1000,
+        enable_prefix_caching=True, long_prefill_token_threshold=9, watermark=0.1 if kind == "window" else 0.0,
+        reserve_full_isl=False, kv_groups=windows, batches_in_flight=1 + ahead,
+    )  # fmt: skip
+    engine, slow_engine = grouped(limits, ahead)
+    fast, slow = ([Request(index, 0.0, *row) for index, row in enumerate(rows)] for _ in range(2))
+    drain(engine, fast)
+    drain(slow_engine, slow)
+    assert [dates(one) for one in fast] == [dates(one) for one in slow]
+    assert fast[-1].preemptions == slow[-1].preemptions > 0
+    assert engine.meters(1e9).steps == slow_engine.meters(1e9).steps
+
+
 @given(workloads(), GROUPS, st.booleans(), st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
 def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> None:

@@ -120,15 +120,15 @@ class GroupCache(NamedBlocks):
 
     def joins(self, sequence: Sequence, hits: int, *places: Mapping[int | None, int]) -> tuple[int, int]:
         """Free blocks that *sequence* takes with so many *places* in a group by its window, the cached ones that nobody
-        uses included, at the most of several *places*; and the fewest that it could take if some *hits* were lost.
+        uses included, at the most of *places*, of which the first follow the *hits*; and the fewest if some were lost.
         """
         found = self._found_blocks = [self._cached(sequence, group, hits) for group in range(len(self.windows))]
-        new = max([sum([max(0, one[window] - hits) for window in self.windows]) for one in places])
+        new = [sum([max(0, one[window] - hits) for window in self.windows]) for one in places]
         if not hits:
-            return new, new
+            return max(new), max(new)
         idle = [sum([not block.users for block in blocks]) for blocks in found]
         surely = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
-        return new + sum(idle), new + surely
+        return max(new) + sum(idle), max([new[0], *[one + surely for one in new[1:]]])
 
     def _cached(self, sequence: Sequence, group: int, hits: int) -> list[Block]:
         """The blocks in *group* of the first *hits* places of *sequence*, from the window on."""

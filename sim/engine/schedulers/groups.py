@@ -60,8 +60,8 @@ class GroupRank(Rank):
         """Free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`: blocks become free while others decode."""
-        if not self._windowed:
+        """See `Schedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
 
@@ -132,8 +132,10 @@ class GroupRank(Rank):
 
     def _steps_until_change(self) -> int:
         steps = super()._steps_until_change()
-        if steps > 1 and self._windowed and self.blocked_by == "kv":
-            steps = max(1, self._phases.steps_until_free(self._step, steps, self._room - self.pool.free))
+        if steps > 1 and self.blocked_by == "kv":
+            short = self._room - self.pool.free
+            if self._windowed or short <= 0:  # where none is given back, only hits that are lost let the head join
+                steps = max(1, self._phases.steps_until_free(self._step, steps, short))
         return steps
 
     def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
