@@ -21,7 +21,7 @@ class Lora(Spec):
     """LoRA adapters beside the weights, under vLLM's names. All adapters have the largest rank."""
 
     max_loras: Count = 1
-    """Slots on the GPU: a batch has requests of so many adapters at most."""
+    """Slots on the GPU: the most adapters that the requests of one batch may ask for."""
     max_cpu_loras: Count | None = None
     """Adapters that host memory keeps, those on the GPU included; left out: `max_loras`."""
     max_lora_rank: Count = 16

@@ -14,7 +14,7 @@ from sim.yamlio import dump
 LONGEST_OVER_MEAN = 8
 """Longest of drawn lengths."""
 WAVES, LEAST_REQUESTS = 3, 64
-"""Requests of a run that stands for a stretch: so many per client, and so many at least."""
+"""Requests of a run that stands for a stretch: per client, and at least."""
 EQUAL = 0.01
 """Lengths whose spread over mean is smaller count as equal."""
 

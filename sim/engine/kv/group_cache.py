@@ -3,12 +3,12 @@ books block by block.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.kv.free_queue import Block, FreeQueue, Run, Slid
+from sim.engine.kv.groups import Windows, by_window, offered_by_all
 from sim.engine.sequence import Sequence
-
-Windows = tuple[int | None, ...]
 
 
 class Table:
@@ -34,14 +34,15 @@ class GroupCache(NamedBlocks):
     """
 
     __slots__ = (
-        "_caches", "_found_blocks", "_kind_of", "_kinds", "_named", "_queue", "_tables", "growing", "only_sliding",
-        "sliding", "states", "windows",
+        "_alike", "_caches", "_found_blocks", "_kind_of", "_kinds", "_named", "_queue", "_tables", "growing",
+        "only_sliding", "sliding", "states", "windows",
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self.windows = windows
         self._caches = caches
+        self._alike = by_window(windows)
         self._kinds = _kinds(windows)
         self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
         self.sliding = sorted({window for window in windows if window})
@@ -83,18 +84,7 @@ class GroupCache(NamedBlocks):
         """Leading places of *sequence* that every group has cached, as far as it still reads them."""
         if not self._caches or not any(self._named):
             return 0
-        kinds: dict[int | None, list[int]] = {}
-        for group, window in enumerate(self.windows):
-            kinds.setdefault(window, []).append(group)
-        order = sorted(kinds, key=lambda window: window is not None)
-        hits = self.sought(sequence)
-        while True:
-            found = hits
-            for window in order:
-                found = self._found(sequence, kinds[window], window, found)
-            if found >= hits or (len(order) == 2 and order[0] is None):
-                return found
-            hits = found
+        return offered_by_all(self._alike, self.sought(sequence), partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
         """The longest prefix of at most *most* places that *groups*, which have the same *window*, offer."""
@@ -119,7 +109,7 @@ class GroupCache(NamedBlocks):
         return run
 
     def joins(self, sequence: Sequence, hits: int, *places: Mapping[int | None, int]) -> tuple[int, int]:
-        """Free blocks that *sequence* takes with so many *places* in a group by its window, the cached ones that nobody
+        """Free blocks that *sequence* takes with *places* in a group by its window, the cached ones that nobody
         uses included, at the most of *places*, of which the first follow the *hits*; and the fewest if some were lost.
         """
         found = self._found_blocks = [self._cached(sequence, group, hits) for group in range(len(self.windows))]

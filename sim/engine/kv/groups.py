@@ -1,12 +1,36 @@
 """KV blocks of groups of layers that share one pool, block by block (vLLM V1 `HybridKVCacheCoordinator`)."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from collections.abc import Sequence as Listed
+from functools import partial
 
 from sim.engine.kv.blocks import BlockPool, block_name
 from sim.engine.sequence import Sequence
 
 Windows = tuple[int | None, ...]
+Offer = Callable[[list[int], int | None, int], int]
+
+
+def by_window(windows: Windows) -> dict[int | None, list[int]]:
+    """The groups of each of *windows*, those without one first."""
+    found: dict[int | None, list[int]] = {}
+    for group, window in enumerate(windows):
+        found.setdefault(window, []).append(group)
+    return {window: found[window] for window in sorted(found, key=lambda window: window is not None)}
+
+
+def offered_by_all(groups: dict[int | None, list[int]], most: int, offer: Offer) -> int:
+    """The longest prefix of at most *most* places that all *groups*, by window, have; *offer* says it of those of one
+    window, given the groups, their window and what is looked for.
+    """
+    while True:
+        found = most
+        for window, alike in groups.items():
+            found = offer(alike, window, found)
+        if found >= most or (len(groups) == 2 and None in groups):
+            return found
+        most = found
 
 
 class GroupBlock:
@@ -28,11 +52,12 @@ class GroupPool(BlockPool):
     every group has the blocks that the next token reads: all of them, or those of its window.
     """
 
-    __slots__ = ("_caches", "_full", "_named", "_queue", "_tables", "windows")
+    __slots__ = ("_alike", "_caches", "_full", "_named", "_queue", "_tables", "windows")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self.windows = windows
+        self._alike = by_window(windows)
         self._caches = caches
         self._queue: OrderedDict[GroupBlock, None] = OrderedDict((GroupBlock(), None) for _ in range(self.usable))
         """Free blocks in the order in which they will be reallocated."""
@@ -55,18 +80,8 @@ class GroupPool(BlockPool):
         """Leading blocks of *sequence* that every group has cached, as far as it still reads them."""
         if not self._named:
             return 0
-        kinds: dict[int | None, list[int]] = {}
-        for group, window in enumerate(self.windows):
-            kinds.setdefault(window, []).append(group)
-        order = sorted(kinds, key=lambda window: window is not None)
-        hits = (sequence.tokens - 1) // self.block_size
-        while True:
-            found = hits
-            for window in order:
-                found = self._found(sequence, kinds[window], window, found)
-            if found >= hits or (len(order) == 2 and order[0] is None):
-                return found
-            hits = found
+        most = (sequence.tokens - 1) // self.block_size
+        return offered_by_all(self._alike, most, partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
         """The longest prefix of at most *most* blocks that *groups*, which have the same *window*, offer."""
