@@ -1,152 +1,14 @@
-"""A model's dimensions: data/models/<id>.yaml, or a Hugging Face config.json.
-
-Parameters, bytes and arithmetic all follow from the list of weight matrices that `matrices` draws up.
-"""
+"""The weight matrices of a language model, and what is counted from them: parameters, activations."""
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from sim.catalogue.value import Sourced, Value
-from sim.spec import Count, Spec, WholeNumber
+from sim.catalogue.entries.model.attention import LinearAttention, Mla
+from sim.catalogue.entries.model.language import Model
 
 Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
 Split = Literal["outputs", "inputs", "kv_heads", "vocab", "none"]
-
-
-class Moe(Spec):
-    """Mixture of experts."""
-
-    experts: Count
-    experts_per_token: Count
-    moe_intermediate: Count
-    shared_experts: WholeNumber = 0
-    """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
-    shared_expert_gate: bool = False
-    """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
-    dense_layers: WholeNumber = 0
-    """Leading layers with an ordinary feed-forward block."""
-
-
-class Mla(Spec):
-    """Multi-head latent attention (DeepSeek)."""
-
-    q_lora_rank: Count | None
-    kv_lora_rank: Count
-    qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
-    v_head_dim: Count
-
-
-class LinearAttention(Spec):
-    """Gated delta rule (Qwen3-Next): a state per value head instead of a cache."""
-
-    key_heads: Count
-    value_heads: Count
-    key_head_dim: Count
-    value_head_dim: Count
-    state_bits: Literal[16, 32] = 32
-    """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
-
-
-class Model(Spec):
-    """A language model. Dimensions as in its config; parameters are counted from them."""
-
-    kind: Literal["language"] = "language"
-    id: str
-    name: str
-    aliases: tuple[str, ...] = ()
-    hf_id: str = ""
-    family: str = ""
-    """Groups sizes and tunings that share an architecture (validation groups by it)."""
-    dimensions: Sourced
-    """Where the figures below come from."""
-    layers: Count
-    hidden: Count
-    intermediate: Count
-    heads: Count
-    kv_heads: Count
-    head_dim: Count
-    vocab: Count
-    max_context: Count
-    native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
-    gated_mlp: bool = True
-    """SwiGLU-like: three matrices instead of two."""
-    tie_embeddings: bool = False
-    qkv_bias: bool = False
-    qk_norm: bool = False
-    """A norm over each query and key head."""
-    linear_bias: bool = False
-    """Every linear layer has a bias, not only query, key and value."""
-    norm_bias: bool = False
-    """LayerNorm with a shift instead of RMSNorm."""
-    norms_per_layer: Count = 2
-    learned_positions: WholeNumber = 0
-    """Rows of a learned position embedding (OPT, GPT-3)."""
-    moe: Moe | None = None
-    mla: Mla | None = None
-    sliding_window: Count | None = None
-    sliding_window_layers: WholeNumber = 0
-    """Layers that see only the last `sliding_window` tokens."""
-    linear_attention_layers: WholeNumber = 0
-    """Layers whose state does not grow with the context."""
-    linear_attention: LinearAttention | None = None
-    """Dimensions of those layers; left out: taken as those of the others."""
-    attention_output_gate: bool = False
-    """A gate as wide as the queries on the output of (full) attention."""
-    params_quoted: Value | None = None
-    params_active_quoted: Value | None = None
-
-
-class ImageGenerator(Spec):
-    """How the work of a diffusion model follows from steps and resolution."""
-
-    resolution: Count
-    """Width and height for which the model's figures hold [pixels]."""
-    steps: Count
-    """Denoiser steps of an image where nothing is said."""
-    calls_per_step: Count
-    """Denoiser calls of one step, in one batch: 2 with classifier-free guidance."""
-    attention_flops_per_call: Value
-    """The part of a call's arithmetic that grows with the square of the pixels [FLOP]."""
-    decoder_flops: Value
-    """Latents to pixels, once an image [FLOP]."""
-    decoder_traffic_elements: Value
-    """Numbers that the decoder moves per image besides its weights."""
-
-
-class OtherModel(Spec):
-    """A network that answers in one pass per sample: an image classifier, an encoder, an image generator."""
-
-    kind: Literal["other"]
-    id: str
-    name: str
-    aliases: tuple[str, ...] = ()
-    family: str
-    input: str
-    """What one sample is."""
-    sample_unit: str
-    """Noun for one sample in a report: image, sequence, volume, ..."""
-    params: Value | None = None
-    """Weights that one pass reads."""
-    flops_per_sample: Value | None = None
-    """Arithmetic of one inference pass [FLOP], two per multiply-add; of an image generator: of one denoiser call."""
-    traffic_elements_per_sample: Value | None = None
-    """Numbers that one pass reads and writes per sample besides the weights, each layer by itself."""
-    widest_elements_per_sample: Value | None = None
-    """Numbers that the layer with the most of them reads and writes per sample: they are in memory together."""
-    table_elements: Value | None = None
-    """Numbers in embedding tables, of which a sample reads a few; absent: it has none."""
-    kernels: Value | None = None
-    """Kernel launches of one pass."""
-    passes_per_sample: Value | None = None
-    """Passes that one sample takes one after the other; absent: 1."""
-    generator: ImageGenerator | None = None
-
-
-AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +157,3 @@ def activations_per_token(model: Model) -> float:
             share = model.moe.experts_per_token / model.moe.experts if matrix.role == "expert" and model.moe else 1.0
             passed += (matrix.inputs + matrix.outputs) * matrix.count * share
     return passed
-
-
-def kv_elements_per_token_layer(model: Model) -> int:
-    """Numbers that one token leaves in one attention layer's cache: all KV heads, or MLA's latent and rope key."""
-    if model.mla is not None:
-        return model.mla.kv_lora_rank + model.mla.qk_rope_head_dim
-    return 2 * model.kv_heads * model.head_dim
-
-
-def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
-    """Bytes that one token leaves in the cache of a single GPU, all layers whose cache grows or slides [bytes]."""
-    return kv_elements_per_token_layer(model) * (model.layers - model.linear_attention_layers) * element_bytes

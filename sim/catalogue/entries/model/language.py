@@ -1,0 +1,70 @@
+"""A language model's dimensions: data/models/<id>.yaml, or a Hugging Face config.json."""
+
+from typing import Literal
+
+from sim.catalogue.entries.model.attention import LinearAttention, Mla
+from sim.catalogue.value import Sourced, Value
+from sim.spec import Count, Spec, WholeNumber
+
+
+class Moe(Spec):
+    """Mixture of experts."""
+
+    experts: Count
+    experts_per_token: Count
+    moe_intermediate: Count
+    shared_experts: WholeNumber = 0
+    """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
+    shared_expert_gate: bool = False
+    """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
+    dense_layers: WholeNumber = 0
+    """Leading layers with an ordinary feed-forward block."""
+
+
+class Model(Spec):
+    """A language model. Dimensions as in its config; parameters are counted from them."""
+
+    kind: Literal["language"] = "language"
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    hf_id: str = ""
+    family: str = ""
+    """Groups sizes and tunings that share an architecture (validation groups by it)."""
+    dimensions: Sourced
+    """Where the figures below come from."""
+    layers: Count
+    hidden: Count
+    intermediate: Count
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    vocab: Count
+    max_context: Count
+    native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
+    gated_mlp: bool = True
+    """SwiGLU-like: three matrices instead of two."""
+    tie_embeddings: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    """A norm over each query and key head."""
+    linear_bias: bool = False
+    """Every linear layer has a bias, not only query, key and value."""
+    norm_bias: bool = False
+    """LayerNorm with a shift instead of RMSNorm."""
+    norms_per_layer: Count = 2
+    learned_positions: WholeNumber = 0
+    """Rows of a learned position embedding (OPT, GPT-3)."""
+    moe: Moe | None = None
+    mla: Mla | None = None
+    sliding_window: Count | None = None
+    sliding_window_layers: WholeNumber = 0
+    """Layers that see only the last `sliding_window` tokens."""
+    linear_attention_layers: WholeNumber = 0
+    """Layers whose state does not grow with the context."""
+    linear_attention: LinearAttention | None = None
+    """Dimensions of those layers; left out: taken as those of the others."""
+    attention_output_gate: bool = False
+    """A gate as wide as the queries on the output of (full) attention."""
+    params_quoted: Value | None = None
+    params_active_quoted: Value | None = None
