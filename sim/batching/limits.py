@@ -96,6 +96,17 @@ class VllmLimits(QueueLimits):
     out: model where layers keep states, else mean."""
     speculative: Speculative | None = None
     """Drafted tokens; None: each step makes one token for a sequence."""
+    max_num_queued_reqs: Count | None = None
+    """Requests that a server takes at most, waiting and running, over all its data-parallel ranks; more are refused.
+    Left out: no limit."""
+    max_num_queued_tokens: Count | None = None
+    """A server refuses requests while the prompts of those without a first token have so many tokens or more, over all
+    its data-parallel ranks. Left out: no limit."""
+
+    @property
+    def limits_its_queue(self) -> bool:
+        """Whether its server refuses requests."""
+        return self.max_num_queued_reqs is not None or self.max_num_queued_tokens is not None
 
     @property
     def windows(self) -> tuple[int | None, ...]:

@@ -32,9 +32,16 @@ class PrefillFirst(QueueLimits):
     scheduler_recv_interval: Annotated[int, Field(ge=1, le=1000)] = 1
     """Decode steps from one look for new requests to the next (SGLang) [steps]. Whoever has just computed prompts, or
     has nothing to do, looks at once."""
+    max_queued_requests: Count | None = None
+    """Requests that wait at most; more are refused (SGLang). Left out: no limit."""
     watermark: Fraction = 0.01
     """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager); without
     `schedule_conservativeness`."""
+
+    @property
+    def limits_its_queue(self) -> bool:
+        """Whether its server refuses requests."""
+        return self.max_queued_requests is not None
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:

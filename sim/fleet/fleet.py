@@ -11,6 +11,7 @@ import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
+from sim.fleet.arrivals.doors import doors_of
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock, Send, Source
 from sim.fleet.arrivals.tenants import gated
@@ -34,7 +35,6 @@ from sim.fleet.sharing.caches import clear_caches, inform
 from sim.fleet.sharing.routing import ServiceRouter
 from sim.records import ONLY_SERVICE, FleetLog, Request
 from sim.routing import Router
-from sim.routing.admission import Gate
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
@@ -68,7 +68,6 @@ class RunningFleet:
         self._over = False
         self._losses: Losses | None = None
         """Where replicas fail."""
-        self._gate: Gate | None = None
         arrive = self._send
         if plan.asks_again:
             hands = Hands(self._send, self._send_again, self._take, self._settle)
@@ -82,9 +81,7 @@ class RunningFleet:
         policy, self._handover = self._routed(streams)
         inform(policy, self._replicas, self._env)
         self._router: Router | Roster = policy
-        if plan.admission is not None:
-            waiting = [replica.engine.waiting for replica in self._replicas]
-            self._gate = Gate(plan.admission, waiting, lambda replica, for_s: self._eject(replica, for_s))
+        self._doors = doors_of(plan, self._replicas, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:
             self._router = self._switched(policy, states, streams)
 
@@ -167,7 +164,7 @@ class RunningFleet:
                 self._held.append(request)
                 self._found_nobody()
                 continue
-            if self._gate is not None and not self._gate.admits(request, index, now):
+            if self._doors is not None and not self._doors.admit(request, index, now):
                 self._outstanding += 1
                 refused.append(request)
                 continue
@@ -229,8 +226,8 @@ class RunningFleet:
             if self._handover is not None and self._handover.gives_up(request, now):
                 continue
             index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
-            if index >= 0 and self._gate is not None:
-                self._gate.timed_out(index)
+            if index >= 0 and self._doors is not None:
+                self._doors.timed_out(index)
             if self._losses is not None and self._losses.gives_up(request):
                 continue
             if index < 0:
@@ -248,14 +245,14 @@ class RunningFleet:
     def _joined(self, request: Request, replica: int) -> None:
         """*request* is on its way to *replica*."""
         self._router.joined(replica, request)
-        if self._gate is not None:
-            self._gate.joined(replica)
+        if self._doors is not None:
+            self._doors.joined(replica, request)
 
     def _gone(self, replica: int, request: Request) -> None:
         """*request* is not on its way to *replica* any more."""
         self._router.left(replica, request)
-        if self._gate is not None:
-            self._gate.left(replica)
+        if self._doors is not None:
+            self._doors.left(replica, request)
 
     def _eject(self, replica: int, for_s: float) -> None:
         """Nobody sends requests to *replica* for a while."""
@@ -292,8 +289,8 @@ class RunningFleet:
         for request in requests:
             if replica is not None:
                 self._left(request, replica)
-                if self._gate is not None:
-                    self._gate.answered(replica, end_s)
+                if self._doors is not None:
+                    self._doors.answered(replica, end_s)
             self._source.answered(request, end_s)
         self._over = self._is_done(now)
 

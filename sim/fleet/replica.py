@@ -43,17 +43,20 @@ class Replica:
         self.formed: Callable[[Replica], None] | None = None
         """Who looks at every step that begins."""
 
+    def catch_up(self, now: float) -> None:
+        """Ends the step that was over before *now*, where rounding woke an arrival first."""
+        if now > self.end_s:
+            self._fire()
+
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """Hands *request* to the engine, or only its prompt; whether `replan` is needed."""
         if now > self.end_s:
-            # rounding woke the arrival first
             self._fire()
         return self.engine.offer(request, now, prompt_only)
 
     def reserve(self, request: Request, now: float) -> bool:
         """Sets blocks aside for the KV of *request*'s prompt; whether there were enough."""
-        if now > self.end_s:
-            self._fire()
+        self.catch_up(now)
         if not self.engine.reserve(request, now):
             return False
         self.replan(now)
@@ -61,8 +64,7 @@ class Replica:
 
     def let_go(self, request: Request, now: float) -> None:
         """The KV of *request*'s prompt has been fetched from here."""
-        if now > self.end_s:
-            self._fire()
+        self.catch_up(now)
         self.engine.let_go(request, now)
         self.replan(now)
 

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from sim.batching import POLICIES
 from sim.catalogue.catalog import load_catalog
 from sim.failures import Domain, Law
 from sim.fleet.fleet import RunningFleet
@@ -57,6 +58,40 @@ def test_a_queue_limit_turns_away_as_many_as_in_the_closed_form(plan: CasePlan) 
         assert {one.status for one in log.requests} == {"finished", "rejected"}
     half = NormalDist().inv_cdf(0.9995) * np.std(shares, ddof=1) / 6**0.5
     assert np.mean(shares) == pytest.approx(expected, abs=half)
+
+
+def limited(plan: CasePlan, policy: str = "", ranks: int = 1, **limits: object) -> CasePlan:
+    """*plan* with queue limits of the server."""
+    pool, limits = plan.pools[0], limits | ({"policy": policy} if policy else {})
+    kind = POLICIES[policy] if policy else type(pool.batching)
+    known = {key: value for key, value in pool.batching.model_dump().items() if key in kind.model_fields}
+    batching = kind(**known | limits)
+    return replace(plan, pools=(replace(pool, batching=batching, data_parallel_size=ranks),))
+
+
+def test_a_server_with_a_queue_limit_turns_away_whom_the_gateway_would(plan: CasePlan) -> None:
+    short = replace(plan, horizon_s=200.0)
+    by_gateway = run(short, admission=Admission(max_outstanding=4))
+    sglang = {"policy": "prefill_first", "schedule_conservativeness": 1.0, "max_queued_requests": 3}
+    for limits in ({"max_num_queued_reqs": 4}, sglang):
+        assert [one.status for one in run(limited(short, **limits)).requests] == [
+            one.status for one in by_gateway.requests
+        ]
+    assert sum(one.rejected for one in by_gateway.requests) > 20
+
+
+def test_the_limits_of_a_vllm_server_are_those_of_all_its_ranks(plan: CasePlan) -> None:
+    busy = replace(at_rate(plan, 6.0), horizon_s=30.0)
+    for limits, most in (({"max_num_queued_reqs": 3}, 3), ({"max_num_queued_tokens": 1}, None)):
+        requests = run(limited(busy, ranks=2, **limits)).requests
+        for one in requests:
+            before = [each for each in requests if each.arrived_s < one.arrived_s and not each.rejected]
+            if most is None:  # a prompt has one token: nobody waits for its first one
+                assert one.rejected is any(not each.first_token_s < one.arrived_s for each in before)
+            else:
+                assert one.rejected is (sum(not each.finished_s < one.arrived_s for each in before) >= most)
+        assert {one.replica for one in requests if not one.rejected} == {0, 1}
+        assert 10 < sum(one.rejected for one in requests) < len(requests) - 10
 
 
 def test_clients_that_are_turned_away_ask_again(plan: CasePlan) -> None:

@@ -136,12 +136,17 @@ def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Ite
         "overlap_schedule": bool(limits.overlap_schedule),
         "scheduler_recv_interval": limits.scheduler_recv_interval > 1,
         "enable_mixed_chunk": limits.enable_mixed_chunk,
+        "max_queued_requests": limits.max_queued_requests is not None,
     }
     for key in (key for key, value in used.items() if value):
         if several:
             yield Complaint((*place, key), "needs one pipeline stage, and ranks that do not step together")
         elif limits.schedule_conservativeness is None:
             yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")
+    if limits.max_queued_requests is not None and limits.scheduler_recv_interval > 1:
+        yield Complaint((*place, "max_queued_requests"), "needs scheduler_recv_interval: 1")
+    if limits.max_queued_requests is not None and limits.scheduling == "priority":
+        yield Complaint((*place, "max_queued_requests"), "needs scheduling: fcfs or fair")
     if limits.schedule_conservativeness is None:
         return
     chunk = limits.chunked_prefill_size

@@ -15,6 +15,8 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.slo import Slo
 from sim.workload import TraceError, Workload
 
+QUEUE_LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens", "max_queued_requests")
+
 
 def routing_complaints(
     fleet: Fleet, bound: Sequence[BoundPool], pools: Sequence[str], place: Place
@@ -64,6 +66,28 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
             yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
+
+
+def queue_limit_complaints(
+    scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
+) -> Iterator[Complaint]:
+    """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere."""
+    resumes = scenario.client is not None and scenario.client.retry == "resume"
+    migrates = any(pool.spot is not None and pool.spot.on_notice == "migrate" for pool in fleet.pools)
+    for j, pool in enumerate(bound):
+        limits = pool.batching
+        if not getattr(limits, "limits_its_queue", False):
+            continue
+        at = (*place, "pools", j, "batching")
+        given = [key for key in QUEUE_LIMITS if getattr(limits, key, None) is not None]
+        if pool.spec.sharing is not None:
+            yield Complaint((*at, given[0]), "is the limit of one server: several models here have one each")
+        if pool.spec.role != "both":
+            yield Complaint((*at, given[0]), "needs a pool without a role: prompts that are handed over have no limit")
+        if (resumes or migrates) and "max_num_queued_tokens" in given:
+            why = "client.retry: resume" if resumes else "spot.on_notice: migrate"
+            text = f"does not go with {why}: answers that go on here begin elsewhere"
+            yield Complaint((*at, "max_num_queued_tokens"), text)
 
 
 def adapter_use_complaints(

@@ -18,6 +18,7 @@ from sim.scenario.checks.routing import (
     adapter_use_complaints,
     fair_complaints,
     level_complaints,
+    queue_limit_complaints,
     role_complaints,
     routing_complaints,
 )
@@ -236,6 +237,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += switched_together(fleet, ("fleets", i))
         wrong += ejection_complaints(scenario, fleet, ("fleets", i))
         wrong += fair_complaints(scenario, pools, ("fleets", i))
+        wrong += queue_limit_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += adapter_use_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))

@@ -281,7 +281,12 @@ class CasePlan:
     @property
     def asks_again(self) -> bool:
         """Whether a request may be sent more than once, or end without an answer."""
-        return self.client is not None or self.admission is not None or self.fails
+        return self.client is not None or self.admission is not None or self.fails or self.refuses
+
+    @property
+    def refuses(self) -> bool:
+        """Whether servers have queue limits of their own."""
+        return any(getattr(pool.batching, "limits_its_queue", False) for pool in self.pools)
 
     @property
     def fails(self) -> bool:

@@ -87,12 +87,15 @@ def _why_rejected(journal: Journal) -> str:
     request, plan = journal.request, journal.plan
     tenant = next((one for one in plan.workload.tenants if one.name == request.tenant), None)
     limited = tenant is not None and tenant.rate_limit is not None and not request.hops
-    if limited and plan.admission is None:
+    if limited and plan.admission is None and not plan.refuses:
         return _("It was turned away: tenant {tenant} was over its rate limit.", tenant=request.tenant)
     if limited:
         return _(
-            "It was turned away at the gateway: admission, or the rate limit of tenant {tenant}.", tenant=request.tenant
+            "It was turned away: by admission, a queue limit, or the rate limit of tenant {tenant}.",
+            tenant=request.tenant,
         )
+    if plan.refuses:
+        return _("It was turned away by a queue limit (of the server or in admission), or its tokens fit no replica.")
     if request.attempts > 1 or plan.admission is not None:
         return _("It was turned away at the gateway (admission), or its tokens fit no replica.")
     return _("It was rejected: its tokens do not fit max_model_len or the KV cache.")

@@ -1,0 +1,107 @@
+"""Who turns a request away before an engine has it: the gateway's rules, then the queue limits of the server itself.
+
+A vLLM server counts requests in flight and prompts to compute over all its data-parallel ranks, in the process that
+answers clients (`AsyncLLM.check_admission`); an SGLang scheduler counts the requests that wait at it
+(`_abort_on_queued_limit`). Both answer with HTTP 503, which is a refusal like the gateway's: clients may ask again.
+"""
+
+from collections.abc import Callable, Sequence
+from math import isnan
+
+from sim.batching import PrefillFirst
+from sim.batching.limits import VllmLimits
+from sim.fleet.pool import engines_per_replica
+from sim.fleet.replica import Replica
+from sim.records import Request
+from sim.routing.admission import Gate
+from sim.scenario.resolving.resolved import CasePlan
+
+
+class Server:
+    """The requests that one server with limits of its own has, and the *engines* that serve them."""
+
+    def __init__(self, limits: VllmLimits | PrefillFirst, engines: Sequence[Replica]) -> None:
+        self._limits, self._engines = limits, engines
+        self._in_flight: set[Request] = set()
+        self._before_first_token: set[Request] = set()
+
+    def admits(self, engine: Replica, now: float) -> bool:
+        """Whether one request more may come to *engine*."""
+        limits = self._limits
+        for one in self._engines:
+            one.catch_up(now)
+        if isinstance(limits, PrefillFirst):
+            return limits.max_queued_requests is None or engine.engine.waiting() < limits.max_queued_requests
+        if limits.max_num_queued_reqs is not None and len(self._in_flight) >= limits.max_num_queued_reqs:
+            return False
+        return limits.max_num_queued_tokens is None or self._prompt_tokens() < limits.max_num_queued_tokens
+
+    def _prompt_tokens(self) -> int:
+        """Tokens of the prompts of which no answer has begun; a prompt counts whole until then."""
+        self._before_first_token = {one for one in self._before_first_token if isnan(one.first_token_s)}
+        return sum(one.prompt_tokens for one in self._before_first_token)
+
+    def joined(self, request: Request) -> None:
+        """*request* is on its way here."""
+        self._in_flight.add(request)
+        self._before_first_token.add(request)
+
+    def left(self, request: Request) -> None:
+        """*request* is here no longer."""
+        self._in_flight.discard(request)
+        self._before_first_token.discard(request)
+
+
+class Doors:
+    """The gateway of a fleet, where it has rules, and the servers that have limits of their own."""
+
+    def __init__(self, gate: Gate | None, replicas: Sequence[Replica], servers: dict[int, Server]) -> None:
+        self._gate, self._replicas, self._servers = gate, replicas, servers
+
+    def admit(self, request: Request, replica: int, now: float) -> bool:
+        """Whether *request* may go to *replica*."""
+        if self._gate is not None and not self._gate.admits(request, replica, now):
+            return False
+        server = self._servers.get(replica)
+        return server is None or server.admits(self._replicas[replica], now)
+
+    def joined(self, replica: int, request: Request) -> None:
+        """*request* is on its way to *replica*."""
+        if self._gate is not None:
+            self._gate.joined(replica)
+        if replica in self._servers:
+            self._servers[replica].joined(request)
+
+    def left(self, replica: int, request: Request) -> None:
+        """*request* is not at *replica* any more."""
+        if self._gate is not None:
+            self._gate.left(replica)
+        if replica in self._servers:
+            self._servers[replica].left(request)
+
+    def answered(self, replica: int, now: float) -> None:
+        """*replica* has answered a request."""
+        if self._gate is not None:
+            self._gate.answered(replica, now)
+
+    def timed_out(self, replica: int) -> None:
+        """A client has given up waiting for *replica*."""
+        if self._gate is not None:
+            self._gate.timed_out(replica)
+
+
+def doors_of(plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, float], None]) -> Doors | None:
+    """What turns requests away from *replicas*; None where nothing does. *eject* closes a replica for some seconds."""
+    servers: dict[int, Server] = {}
+    first = 0
+    for pool in plan.pools:
+        ranks = engines_per_replica(pool)
+        for _ in range(pool.replicas):
+            if isinstance(pool.batching, VllmLimits | PrefillFirst) and pool.batching.limits_its_queue:
+                server = Server(pool.batching, replicas[first : first + ranks])
+                servers |= dict.fromkeys(range(first, first + ranks), server)
+            first += ranks
+    gate = None
+    if plan.admission is not None:
+        gate = Gate(plan.admission, [replica.engine.waiting for replica in replicas], eject)
+    return Doors(gate, replicas, servers) if gate is not None or servers else None
