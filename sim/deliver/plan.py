@@ -9,6 +9,7 @@ from sim.deliver.shared.folder import begin, written_together
 from sim.report.money.plan.answer import write_plan
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
+from sim.report.words.services import load_notes
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.cases.execute import Workplace
@@ -46,5 +47,6 @@ def deliver_plan(
     found = outlooks(scenario, catalog, most, measured)
     with written_together(out, told) as folder:
         resolved = keep_basis(folder, scenario, catalog)
-        write_plan(folder, scenario, found, resolved, hostless_notes(scenario, catalog), report)
+        remarks = [*load_notes(scenario), *hostless_notes(scenario, catalog)]
+        write_plan(folder, scenario, found, resolved, remarks, report)
     return found

@@ -119,8 +119,8 @@ def test_one_service_is_a_scenario_of_its_own(tmp_path: Path, catalog: Catalog) 
     assert chosen.sweep == {"workload.arrivals.rate_rps": (10, 20)}
 
 
-def test_breakeven_asks_about_one_service() -> None:
-    with pytest.raises(ScenarioErrors, match=r"^services: this asks about one workload: choose a service"):
+def test_breakeven_needs_a_limit_of_every_service() -> None:
+    with pytest.raises(ScenarioErrors, match=r"^services\.2\.slo: a capacity needs at least one limit"):
         sim.breakeven(scenario(), quiet=True)
 
 
@@ -150,7 +150,7 @@ def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
         ({"services": [FAST, SLOW, TALK, FAST | {"name": "more"}]}, "fleets.0.pools: none serves more"),
         ({"service": "fats"}, "service: there is no service 'fats'; did you mean fast"),
         ({"services": [FAST, SLOW, TALK | {"workload": FAST["workload"]}]}, "services.2.workload: needs arrivals and"),
-        ({"plan": {"years": 1, "starts": "2026-01", "demand": {"now": 1}}}, "plan: asks about one workload: choose a"),
+        ({"load_profile": {1: 8760}}, "load_profile: asks about one workload: choose a"),
         ({"services": [FAST, SLOW, TALK | {"model": "llama9"}]}, "services.2.model: unknown model 'llama9'"),
         ({"warmup_s": "auto"}, "warmup_s: auto looks at one service"),
     ],

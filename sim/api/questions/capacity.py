@@ -18,7 +18,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity import RELATIVE
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, why_no_common_capacity
+from sim.study.fleets.capacity.search import Capacity, why_no_capacity
 
 
 class CapacityResult(Result):
@@ -82,7 +82,7 @@ def capacity(
     ['4x RTX 4090', '2x A100 80GB']
     """
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
-    prepared.refuse(why_no_common_capacity(prepared.scenario))
+    prepared.refuse(why_no_capacity(prepared.scenario))
     width = fraction(relative)
     prepared.ignores("capacity", precision=precision_of(prepared.scenario, width))
     more = {"relative": width, "report": out is not None}

@@ -11,10 +11,10 @@ def capacity(asked: Asked) -> None:
     from sim.report.fleets.capacity.page import findings
     from sim.study.fleets.capacity.axis import LoadAxis
     from sim.study.fleets.capacity.goal import precision_of
-    from sim.study.fleets.capacity.search import why_no_common_capacity
+    from sim.study.fleets.capacity.search import why_no_capacity
 
     scenario = asked.scenario
-    asked.refuse(why_no_common_capacity(scenario))
+    asked.refuse(why_no_capacity(scenario))
     axis = LoadAxis.of(scenario)
     asked.say_what_is_ignored(precision=precision_of(scenario, asked.relative))
     found = asked.delivered(deliver_capacity)

@@ -13,6 +13,7 @@ def plan(asked: Asked) -> None:
     from sim.report.money.plan.answer import plan_document
     from sim.report.money.plan.tables import plan_table
     from sim.report.money.plan.verdict import verdict
+    from sim.report.words.services import load_notes
     from sim.study.fleets.capacity.search import why_no_capacity
     from sim.study.money.plan.plans import why_no_plan
 
@@ -29,6 +30,7 @@ def plan(asked: Asked) -> None:
             "",
             answer.headline,
             *answer.findings,
+            *load_notes(scenario),
             *asked.notes(),
             f"results in {asked.folder}",
         ],

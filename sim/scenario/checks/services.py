@@ -18,6 +18,8 @@ from sim.workload import CsvTrace, TraceError, Workload
 
 SWITCHED = ("schedule", "autoscaling", "failures")
 """What only pools with one model may have beside several services."""
+OF_ONE_WORKLOAD = ("load_profile", "size", "futures")
+"""Sections that several services cannot have."""
 TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
 
@@ -228,9 +230,11 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
         yield Complaint(("horizon_s",), "is missing: services are measured in one window")
     if scenario.warmup_s == "auto":
         yield Complaint(("warmup_s",), "auto looks at one service: give seconds")
-    for name in ("load_profile", "plan", "breakeven", "sensitivity", "size", "futures", "precision"):
+    for name in OF_ONE_WORKLOAD:
         if getattr(scenario, name) is not None:
             told = "asks about one workload: choose a service with pools of its own by `service: <name>`"
+            if scenario.service is not None:
+                told = f"asks about one workload, and {scenario.service} shares pools with others: remove it"
             yield Complaint((name,), told)
 
 

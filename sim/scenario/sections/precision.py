@@ -72,7 +72,8 @@ def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterato
     priced = [fleet.is_priced for fleet in scenario.fleets] or [True]
     if precision.metric.startswith("usd") and not any(priced):
         yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
-    if precision.metric == "slo_attainment" and not scenario.slo.per_request:
+    levels = [one.slo for one in scenario.services] or [scenario.slo]
+    if precision.metric == "slo_attainment" and not any(one.per_request for one in levels):
         yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request")
 
 

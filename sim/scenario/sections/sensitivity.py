@@ -15,6 +15,8 @@ from sim.spec import Spec
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
 Contradictions = Callable[[str, Place, float], Iterator[Complaint]]
 """Of (path, place to report it at, value): what is wrong with the scenario at that value and not without."""
+ALL_LOADS = "load_scale"
+"""An input: the loads of all services in proportion, over the scenario's own."""
 NO_INPUTS = ("sweep", "seed")
 """Keys that say nothing of what is simulated and billed; no section does."""
 
@@ -30,8 +32,8 @@ class Sensitivity(Spec):
     """Which inputs move the result, and by how much. Every key is optional."""
 
     inputs: Annotated[dict[str, tuple[float, float] | Relative], Field(min_length=1)] | None = None
-    """Dotted path of a number -> [low, high] or {relative: 0.3}. Left out: prices and rates, prices of the hardware,
-    load and lengths, each 30 % less and more."""
+    """Dotted path of a number -> [low, high] or {relative: 0.3}; load_scale: the loads of all services in proportion.
+    Left out: prices and rates, prices of the hardware, load and lengths, each 30 % less and more."""
     metric: SensitivityMetric = "usd_per_million_output_tokens"
     """What they move."""
     between: tuple[str, str] | None = None
@@ -57,6 +59,10 @@ def _input_complaints(
     data = as_data(scenario)
     for path, ends in inputs.items():
         place: Place = ("sensitivity", "inputs", path)
+        if path == ALL_LOADS and scenario.services and scenario.service is None:
+            if isinstance(ends, tuple) and not 0 < ends[0] < ends[1]:
+                yield Complaint(place, f"needs 0 < low < high, not {ends[0]:g} and {ends[1]:g}")
+            continue
         try:
             where = place_of(data, path)
         except LookupError as error:

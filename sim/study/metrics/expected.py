@@ -1,11 +1,13 @@
 """What requests bring in the mean: the workload's own figures, where those of a small sample are off by luck."""
 
 from functools import partial
+from math import fsum
 
 import numpy as np
 
 from sim.rng import stream
 from sim.scenario.schema import Scenario
+from sim.workload import Workload
 
 POINTS = 100_000
 """Cumulative probabilities at which the lengths are averaged."""
@@ -14,8 +16,31 @@ SESSION_REQUESTS = 5_000
 
 
 def mean_tokens(scenario: Scenario) -> tuple[float, float]:
-    """Mean prompt and output tokens of a request: of the trace, or of the laws of its lengths as they are clipped."""
-    workload = scenario.workload
+    """Mean prompt and output tokens of a request: of the trace, or of the laws of its lengths as they are clipped.
+
+    Of several services those of the one whose load is raised, else of all by their rates. Raises ValueError where all
+    are raised and one has no rate.
+    """
+    raised = _raised(scenario)
+    if len(raised) == 1:
+        return _tokens(raised[0])
+    rates = [one.mean_rate_rps() for one in raised]
+    if not all(rates):
+        raise ValueError("a service has no rate, so requests have no mean")
+    known = [(rate or 0.0, _tokens(one)) for rate, one in zip(rates, raised, strict=True)]
+    whole = fsum(rate for rate, _ in known)
+    prompt, output = (fsum(rate * each[side] for rate, each in known) / whole for side in (0, 1))
+    return prompt, output
+
+
+def _raised(scenario: Scenario) -> list[Workload]:
+    """The workloads whose load `capacity` raises."""
+    named = [one for one in scenario.services if scenario.service in (None, one.name)]
+    return [one.workload for one in named] or [scenario.workload]
+
+
+def _tokens(workload: Workload) -> tuple[float, float]:
+    """Prompt and output tokens of its mean request."""
     if workload.trace is not None:
         requests = workload.trace.requests(None)
         return float(np.mean(requests.prompt_tokens)), float(np.mean(requests.output_tokens))
@@ -31,10 +56,29 @@ def mean_tokens(scenario: Scenario) -> tuple[float, float]:
 
 def rate_per_load(scenario: Scenario) -> float | None:
     """Requests per second at a load of 1, as `capacity` counts loads; None where only a simulation can find it."""
-    workload = scenario.workload
+    raised = _raised(scenario)
+    if len(raised) > 1:  # in proportion: a load of 1 is the scenario's own
+        return scenario.workload.mean_rate_rps()
+    (workload,) = raised
     if workload.closed_loop() is not None:
         return None
     if workload.trace is None:
         return 1.0
     rate_rps = workload.mean_rate_rps()
     return None if rate_rps is None else rate_rps / workload.trace.rate_scale
+
+
+def held_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
+    """Prompt and output tokens per second of the services that hold their load while a chosen one's is raised; None
+    where only a simulation can find them.
+    """
+    prompt = output = 0.0
+    for one in scenario.services if scenario.service is not None else ():
+        if one.name == scenario.service:
+            continue
+        rate_rps = one.workload.mean_rate_rps()
+        if rate_rps is None:
+            return None
+        tokens = _tokens(one.workload)
+        prompt, output = prompt + rate_rps * tokens[0], output + rate_rps * tokens[1]
+    return prompt, output

@@ -12,6 +12,7 @@ from sim.report.vega.figures import Drawn, PageFigure
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.words.money import cash
+from sim.report.words.services import load_notes
 from sim.report.words.text import LIMITS, axis_label, joined, percent, place, plain, seconds, spread
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
@@ -49,8 +50,7 @@ def findings(
 ) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
-    if scenario.services and scenario.service is not None:
-        told.append(_("The load is that of {service}; the other services hold theirs.", service=scenario.service))
+    told += load_notes(scenario)
     told += [
         _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
         for row in rows

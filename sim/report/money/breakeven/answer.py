@@ -13,6 +13,7 @@ from sim.report.page.document import heading
 from sim.report.page.page import Table, render_page, write_picture
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import cash, in_code
+from sim.report.words.services import load_notes
 from sim.report.words.text import percent, plain, question_of
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
@@ -258,8 +259,19 @@ def left_out(answer: BreakevenAnswer) -> list[str]:
         if one.reason
     ]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
-    return told + [
+    told += [
         _("{name} is left out: it does not meet the service level at any load tried.", name=name) for name in missed
+    ]
+    compared = {one.fleet for one in answer.candidates}
+    return told + [
+        _(
+            "{name} is left out: it meets the service level up to {most}, and the load is {load}.",
+            name=one.fleet,
+            most=place_text(answer.axis, float(f"{one.mean:.3g}")),
+            load=place_text(answer.axis, answer.load),
+        )
+        for one in answer.capacities
+        if not one.reason and one.mean and one.fleet not in compared
     ]
 
 
@@ -295,6 +307,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     ]
     told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
+    told += load_notes(scenario)
     told += owned_peaks(answer, scenario)
     told += [
         _(

@@ -21,7 +21,10 @@ ROUNDING = 1e-9
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     """The verdict first, then what it depends on."""
     if not answer.usd_per_h:
-        return [_("No fleet meets the service level at any load.")]
+        if not any(one.mean for one in answer.capacities):
+            return [_("No fleet meets the service level at any load.")]
+        at = place_text(answer.axis, answer.load)
+        return [_("No fleet meets the service level at {place}.", place=at)]
     ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
     (winner, least), rest = ranked[0], ranked[1:]
     at = place_text(answer.axis, answer.load)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.workload import Workload
 
 
@@ -33,7 +34,9 @@ class LoadAxis:
             return each[scenario.service]
         if clients := [name for name, axis in each.items() if axis.whole]:
             raise ValueError(f"{clients[0]} has clients, which do not grow in proportion: choose it with `service`")
-        return cls("", "load_scale", 1.0, False, {axis.path: axis.start for axis in each.values()})
+        if still := [one.name for one in scenario.services if not one.workload.mean_rate_rps()]:
+            raise ValueError(f"all requests of {still[0]} come at once, so it has no rate to raise")
+        return cls("", ALL_LOADS, 1.0, False, {axis.path: axis.start for axis in each.values()})
 
     @classmethod
     def _of(cls, workload: Workload, before: str) -> "LoadAxis":

@@ -93,17 +93,9 @@ class Capacity:
 
 
 def why_no_capacity(scenario: Scenario) -> str:
-    """What the scenario lacks for the capacity of one workload, with its key; empty if nothing."""
-    if scenario.services:
-        return "services: this asks about one workload: choose a service with pools of its own by `service: <name>`"
-    return _why_no_load(scenario, [("", scenario.slo)])
-
-
-def why_no_common_capacity(scenario: Scenario) -> str:
-    """What the scenario lacks for a capacity, of one workload or of several services; empty if nothing."""
-    if not scenario.services:
-        return why_no_capacity(scenario)
-    return _why_no_load(scenario, [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)])
+    """What the scenario lacks for a capacity, of one workload or several services, with its key; empty if nothing."""
+    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
+    return _why_no_load(scenario, levels or [("", scenario.slo)])
 
 
 def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
@@ -128,10 +120,12 @@ def why_not_its_mean(scenario: Scenario) -> str:
             "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
             "measure whole days (horizon_s less warmup_s a multiple of 86400)"
         )
-    arrivals, end_s = scenario.workload.arrivals, scenario.horizon_s
-    if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
-        hours = arrivals.length_s / SECONDS_PER_HOUR
-        return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
+    end_s = scenario.horizon_s
+    for workload in [one.workload for one in scenario.services] or [scenario.workload]:
+        arrivals = workload.arrivals
+        if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
+            hours = arrivals.length_s / SECONDS_PER_HOUR
+            return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
     return ""
 
 

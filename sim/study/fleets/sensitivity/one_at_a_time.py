@@ -13,7 +13,7 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.sensitivity import Relative, Sensitivity, around, number_at
+from sim.scenario.sections.sensitivity import ALL_LOADS, Relative, Sensitivity, around, number_at
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
@@ -187,14 +187,20 @@ def _simulated(
     """The cases of every fleet with one input moved, taken from *out* where they are finished."""
     found: dict[tuple[str, Place], list[Job]] = {}
     for place in places:
-        overrides = {} if place is None else dict([place])
+        overrides = {} if place is None else _overrides(scenario, *place)
         at = at_point(scenario, overrides)
         for position, fleet in enumerate(scenario.fleets):
             count = 1 if is_deterministic(at, at.fleets[position]) else scenario.replications
-            cases = [Case(fleet.name, overrides, overrides, replication) for replication in range(count)]
+            axes = {} if place is None else dict([place])
+            cases = [Case(fleet.name, axes, overrides, replication) for replication in range(count)]
             found[fleet.name, place] = jobs_of(scenario, cases, catalog, out)
     do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
+
+
+def _overrides(scenario: Scenario, path: str, value: float) -> dict[str, float]:
+    """Path -> value of the scenario with the input at *path* moved, which may be the loads of all services."""
+    return LoadAxis.of(scenario).overrides(value) if path == ALL_LOADS else {path: value}
 
 
 def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
@@ -203,11 +209,25 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
     asked = scenario.sensitivity.inputs if scenario.sensitivity else None
     if asked is None:
         paths = [path for path in _usual_paths(scenario) if _number(data, path)]
-        return [*(_input(scenario, data, path, USUAL) for path in paths), *_hardware(scenario)]
+        return [*(_input(scenario, data, path, USUAL) for path in paths), *_usual_loads(scenario), *_hardware(scenario)]
     return [
         _input(scenario, data, path, ends.relative if isinstance(ends, Relative) else ends)
+        if path != ALL_LOADS
+        else _all_loads(ends.relative if isinstance(ends, Relative) else ends)
         for path, ends in asked.items()
     ]
+
+
+def _usual_loads(scenario: Scenario) -> list[VariedInput]:
+    """The loads of all services in proportion, where there are several and none is chosen."""
+    with suppress(ValueError):  # a burst has no rate
+        return [_all_loads(USUAL)] if LoadAxis.of(scenario).together else []
+    return []
+
+
+def _all_loads(ends: float | tuple[float, float]) -> VariedInput:
+    low, high = ends if isinstance(ends, tuple) else (1 - ends, 1 + ends)
+    return VariedInput("loads of all services", ALL_LOADS, 1.0, low, high, "of the scenario's", money=False)
 
 
 def _hardware(scenario: Scenario) -> list[VariedInput]:
@@ -234,8 +254,12 @@ def _usual_paths(scenario: Scenario) -> list[str]:
     """Of money and of load; whether the scenario has them is seen later."""
     paths = list(INPUTS)
     with suppress(ValueError):  # a burst has no rate
-        paths.append(LoadAxis.of(scenario).path)
-    return paths + [f"workload.lengths.{side}.{key}" for side in ("prompt", "output") for key in LENGTHS]
+        path = LoadAxis.of(scenario).path
+        paths.append(path if scenario.service is None else f"services.{scenario.service}.{path.split('.', 2)[2]}")
+    workloads = [f"services.{one.name}.workload" for one in scenario.services] or ["workload"]
+    return paths + [
+        f"{workload}.lengths.{side}.{key}" for workload in workloads for side in ("prompt", "output") for key in LENGTHS
+    ]
 
 
 def _number(data: Mapping[str, object], path: str) -> bool:
@@ -268,6 +292,9 @@ def _name(path: str) -> tuple[str, str]:
     if path in INPUTS:
         return INPUTS[path][:2]
     words = path.split(".")
+    if words[0] == "services" and words[2:3] == ["workload"]:
+        name, unit = _name(".".join(words[2:]))
+        return f"{name} of {words[1]}", unit
     if path.startswith("workload.lengths.") and words[-1] in LENGTHS:
         side = {"prompt": "prompt length", "output": "output length"}[words[2]]
         return f"{LENGTHS[words[-1]]} {side}".strip(), "tokens" if words[-1] != "scale" else ""

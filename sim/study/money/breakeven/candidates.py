@@ -2,7 +2,8 @@
 
 Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a way
 to pay for it) is simulated at fractions of its own capacity; ways to pay share the simulations, as money changes no
-quantity. Beyond one unit's capacity whole units are added, each with an even share of the load.
+quantity. Beyond one unit's capacity whole units are added, each with an even share of the load. Where the load is that
+of one service beside others that hold theirs, a fleet is one unit: another would share the others' load.
 
 Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
 its hours is billed at its own load and price, and the units carry its peak.
@@ -30,7 +31,7 @@ from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import Capacity
-from sim.study.metrics.expected import mean_tokens, rate_per_load
+from sim.study.metrics.expected import held_tokens_per_s, mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of
 from sim.study.money.price.rebill import Bill, Rebilling
 from sim.study.money.price.year_hours import YEAR, Calendar, hours_of, usual_load
@@ -106,7 +107,8 @@ class Ledgers:
         self.hours = hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
         self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
-        self.candidates = list(_candidates(scenario, found))
+        self.beside_others = scenario.service is not None
+        self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {
             name: sorted({*(u * most for u in UTILISATIONS), self.share(most)}) for name, most in capacity_of.items()
@@ -117,7 +119,11 @@ class Ledgers:
         }
         self._loads = loads
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
-        self._tokens_per_h = _tokens_per_h(scenario)
+        self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
+
+    def carries(self, candidate: Candidate, load: float) -> bool:
+        """Whether it serves a mean *load*: in whole units any, beside services that hold theirs up to its capacity."""
+        return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
 
     def share(self, capacity: float) -> float:
         """The load of one unit where whole units carry the scenario's load evenly."""
@@ -199,9 +205,10 @@ class Ledgers:
                 for kind in Tokens._fields
             )
         )
-        if self._tokens_per_h is None or any(bill.rejected for bill, _ in bills):
+        if self._tokens_per_h is None or self._held_per_h is None or any(bill.rejected for bill, _ in bills):
             return simulated
-        prompt, output = (load * each for each in self._tokens_per_h)
+        known = zip(self._tokens_per_h, self._held_per_h, strict=True)
+        prompt, output = (load * each + held for each, held in known)
         read = simulated.prompt + simulated.cached
         cached = prompt * simulated.cached / read if read else 0.0
         return Tokens(prompt - cached, cached, output)
@@ -235,6 +242,12 @@ def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
     return SECONDS_PER_HOUR * rate_rps * prompt, SECONDS_PER_HOUR * rate_rps * output
 
 
+def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
+    """Prompt and output tokens per hour of services that hold their load; None where answers decide."""
+    held = held_tokens_per_s(scenario)
+    return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
+
+
 def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:
     also = (scenario.breakeven or Breakeven()).also
     for position, fleet in enumerate(scenario.fleets):
@@ -265,7 +278,8 @@ def _simulated(
     for fleet, values in loads.items():
         for load in values:
             value = axis.value(load)
-            cases = [Case(fleet, {axis.label: value}, {axis.path: value}, one) for one in range(scenario.replications)]
+            point = {axis.label: value}, axis.overrides(value)
+            cases = [Case(fleet, *point, one) for one in range(scenario.replications)]
             found[fleet, load] = jobs_of(plain, cases, catalog, out)
     do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}

@@ -64,8 +64,9 @@ class TippingInput:
 
 
 def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
-    """Cost of *load* with every candidate, and with the API where the scenario has one [USD/h]."""
-    found = {one.name: ledgers.cost(one, load, overrides) for one in ledgers.candidates}
+    """Cost of *load* with every candidate that serves it, and with the API where the scenario has one [USD/h]."""
+    able = [one for one in ledgers.candidates if ledgers.carries(one, load)]
+    found = {one.name: ledgers.cost(one, load, overrides) for one in able}
     api = ledgers.api(list(found.values()))
     return {name: cost.usd_per_h for name, cost in found.items()} | ({API: api.usd_per_h} if api is not None else {})
 
@@ -97,7 +98,8 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
         if flows.rent_usd_per_h:
             moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
-    yield TippingInput("load", ledgers.axis.label, ledgers.load, ANY, lambda load: costs_at(ledgers, load))
+    most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
+    yield TippingInput("load", ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
 
 
 def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:

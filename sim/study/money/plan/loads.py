@@ -50,7 +50,7 @@ def part_loads(
 def _cases(one: Capacity, axis: LoadAxis) -> list[Case]:
     loads = sorted({axis.value(fraction * one.mean) for fraction in FRACTIONS})
     return [
-        Case(one.fleet, {axis.label: load}, {axis.path: load}, each.replication)
+        Case(one.fleet, {axis.label: load}, axis.overrides(load), each.replication)
         for load in loads
         if load < one.mean
         for each in one.found

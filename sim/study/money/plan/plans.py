@@ -38,11 +38,14 @@ TOKENS_PER_PRICE = 1e6
 
 def why_no_plan(scenario: Scenario) -> str:
     """What the scenario lacks for a plan, with its key; empty if nothing."""
-    return (
-        ""
-        if scenario.plan is not None
-        else "plan: is missing: years, starts and what else is known of the years to come"
-    )
+    if scenario.plan is None:
+        return "plan: is missing: years, starts and what else is known of the years to come"
+    if scenario.service is not None:
+        return (
+            f"service: {scenario.service} shares pools, and units of a plan share the loads of all services: remove "
+            "`service`, and the loads of all grow in proportion"
+        )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""What plan, breakeven and sensitivity answer for services that share pools: all loads in proportion, or one's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.schema import Scenario
+from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import Capacity, Found
+from sim.study.fleets.sensitivity.one_at_a_time import swings
+from sim.study.metrics.expected import mean_tokens, rate_per_load
+from sim.study.money.breakeven.candidates import Ledgers
+from sim.study.money.breakeven.decision import decide
+from sim.study.money.breakeven.tipping import costs_at
+from sim.study.money.plan.loads import part_loads
+from sim.study.money.plan.plans import outlooks, why_no_plan
+
+STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 1e-6}
+BATCHING = {
+    **{"policy": "vllm", "num_gpu_blocks": 200, "max_num_seqs": 6, "max_num_batched_tokens": 64},
+    **{"max_model_len": 1200},
+}
+POOL = {"services": ["chat", "code"], "gpu": "rtx-4090", "steptime": STEP, "batching": BATCHING}
+LOADS = {"chat": (2.0, 40, 20), "code": (1.0, 100, 40)}
+"""Service -> requests per second, prompt and output tokens of each."""
+CATALOG = load_catalog()
+
+
+def service(name: str) -> dict[str, Any]:
+    rate_rps, *tokens = LOADS[name]
+    sides = zip(("prompt", "output"), tokens, strict=True)
+    lengths = {side: {"distribution": "fixed", "value": value} for side, value in sides}
+    arrivals = {"process": "constant", "rate_rps": rate_rps}
+    return {"name": name, "workload": {"arrivals": arrivals, "lengths": lengths}, "slo": {"ttft_s": 1.0}}
+
+
+def scenario(**more: Any) -> Scenario:
+    rent = {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}
+    data = {
+        "name": "s",
+        "services": [service(name) for name in LOADS],
+        "horizon_s": 4,
+        "fleets": [{"name": "f", "pools": [POOL], "cost": rent}],
+    }
+    return Scenario.model_validate(data | more)
+
+
+def found(capacity: float) -> list[Capacity]:
+    return [Capacity("f", capacity, None, (Found("f", 0, capacity, None, 0),))]
+
+
+def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_rent(tmp_path: Path) -> None:
+    asked = scenario(plan={"years": 1, "starts": "2027-01", "peak_to_mean": 2, "discount_rate": 0.05})
+    assert rate_per_load(asked) == 3.0
+    assert mean_tokens(asked) == (60.0, pytest.approx(80 / 3))
+    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(2.0))
+    for load, units in ((0.5, 1), (2.0, 1), (5.0, 3)):
+        cost = ledgers.cost(ledgers.candidates[0], load)
+        assert cost.units == units
+        assert cost.output_tokens_per_h == pytest.approx(3600 * load * 80)
+        assert cost.usd_per_h == pytest.approx(0.4 * units)
+    measured = part_loads(asked, CATALOG, found(2.0), tmp_path, Cores(1))
+    (outlook,) = outlooks(asked, CATALOG, found(2.0), measured)
+    assert [row.rented for row in outlook.months] == [1] * 12
+    assert outlook.total_usd == pytest.approx(12 * 730 * 0.4)
+    assert outlook.output_tokens == pytest.approx(12 * 730 * 3600 * 80)
+
+
+def test_one_service_is_asked_about_beside_the_others_up_to_what_one_unit_carries(tmp_path: Path) -> None:
+    asked = scenario(service="chat", breakeven={"load": 3.0})
+    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(6.0))
+    (own,) = ledgers.candidates
+    assert ledgers.cost(own, 3.0).output_tokens_per_h == pytest.approx(3600 * (3 * 20 + 40))
+    assert costs_at(ledgers, 6.0) == {"f": pytest.approx(0.4)}
+    assert costs_at(ledgers, 6.1) == {}
+    answer = decide(asked, Ledgers(asked, CATALOG, tmp_path, Cores(1), found(2.9)), found(2.9))
+    assert not answer.usd_per_h
+    assert why_no_plan(scenario(service="chat", plan={"years": 1, "starts": "2027-01"})).startswith("service: chat")
+
+
+def test_sensitivity_moves_the_loads_of_all_services_together(tmp_path: Path) -> None:
+    inputs = {"load_scale": [0.5, 2.0], "services.code.workload.lengths.output.value": [20, 40]}
+    base, moved = swings(scenario(sensitivity={"inputs": inputs}), CATALOG, tmp_path, Cores(1)).swings
+    tokens_per_s = 80 * (4 - 0.5) / 4  # the first of each come at once, the last are cut off by the window
+    assert base.low["f"].value / base.high["f"].value == pytest.approx(4, rel=0.25)
+    assert moved.high["f"].value == pytest.approx(0.4 / 3600 / tokens_per_s * 1e6, rel=0.2)
+    assert moved.input.name == "output length of code"
