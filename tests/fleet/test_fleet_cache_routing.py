@@ -110,12 +110,11 @@ def test_reports_come_after_their_delay() -> None:
     index.attach(lambda: now[0], BLOCK)
     request = Request(0, 0.0, 40, 1, block_hashes=(7, 8), hash_block_tokens=BLOCK)
     index.matches(request)
-    index.listener(1)(7 * BLOCK + BLOCK - 1, True)
-    index.listener(1)(("own", 3), True)
+    index.listener(1)([7 * BLOCK + BLOCK - 1, ("own", 3)], True)
     assert index.matches(request) == []
     now[0] = 0.5
     assert index.matches(request) == [(0b10, BLOCK)]
-    index.listener(1)(7 * BLOCK + BLOCK - 1, False)
+    index.listener(1)([7 * BLOCK + BLOCK - 1], False)
     assert index.matches(request) == [(0b10, BLOCK)]
     now[0] = 1.0
     assert index.matches(request) == []

@@ -1,7 +1,7 @@
 """KV blocks of one rank: a plain count, or vLLM's prefix cache with its eviction order."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sim.engine.kv.tiers import Tiers
 from sim.engine.sequence import Sequence
@@ -63,11 +63,13 @@ class BlockPool:
 class Block:
     """A KV block with a name: what it holds can be found again until the block is reallocated."""
 
-    __slots__ = ("key", "users")
+    __slots__ = ("key", "twins", "users")
 
     def __init__(self, key: object) -> None:
         self.key = key
         self.users = 1
+        self.twins: tuple[Block, ...] = ()
+        """Of the oldest block of a name, the younger ones that bear it, too."""
 
 
 class NamedBlocks(BlockPool):
@@ -105,7 +107,8 @@ class NamedBlocks(BlockPool):
     def _names(self, sequence: Sequence, blocks: int) -> list[object]:
         """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
         names = self._names_of.setdefault(sequence, [])
-        names += [block_name(sequence, block, self.block_size) for block in range(len(names), blocks)]
+        if len(names) < blocks:
+            names += block_names(sequence, len(names), blocks, self.block_size)
         return names[:blocks]
 
 
@@ -128,9 +131,10 @@ class PrefixCache(NamedBlocks):
         self._queue: OrderedDict[object, int] = OrderedDict()
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
         block has a name."""
-        self.listener: Callable[[object, bool], None] | None = None
-        """Gets each name that appears here, with True, or vanishes, with False."""
-        self._named: dict[object, dict[Block, None]] = {}
+        self.listener: Callable[[list[object], bool], None] | None = None
+        """Gets the names that appear here, with True, or vanish, with False."""
+        self._named: dict[object, Block] = {}
+        """The oldest block of each name."""
         self._blocks_of: dict[Sequence, list[Block]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
 
@@ -150,14 +154,16 @@ class PrefixCache(NamedBlocks):
         """Free blocks that the first *tokens* of *sequence* would use up: new ones, and hits that nobody uses now."""
         if not hits:
             return -(-tokens // self.block_size)
-        idle = sum(not self._oldest(name).users for name in self._names(sequence, hits))
+        named = self._named
+        idle = [named[name].users for name in self._names(sequence, hits)].count(0)
         return -(-tokens // self.block_size) - hits + idle
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the *hits* cached blocks of *sequence* for it."""
         if not hits:
             return
-        blocks = self._blocks_of[sequence] = [self._oldest(name) for name in self._names(sequence, hits)]
+        named = self._named
+        blocks = self._blocks_of[sequence] = [named[name] for name in self._names(sequence, hits)]
         for block in blocks:
             if not block.users:
                 del self._queue[block]
@@ -170,15 +176,17 @@ class PrefixCache(NamedBlocks):
         if not self._named:
             return
         queue = self._queue
+        reallocated: list[Block] = []
         while blocks > 0:
             entry, length = queue.popitem(last=False)
             if length > blocks:
                 queue[entry] = length - blocks
                 queue.move_to_end(entry, last=False)
-                return
+                break
             blocks -= length
             if isinstance(entry, Block):
-                self._unname(entry)
+                reallocated.append(entry)
+        self._unname(reallocated)
 
     def put_back(self, blocks: int) -> None:
         """Takes back *blocks* blocks that nothing was written to: they are the next to be handed out."""
@@ -195,28 +203,45 @@ class PrefixCache(NamedBlocks):
 
     def _name_blocks(self, sequence: Sequence, count: int) -> None:
         blocks = self._blocks_of.setdefault(sequence, [])
+        if len(blocks) >= count:
+            return
+        named = self._named
+        if not named:
+            self._queue = OrderedDict({object(): self.free} if self.free else {})
+        appeared = []
         for name in self._names(sequence, count)[len(blocks) :]:
-            if not self._named:
-                self._queue = OrderedDict({object(): self.free} if self.free else {})
             block = Block(name)
-            same_name = self._named.setdefault(name, {})
-            if not same_name:
-                self._report(name, True)
-            same_name[block] = None
             blocks.append(block)
+            oldest = named.setdefault(name, block)
+            if oldest is block:
+                appeared.append(name)
+            else:
+                oldest.twins += (block,)
+        if appeared:
+            self._report(appeared, True)
 
-    def _unname(self, block: Block) -> None:
-        same_name = self._named[block.key]
-        del same_name[block]
-        if not same_name:
-            del self._named[block.key]
-            self._report(block.key, False)
+    def _unname(self, blocks: Iterable[Block]) -> None:
+        """What *blocks* hold is not found any more."""
+        named = self._named
+        vanished = []
+        for block in blocks:
+            name, oldest = block.key, named[block.key]
+            if oldest is not block:
+                oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
+            elif block.twins:
+                named[name], *others = block.twins
+                named[name].twins = tuple(others)
+            else:
+                del named[name]
+                vanished.append(name)
+        if vanished:
+            self._report(vanished, False)
 
-    def _report(self, name: object, stored: bool) -> None:
+    def _report(self, names: list[object], stored: bool) -> None:
         if self._tiers is not None:
-            (self._tiers.stored if stored else self._tiers.evicted)(name)
+            (self._tiers.stored if stored else self._tiers.evicted)(names)
         if self.listener is not None:
-            self.listener(name, stored)
+            self.listener(names, stored)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
@@ -233,18 +258,19 @@ class PrefixCache(NamedBlocks):
         blocks = self._blocks_of.pop(sequence, [])
         if not resumes:
             shared = sequence.request.shared_tokens // self.block_size
-            for block in blocks[shared:]:
-                self._unname(block)
+            self._unname(blocks[shared:])
             del blocks[shared:]
         if held > full:
             self._put(held - full, last=False)
         if full > len(blocks):
             self._put(full - len(blocks), last=True)
+        queue, free = self._queue, 0
         for block in reversed(blocks):
             block.users -= 1
             if not block.users:
-                self._queue[block] = 1
-                self.free += 1
+                queue[block] = 1
+                free += 1
+        self.free += free
 
     def below(self, sequence: Sequence, hits: int) -> int:
         """Blocks behind the first *hits* of *sequence* that a tier below the GPU has, where to read them pays."""
@@ -259,9 +285,7 @@ class PrefixCache(NamedBlocks):
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         if self._named:
-            for entry in self._queue:
-                if isinstance(entry, Block):
-                    self._unname(entry)
+            self._unname([entry for entry in self._queue if isinstance(entry, Block)])
             self._queue = OrderedDict({object(): self.free} if self.free else {})
         if self._tiers is not None:
             self._tiers.clear()
@@ -274,8 +298,20 @@ class PrefixCache(NamedBlocks):
             self._queue[run] = blocks
             self._queue.move_to_end(run, last=last)
 
-    def _oldest(self, name: object) -> Block:
-        return next(iter(self._named[name]))
+
+def block_names(sequence: Sequence, start: int, stop: int, size: int) -> list[object]:
+    """Names of the blocks of *sequence* from number *start* to before *stop*, *size* tokens each."""
+    request = sequence.request
+    hashed, hashes = request.hash_block_tokens, request.block_hashes
+    names: list[object] = []
+    shared = min(stop, request.shared_tokens // size)
+    if hashed % size == 0:
+        each = hashed // size
+        while len(names) < shared - start:
+            part, skipped = divmod(start + len(names), each)
+            first = hashes[part] * hashed + size - 1
+            names += range(first + skipped * size, first + min(each, shared - part * each) * size, size)
+    return names + [block_name(sequence, block, size) for block in range(start + len(names), stop)]
 
 
 def block_name(sequence: Sequence, block: int, size: int) -> object:

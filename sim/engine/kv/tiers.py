@@ -38,17 +38,20 @@ class Tiers:
         self._tiers = list(tiers)
         self._recompute_s = recompute_s_per_block
 
-    def stored(self, name: object) -> None:
-        """The GPU has *name* from now on."""
-        if isinstance(name, int):  # nobody asks for the others again
-            for place, tier in enumerate(self._tiers):
-                if tier.through:
+    def stored(self, names: Sequence[object]) -> None:
+        """The GPU has *names* from now on."""
+        through = [place for place, tier in enumerate(self._tiers) if tier.through]
+        for name in names:
+            if isinstance(name, int):  # nobody asks for the others again
+                for place in through:
                     self._put(place, name)
 
-    def evicted(self, name: object) -> None:
-        """The GPU has given *name* up."""
-        if isinstance(name, int) and not self._tiers[0].through:
-            self._put(0, name)
+    def evicted(self, names: Sequence[object]) -> None:
+        """The GPU has given *names* up."""
+        if not self._tiers[0].through:
+            for name in names:
+                if isinstance(name, int):
+                    self._put(0, name)
 
     def _put(self, place: int, name: object) -> None:
         given_up = self._tiers[place].put(name)

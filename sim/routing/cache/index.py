@@ -1,7 +1,7 @@
 """Which replicas have which blocks of prompts: what a router remembers, or what the engines report."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -134,27 +134,26 @@ class ReportedIndex(PrefixIndex):
         self._kv_block_tokens = 1
         self._size = 1
         """Tokens of a block of the trace."""
-        self._coming: deque[tuple[float, int, int, bool]] = deque()
-        """(when it is heard of, replica, block, whether it is stored) of what has been reported."""
+        self._coming: deque[tuple[float, int, list[int], bool]] = deque()
+        """(when it is heard of, replica, blocks, whether they are stored) of what has been reported."""
 
     def attach(self, clock: Callable[[], float], kv_block_tokens: int) -> None:
         """Events get their times from *clock*; a KV block of the engines has *kv_block_tokens*."""
         self._clock, self._kv_block_tokens = clock, kv_block_tokens
 
-    def listener(self, replica: int) -> Callable[[object, bool], None]:
-        """What the cache of *replica* reports to: the name of a block, and whether it is stored or evicted."""
+    def listener(self, replica: int) -> Callable[[list[object], bool], None]:
+        """What the cache of *replica* reports to: names of blocks, and whether they are stored or evicted."""
         delay_s, hear_later = self._delay_s, self._coming.append
 
-        def report(name: object, stored: bool) -> None:  # a dozen times per request and more: one call
-            if not isinstance(name, int) or (name + 1) % self._size:
+        def report(names: list[object], stored: bool) -> None:
+            size = self._size
+            blocks = [name // size for name in names if isinstance(name, int) and not (name + 1) % size]
+            if not blocks:
                 return
-            block = name // self._size
             if delay_s:
-                hear_later((self._clock() + delay_s, replica, block, stored))
-            elif stored:
-                self._add(replica, block)
+                hear_later((self._clock() + delay_s, replica, blocks, stored))
             else:
-                self._remove(replica, block)
+                self._hear(replica, blocks, stored)
 
         return report
 
@@ -167,14 +166,21 @@ class ReportedIndex(PrefixIndex):
         return super().matches(request, most_blocks)
 
     def _take_in(self, now: float) -> None:
-        """Adds and removes what has been reported by *now*: a dozen events and more per request."""
-        coming, holders, blocks = self._coming, self._holders, self.blocks
+        """Adds and removes what has been reported by *now*."""
+        coming = self._coming
         while coming and coming[0][0] <= now:
-            _, replica, block, stored = coming.popleft()
-            held, bit = holders.get(block, 0), 1 << replica
+            _, replica, blocks, stored = coming.popleft()
+            self._hear(replica, blocks, stored)
+
+    def _hear(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
+        """*replica* has *blocks* from now on, or has them no longer: a dozen and more per request."""
+        holders, bit, changed = self._holders, 1 << replica, 0
+        for block in blocks:
+            held = holders.get(block, 0)
             if stored != bool(held & bit):
-                blocks[replica] += 1 if stored else -1
+                changed += 1
                 if held == bit:
                     del holders[block]
                 else:
                     holders[block] = held ^ bit
+        self.blocks[replica] += changed if stored else -changed
