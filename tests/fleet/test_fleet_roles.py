@@ -118,6 +118,10 @@ WRONG = {
         {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"batching": LIMITS | {"policy": "prefill_first"}}]
     ),
     "kv_bytes_per_token: is missing": ({"bytes_per_s": 1e9}, [PAIR[0] | {"kv_bytes_per_token": None}, PAIR[1]]),
+    "kv_bytes_per_token: differs from that of pool 0": (
+        {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"kv_bytes_per_token": 7.0}]
+    ),
+    "kv_transfer.bytes_per_s: must be above 0, not 0": ({"bytes_per_s": 0}, PAIR),
 }  # fmt: skip
 
 
@@ -125,4 +129,4 @@ WRONG = {
 def test_what_cannot_be_is_told_in_a_line(told, tmp_path) -> None:
     with pytest.raises(ScenarioErrors) as found:
         log_of(scenario(*WRONG[told]), tmp_path)
-    assert sum(told in str(error) for error in found.value.errors) == 1
+    assert [told in str(error) for error in found.value.errors] == [True]

@@ -16,6 +16,7 @@ from sim.scenario.sections.slo import Slo
 from sim.workload import TraceError, Workload
 
 QUEUE_LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens", "max_queued_requests")
+DIFFERS = "differs from that of pool 0: the KV of one cannot be read by the other"
 
 
 def routing_complaints(
@@ -185,4 +186,7 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Compla
         yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves")
     if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:
         key = "model" if pool.model != first.model else "kv_cache_dtype"
-        yield Complaint((*place, key), "differs from that of pool 0: the KV of one cannot be read by the other")
+        yield Complaint((*place, key), DIFFERS)
+    bytes_per_token = {one.spec.kv_bytes_per_token for one in (pool, first) if one.model is None} - {None}
+    if len(bytes_per_token) > 1:
+        yield Complaint((*place, "kv_bytes_per_token"), DIFFERS)

@@ -279,8 +279,8 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
         asking = salvaged(at, schema)
     if asking is not None:
-        wrong = [one.place for one in schema]
-        found += [one for one in scenario_complaints(asking) if getattr(one, "place", None) not in wrong]
+        places = [one.place for one in schema]
+        found += [one for one in scenario_complaints(asking) if getattr(one, "place", None) not in places]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:
@@ -290,7 +290,8 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     if built is not None and not found and not plans:
         found += closed_loop_complaints(built, catalog)
     unknown = [one.place for one in schema if one.message.startswith("unknown key")]
-    broken = {one.place[:4] for one in schema if one.place not in unknown}
+    wrong = [one.place for one in schema if one.place not in unknown]
+    broken = {place[:4] for place in wrong} | {place[:3] for place in wrong if place[2:3] != ("pools",)}
     told = {one.place for one in found if isinstance(one, Complaint)}
     return found + [
         one
