@@ -206,6 +206,14 @@ class AsyncEngine:
         """See `Engine.caches`."""
         return [self._pool]
 
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`; the step after the one under way has its blocks already."""
+        flight, formed = self._flight, 1
+        if flight is not None and not flight.closed and flight.steps > 1:
+            formed = min(2 + steps_within(flight.leap, now - flight.start_s, flight.steps - 1), flight.steps)
+        pool = self._pool
+        return (pool.usable - pool.free + self._rank.blocks_ahead(formed)) / pool.usable
+
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`."""
         return [] if self._rank.adapters is None else [self._rank.adapters]

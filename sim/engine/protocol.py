@@ -84,6 +84,12 @@ class ReplicaEngine(Protocol):
         """The KV caches of its ranks; none where requests are answered in one pass."""
         ...
 
+    def kv_usage(self, now: float) -> float:
+        """Share of its KV blocks that are in use in the steps begun by *now*; blocks kept for their prefix alone are
+        free.
+        """
+        ...
+
     def adapters(self) -> list[AdapterSlots]:
         """The slots for LoRA adapters of its ranks; none where no request asks for one."""
         ...

@@ -1,6 +1,7 @@
 """Engines whose requests stay from the first token to the last."""
 
 from sim.engine.kv.adapters import AdapterSlots
+from sim.engine.kv.blocks import BlockPool
 from sim.records import Request
 
 
@@ -14,6 +15,16 @@ class Unsplit:
     def let_go(self, request: Request, now: float) -> None:
         """See `Engine.let_go`. Raises NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} leaves no KV behind")
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        raise NotImplementedError
+
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`: as of the last step that was looked at by itself."""
+        caches = self.caches()
+        usable = sum(cache.usable for cache in caches)
+        return 1 - sum(cache.free for cache in caches) / usable if usable else 0.0
 
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`: none, as no request may ask for one here."""

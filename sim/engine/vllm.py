@@ -172,6 +172,13 @@ class VllmEngine:
         """See `Engine.caches`."""
         return [self._pool]
 
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`."""
+        most = self._steps - 1
+        begun = 1 + steps_within(self._leap, now - self._start_s, most) if most > 0 else 1
+        pool = self._pool
+        return (pool.usable - pool.free + self._rank.blocks_ahead(begun)) / pool.usable
+
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`."""
         return [] if self._rank.adapters is None else [self._rank.adapters]

@@ -1,9 +1,11 @@
 """Requests go to data-parallel ranks as vLLM's own client sends them (`v1/engine/core_client.py`, `DPLBAsyncMPClient`).
 
-The lowest score is chosen: four times the requests that wait at a rank, and those that run there. Both are statistics
-that the ranks' coordinator publishes at intervals (`v1/engine/coordinator.py`: 100 ms); in between the client adds each
-request that it has sent to those that wait, and of equal scores takes the first, from a rank that moves on with each
-request. A new statistic takes the place of what the client has added.
+The lowest score is chosen: the requests that the client has in flight at a rank, or those that wait and run there if
+that is more, and a penalty for each that waits where the KV cache is more than half full. Before July 2026 it was four
+times the requests that wait and those that run. Waiting, running and KV usage are statistics that the ranks'
+coordinator publishes at intervals (`v1/engine/coordinator.py`: 100 ms); in between the client adds each request that it
+has sent to those that wait, and of equal scores takes the first, from a rank that moves on with each request. A new
+statistic takes the place of what the client has added.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,53 +19,74 @@ from sim.routing.cache.loads import Loads
 from sim.spec import NonNegative, Spec
 
 WAITING = 4
-"""Weight of a waiting request against a running one."""
+"""Weight of a waiting request against a running one, as it was before July 2026."""
+PRESSURE, PRESSED_FROM = 6.0, 0.5
+"""A waiting request weighs so much more for each share of the KV blocks in use beyond the latter."""
 
 
 class VllmLoadBalancer(Spec):
-    """vLLM's choice among data-parallel ranks: fewest waiting (four times) and running requests, by statistics of a
+    """vLLM's choice among data-parallel ranks: fewest requests in flight, or waiting and running, by statistics of a
     certain age.
     """
 
     policy: Literal["vllm_load_balancer"]
+    score: Literal["in_flight", "queue"] = "in_flight"
+    """in_flight: the larger of the requests in flight and those that wait and run, and 6 x waiting x (KV usage - 0.5)
+    where more than half of the KV blocks are in use. queue: 4 x waiting + running, as vLLM had it before July 2026."""
     statistics_interval_s: NonNegative = 0.1
     """Between two statistics of the ranks [s]; 0: always those of the moment."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Balancer":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Balancer(len(pools), self.statistics_interval_s)
+        return Balancer(len(pools), self.statistics_interval_s, self.score == "in_flight")
 
 
 class Balancer(Loads):
     """The running policy."""
 
-    def __init__(self, replicas: int, interval_s: float) -> None:
+    def __init__(self, replicas: int, interval_s: float, counts_in_flight: bool = True) -> None:
         super().__init__(replicas)
         self._interval_s = interval_s
+        self._score = self._in_flight_score if counts_in_flight else self._queue_score
         self._clock: Callable[[], float] = lambda: 0.0
-        self._waiting: list[Callable[[], int]] = [lambda: 0] * replicas
-        """Of each replica, the requests that wait for admission."""
-        self._scores = [0] * replicas
+        self._waits: list[Callable[[], int]] = [lambda: 0] * replicas
+        self._uses: list[Callable[[float], float]] = [lambda now: 0.0] * replicas
+        self._waiting, self._running, self._kv_usage = [0] * replicas, [0] * replicas, [0.0] * replicas
+        """The statistics: requests, those sent since among the waiting ones, and the share of KV blocks in use."""
         self._published_s = -inf
         self._first = 0
 
-    def attach(self, clock: Callable[[], float], waiting: list[Callable[[], int]]) -> None:
-        """Statistics are those of *waiting*, the requests that wait at each replica, at times of *clock*."""
-        self._clock, self._waiting = clock, waiting
+    def attach(
+        self, clock: Callable[[], float], waits: list[Callable[[], int]], uses: list[Callable[[float], float]]
+    ) -> None:
+        """Statistics are those of times of *clock*: *waits* has the requests that wait at each replica, *uses* the
+        share of its KV blocks in use.
+        """
+        self._clock, self._waits, self._uses = clock, waits, uses
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 if none is open."""
         now = self._clock()
         if now - self._published_s >= self._interval_s:
-            self._published_s = now
-            self._scores = [
-                outstanding + (WAITING - 1) * waiting()
-                for outstanding, waiting in zip(self.requests, self._waiting, strict=True)
-            ]
-        replicas, first = len(self._scores), self._first
+            self._publish(now)
+        replicas, first = len(self._waiting), self._first
         order = self.open if not first else sorted(self.open, key=lambda replica: (replica - first) % replicas)
-        chosen = min(order, key=self._scores.__getitem__, default=-1)
+        chosen = min(order, key=self._score, default=-1)
         if chosen >= 0:
-            self._scores[chosen] += WAITING
+            self._waiting[chosen] += 1
             self._first = (first + 1) % replicas
         return chosen
+
+    def _publish(self, now: float) -> None:
+        self._published_s = now
+        self._waiting = [waits() for waits in self._waits]
+        self._running = [total - waiting for total, waiting in zip(self.requests, self._waiting, strict=True)]
+        self._kv_usage = [uses(now) for uses in self._uses]
+
+    def _in_flight_score(self, replica: int) -> float:
+        waiting = self._waiting[replica]
+        pressure = max(0.0, self._kv_usage[replica] - PRESSED_FROM)
+        return max(self.requests[replica], waiting + self._running[replica]) + PRESSURE * waiting * pressure
+
+    def _queue_score(self, replica: int) -> float:
+        return WAITING * self._waiting[replica] + self._running[replica]

@@ -1,17 +1,29 @@
 """vLLM's client: its score, its ties, and the age of what it knows, by hand."""
 
+import sys
+from collections import deque
+from math import inf
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import sim
-from sim.records import Request
+from sim.engine.asynchronous import AsyncEngine
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.vllm import VllmEngine
+from sim.records import Batch, Leap, Request
 from sim.routing.vllm_load_balancer import Balancer, VllmLoadBalancer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine
 
 ANY = Request(0, 0.0, 10, 10)
 
 
-def balancer(replicas: int, interval_s: float = 0.1) -> Balancer:
-    spec = VllmLoadBalancer(policy="vllm_load_balancer", statistics_interval_s=interval_s)
+def balancer(replicas: int, interval_s: float = 0.1, score: str = "in_flight") -> Balancer:
+    spec = VllmLoadBalancer(policy="vllm_load_balancer", statistics_interval_s=interval_s, score=score)
     return spec.start(["a"] * replicas, np.random.default_rng(1))
 
 
@@ -21,14 +33,32 @@ def send(router: Balancer) -> int:
     return chosen
 
 
-def test_a_waiting_request_weighs_as_much_as_four_that_run() -> None:
-    router = balancer(2)
-    router.attach(lambda: 0.0, [lambda: 1, lambda: 0])
+def told(router: Balancer, waiting: list[int], kv_usage: list[float], now: float = 0.0) -> Balancer:
+    router.attach(lambda: now, [lambda n=n: n for n in waiting], [lambda now, u=u: u for u in kv_usage])
+    return router
+
+
+def test_a_waiting_request_weighed_as_much_as_four_that_run() -> None:
+    router = told(balancer(2, score="queue"), [1, 0], [0, 0])
     router.requests = [1, 4]  # one waits at the first; four run at the second: a tie, and the first is asked first
     assert [send(router) for _ in range(2)] == [0, 1]
-    router = balancer(2)
-    router.attach(lambda: 0.0, [lambda: 1, lambda: 0])
+    router = told(balancer(2, score="queue"), [1, 0], [0, 0])
     router.requests = [1, 3]
+    assert send(router) == 1
+
+
+def test_requests_in_flight_count_and_a_queue_before_a_full_cache_weighs_more() -> None:
+    # 4 and 3 in flight: the second one, and then a tie, which the second is asked about first
+    router = told(balancer(2), [2, 0], [0.5, 0.5])
+    router.requests = [4, 3]
+    assert [send(router), send(router)] == [1, 1]
+    # 4 in flight and 6 x 2 waiting x 0.4, against 8 in flight of which nobody waits: 8.8 and 8
+    router = told(balancer(2), [2, 0], [0.9, 0.9])
+    router.requests = [4, 8]
+    # then one waits there: 9 + 6 x 1 x 0.4
+    assert [send(router), send(router)] == [1, 0]
+    # who was sent counts until the next statistics, though it has left
+    router.requests = [0, 0]
     assert send(router) == 1
 
 
@@ -41,8 +71,8 @@ def test_ties_begin_one_rank_further_with_each_request() -> None:
 
 
 def test_what_has_changed_since_the_last_statistics_is_not_known() -> None:
-    now, router = 0.0, balancer(2)
-    router.attach(lambda: now, [lambda: 0, lambda: 0])
+    now, router = 0.0, balancer(2, score="queue")
+    router.attach(lambda: now, [lambda: 0, lambda: 0], [lambda now: 0.0] * 2)
     assert [send(router) for _ in range(4)] == [0, 1, 0, 1]
     for _ in range(2):
         router.left(1, ANY)
@@ -50,6 +80,39 @@ def test_what_has_changed_since_the_last_statistics_is_not_known() -> None:
     assert [send(router), send(router)] == [0, 1]
     now = 0.1  # 3 run at the first, 1 at the second
     assert [send(router), send(router)] == [1, 0]
+
+
+class OneByOne(Affine):
+    """No leap is longer than a step."""
+
+    def leap(self, batch: Batch) -> Leap:
+        leap = super().leap(batch)
+        return Leap(leap.first_s, leap.growth_s, 1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "drafts", "ahead"])
+def test_a_leap_uses_as_many_kv_blocks_at_any_time_as_its_steps(kind: str) -> None:
+    limits = RankLimits(60, 4, 6, 50, 400, draft_tokens=2, accepts=lambda request, tokens: 1.3)
+    seen = []
+    for steptime in (Affine(), OneByOne()):
+        engine = {
+            "plain": lambda s=steptime: VllmEngine(s, limits),
+            "drafts": lambda s=steptime: VllmEngine(s, limits, DraftRank),
+            "ahead": lambda s=steptime: AsyncEngine(s, limits),
+        }[kind]()
+        coming = deque(Request(i, i / 7, 10 + 3 * i, 40 + i) for i in range(12))
+        end_s, usage = inf, []
+        for now in np.arange(600) / 160 + 0.0001:
+            while end_s <= now:
+                engine.advance()
+                end_s = engine.plan(end_s)
+            if coming and coming[0].arrived_s <= now and engine.offer(coming.popleft(), now):
+                end_s = engine.plan(now)
+            usage.append(engine.kv_usage(now))
+        seen.append(usage)
+    assert seen[0] == seen[1]
+    assert max(seen[0]) > 0.9
+    assert len(set(seen[0])) > 20
 
 
 @pytest.mark.parametrize("interval_s", [0.0, 0.1])

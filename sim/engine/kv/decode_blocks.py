@@ -51,6 +51,10 @@ class BlockPhases:
             blocks += sum(counts[start:end]) if end <= size else sum(counts[start:]) + sum(counts[: end - size])
         return blocks
 
+    def blocks_ahead(self, step: int, steps: int) -> int:
+        """Blocks that *steps* steps from counter *step* on will take."""
+        return self.blocks_of(step, steps)
+
     def steps_with(self, step: int, most: int, free: int) -> int:
         """The most steps, at most *most*, from counter *step* on that *free* blocks are enough for."""
         if self._sequences * (most // self._size + 1) <= free:

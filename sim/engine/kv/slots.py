@@ -43,6 +43,10 @@ class Slots:
         """The blocks of the step at counter *step* have been handed out."""
         self.blocks_of(step, 1)
 
+    def blocks_ahead(self, step: int, steps: int) -> int:
+        """Blocks that *steps* steps from counter *step* on will take."""
+        return sum(blocks for _, _, blocks in self._ahead(step + steps - 1))
+
     def blocks_of(self, step: int, steps: int) -> int:
         """Blocks that *steps* steps from counter *step* on take; the sequences hold them from now on."""
         total = 0

@@ -189,6 +189,11 @@ class LockstepEngine:
         """See `Engine.caches`."""
         return [rank.pool for rank in self._ranks]
 
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`: as of the last step that was looked at by itself."""
+        caches = self.caches()
+        return 1 - sum(cache.free for cache in caches) / sum(cache.usable for cache in caches)
+
     def waiting(self) -> int:
         """See `Engine.waiting`."""
         return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)

@@ -57,6 +57,10 @@ class Entrance:
         """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
         return steps
 
+    def blocks_ahead(self, steps: int) -> int:
+        """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
+        return 0
+
     def turn_away(self, request: Request) -> Progress | None:
         """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
         waiting = self.waiting.remove(request)

@@ -1,10 +1,9 @@
 """vLLM's V1 scheduling rules for one rank: who is in the next step, and how many steps may pass before that changes.
 
 The rules follow vLLM's `v1/core/sched/scheduler.py` (asynchronous scheduling off; docs/engine.md). A step serves
-every running request in admission order; one that cannot get a KV block makes a victim give way, which loses its
-blocks and waits to compute prompt and tokens again; where that is the request itself, the step goes on with the next.
-If nobody gave way, waiting requests join while seats, token budget and blocks for the whole sequence last. Blocks
-are handed out as they are needed.
+every running request in admission order, with blocks as it needs them; one that finds none makes a victim give way,
+which waits to compute prompt and tokens again; where that is the request itself, the step goes on with the next. If
+nobody gave way, waiting requests join while seats, token budget and blocks for the whole sequence last.
 """
 
 from math import inf
@@ -88,7 +87,7 @@ class Rank(RankSchedule):
         if self.waiting:
             return False
         blocks = -(-(request.prompt_tokens + 1) // self.pool.block_size)
-        free = self.pool.free - (self._blocks_of_leap(steps) if steps > 1 else 0)
+        free = self.pool.free - self.blocks_ahead(steps)
         if blocks + (self._kept_free if self.running else 0) > free:
             return False
         self.transit.reserve(request, blocks)
@@ -122,8 +121,7 @@ class Rank(RankSchedule):
             self.blocked_by = "kv"
         else:
             if self.waiting or self.joining:
-                if self._answers:
-                    self._name_answers(True)
+                self._name_answers(True)
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
                 taken = decoding + sum(chunk for _, chunk in self._chunks)
                 self._admit(self._max_num_batched_tokens - taken, now)
@@ -190,8 +188,7 @@ class Rank(RankSchedule):
         served: dict[Sequence, int] = {}
         budget = self._max_num_batched_tokens
         position = 0
-        if self._answers:
-            self._name_answers(False)
+        self._name_answers(False)
         while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
@@ -300,6 +297,10 @@ class Rank(RankSchedule):
         """Steps until the head of the queue may find another block in the prefix cache."""
         return self._answers.steps_until_found(self.waiting.head(), self._step + 1) if self._answers else inf
 
+    def blocks_ahead(self, steps: int) -> int:
+        """See `Entrance.blocks_ahead`."""
+        return self._phases.blocks_ahead(self._step + 1, steps - 1) if steps > 1 else 0
+
     def _blocks_of_leap(self, steps: int) -> int:
         return self._phases.blocks_of(self._step + 1, steps - 1)
 
@@ -315,7 +316,7 @@ class Rank(RankSchedule):
         return self._blocks_for(sequence, chunk)
 
     def _slide_all(self) -> None:
-        """Those who decode give back blocks that lie before a window: there are none here."""
+        """Those who decode give back blocks that lie before a window."""
 
     def _serve(self, sequence: Sequence, tokens: int) -> None:
         """*sequence* decodes in the step being formed, which computes *tokens* for it."""
@@ -345,6 +346,5 @@ class Rank(RankSchedule):
             self._answers.remove(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        if self._answers:
-            self._name_answers(False)
+        self._name_answers(False)
         super()._leave(sequence)

@@ -18,7 +18,8 @@ def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
             inform(one, [replicas[index] for index in members], env)
         return
     if isinstance(policy, Balancer):
-        policy.attach(lambda: env.now, [replica.engine.waiting for replica in replicas])
+        engines = [replica.engine for replica in replicas]
+        policy.attach(lambda: env.now, [one.waiting for one in engines], [one.kv_usage for one in engines])
     index = getattr(policy, "index", None)
     if not isinstance(index, ReportedIndex):
         return

@@ -109,6 +109,10 @@ class Watched:
         """See `Engine.caches`."""
         return self._engine.caches()
 
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`."""
+        return self._engine.kv_usage(now)
+
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`."""
         return self._engine.adapters()
