@@ -7,16 +7,13 @@ than such a block, the block grows until it holds one.
 
 from dataclasses import dataclass
 
-from sim.catalogue.entries.model import Model, kv_elements_per_token_layer
+from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, state_bytes
 from sim.catalogue.entries.quantization import KvCacheDtype, kv_element_bytes
 
 STATE = 0
 """Stands for the window of a group that keeps one state for a sequence, however long it is."""
 FEW_MORE = 1.5
 """Groups are as large as the largest kind of layers where that has fewer than so many times the smallest kind's."""
-BITS_PER_BYTE = 8
-CONVOLUTION_ROWS, CONVOLUTION_BYTES = 3, 2
-"""Last inputs that its convolution of width 4 keeps, and the bytes of a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +56,3 @@ class KvLayout:
     def has_states(self) -> bool:
         """Whether some layers keep a state."""
         return STATE in self.windows
-
-
-def state_bytes(model: Model) -> int:
-    """State and convolution of one layer for one sequence, all heads; 0 without such layers [bytes]."""
-    linear = model.linear_attention
-    if linear is None:
-        return 0
-    values = linear.value_heads * linear.value_head_dim
-    inputs = 2 * linear.key_heads * linear.key_head_dim + values
-    return (
-        values * linear.key_head_dim * linear.state_bits // BITS_PER_BYTE
-        + inputs * CONVOLUTION_ROWS * CONVOLUTION_BYTES
-    )

@@ -1,4 +1,4 @@
-"""How far real kernels are from the datasheet: data/steptime.yaml."""
+"""How far real kernels are from the datasheet: data/steptime.yaml and data/attention.yaml."""
 
 from pathlib import Path
 from typing import Self
@@ -9,6 +9,7 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
 from sim.catalogue.value import Value
 from sim.spec import Spec
+from sim.steptime.attention.coefficients import AttentionCoefficients
 from sim.yamlio import read
 
 
@@ -56,6 +57,8 @@ class Coefficients(Spec):
     """Stage time against an even split, for each doubling of pipeline_parallel_size."""
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
     """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
+    attention: AttentionCoefficients
+    """Of states and indexers."""
     host_time_spread: Value | None = None
     """Standard deviation of the logarithm of one host's time per step, sequence and request against another's."""
 
@@ -85,8 +88,8 @@ class Coefficients(Spec):
 
 
 def load_coefficients(path: Path) -> Coefficients:
-    """Read data/steptime.yaml.
+    """Read data/steptime.yaml, at *path*, and data/attention.yaml beside it.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if a file is not what it should be.
     """
-    return Coefficients.model_validate(read(path).data)
+    return Coefficients.model_validate({**read(path).data, "attention": read(path.with_name("attention.yaml")).data})

@@ -10,7 +10,7 @@ CPU, link and GPU take turns: no engine here overlaps them.
 from dataclasses import dataclass, replace
 
 from sim.catalogue.entries.model import Matrix
-from sim.steptime.attention import LayerAttention, attention_flop, cache_bytes
+from sim.steptime.attention.heads import LayerAttention, attention_flop, cache_bytes
 from sim.steptime.gemm import Product, Times, together
 from sim.steptime.host import Host
 from sim.steptime.inputs import Rates

@@ -1,7 +1,7 @@
 """Step time from a model's dimensions and a GPU's rates.
 
     t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step
-      + attention                                              contexts and query-key pairs
+      + attention                                              contexts, query-key pairs, states
       + all-reduces, two a layer                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq  host
 
@@ -19,7 +19,8 @@ from sim.catalogue.entries.model import Matrix, Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
-from sim.steptime.attention import LayerAttention
+from sim.steptime.attention.heads import LayerAttention
+from sim.steptime.attention.stack import Attention, attention_values, window_of
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
@@ -96,7 +97,7 @@ class RooflineStepTime:
     def __init__(self, spec: Roofline, inputs: RooflineInputs) -> None:
         self.spec, self.inputs = spec, inputs
         self.values = used_values(inputs)
-        self.window: int | None = inputs.model.sliding_window if inputs.model.sliding_window_layers else None
+        self.window = window_of(inputs.model)
         self._load = inputs.load
         self._overheads = known_overheads(inputs.engine)
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
@@ -104,18 +105,18 @@ class RooflineStepTime:
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share = _stage_shares(inputs)
-        self._set_attention(_mean_layer(Rates.of(inputs)))
+        rates = Rates.of(inputs)
+        self._set_attention(Attention.of(rates, _mean_layer(rates), self._layers_share))
 
-    def _set_attention(self, layer: LayerAttention) -> None:
-        model = self.inputs.model
-        windowed = model.sliding_window_layers * self._layers_share
-        whole = (model.layers - model.linear_attention_layers) * self._layers_share - windowed
-        self._decode_s, self._decode_peak_s = whole * layer.decode_s, whole * layer.decode_peak_s
-        self._window_decode_s, self._window_decode_peak_s = windowed * layer.decode_s, windowed * layer.decode_peak_s
-        self._read_s, self._window_read_s = whole * layer.read_s, windowed * layer.read_s
-        self._stream_s, self._window_stream_s = whole * layer.stream_s, windowed * layer.stream_s
-        self._pair_s, self._window_pair_s = whole * layer.pair_s, windowed * layer.pair_s
-        self._peak_per_pair, self._stream_per_read = layer.pair_peak_s / layer.pair_s, layer.stream_s / layer.read_s
+    def _set_attention(self, attention: Attention) -> None:
+        whole, windowed = attention.whole, attention.windowed
+        self._decode_s, self._decode_peak_s = whole.decode_s, whole.decode_peak_s
+        self._window_decode_s, self._window_decode_peak_s = windowed.decode_s, windowed.decode_peak_s
+        self._read_s, self._window_read_s = whole.read_s, windowed.read_s
+        self._stream_s, self._window_stream_s = whole.stream_s, windowed.stream_s
+        self._pair_s, self._window_pair_s = whole.pair_s, windowed.pair_s
+        self._peak_per_pair, self._stream_per_read = attention.peak_per_pair, attention.stream_per_read
+        self._states = attention.states
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*; with pipeline parallelism, of one stage.
@@ -139,6 +140,11 @@ class RooflineStepTime:
             first_s += read_s + pairs_s
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
+        if self._states is not None:
+            moved_s, scanned_s = self._states.times(batch)
+            first_s += moved_s + scanned_s
+            peak_s += self._states.token_peak_s * batch.prefill_tokens
+            stream_s += moved_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s) if self._load else 1.0
         return Leap(first_s, growth_s, inf, load)
 
@@ -149,6 +155,8 @@ class RooflineStepTime:
         attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
+        if self._states is not None:
+            attention_s += sum(self._states.times(batch))
         return {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,
@@ -277,6 +285,7 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["experts_time_factor"] = factor
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
+    values |= attention_values(Rates.of(inputs))
     return values | (dict(inputs.host.values()) if inputs.host else {})
 
 

@@ -76,6 +76,12 @@ V3 = CONFIGS["deepseek-v3"]
 QWEN35 = LLAMA | {"model_type": "qwen3_5_moe_text", "vocab_size": 248320, "max_position_embeddings": 262144}
 CONFIGS |= {
     "deepseek-v3.2": V3 | {"model_type": "deepseek_v32", "index_topk": 2048, "index_n_heads": 64},
+    "glm-5.2": V3
+    | {"model_type": "glm_moe_dsa", "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78}
+    | {"num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 154880, "q_lora_rank": 2048}
+    | {"qk_nope_head_dim": 192, "v_head_dim": 256, "head_dim": 192, "max_position_embeddings": 1048576}
+    | {"index_topk": 2048, "index_n_heads": 32, "indexer_types": ["full"] * 3 + (["shared"] * 3 + ["full"]) * 18}
+    | {"quantization_config": None},
     "kimi-k2.6": V3
     | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
     | {"first_k_dense_replace": 1, "vocab_size": 163840, "max_position_embeddings": 262144}
@@ -91,7 +97,11 @@ CONFIGS |= {
     | {"model_type": "minimax_m3", "hidden_size": 6144, "intermediate_size": 3072, "dense_intermediate_size": 12288}
     | {"num_hidden_layers": 60, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128}
     | {"vocab_size": 200064, "max_position_embeddings": 1048576, "use_qk_norm": True, "num_local_experts": 128}
-    | {"num_experts_per_tok": 4, "moe_intermediate_size": 3072, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    | {"num_experts_per_tok": 4, "moe_intermediate_size": 3072, "n_shared_experts": 1, "first_k_dense_replace": 3}
+    | {
+        "sparse_attention_config": {"use_sparse_attention": True, "sparse_attention_freq": [0] * 3 + [1] * 57}
+        | {"sparse_block_size": 128, "sparse_topk_blocks": 16, "sparse_num_index_heads": 4, "sparse_index_dim": 128}
+    },
     "qwen3.6-35b-a3b": QWEN35
     | {"hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16, "num_key_value_heads": 2}
     | {"intermediate_size": None, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32}
@@ -119,11 +129,6 @@ def test_config_gives_the_model_of_the_catalogue(model_id: str, tmp_path: Path) 
     assert model.model_dump(exclude=NAMES) == known.model_dump(exclude=NAMES)
     assert params_total(model) == params_total(known)
     assert (model.dimensions.source, model.dimensions.kind) == ("hf_config", "quoted")
-
-
-def test_sparse_attention_says_what_it_is_taken_as(tmp_path: Path) -> None:
-    note = model_from_config(write(tmp_path, CONFIGS["deepseek-v3.2"])).dimensions.note
-    assert note == "sparse attention (the best 2048 tokens) is taken as full attention, and its indexer is not counted"
 
 
 def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:

@@ -44,7 +44,7 @@ def test_the_nearest_statement_counts(coefficients, gpu, link):
 
 
 def test_the_last_rule_must_be_general():
-    data = read(DATA / "steptime.yaml").data
+    data = {**read(DATA / "steptime.yaml").data, "attention": read(DATA / "attention.yaml").data}
     data["allreduce_time_factors"].pop()
     with pytest.raises(ValidationError, match="must name no link and no GPU"):
         Coefficients.model_validate(data)

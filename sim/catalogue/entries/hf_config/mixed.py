@@ -11,27 +11,55 @@ from sim.catalogue.entries.hf_config.plain import deepseek, gated_moe, llama, mo
 
 LINEAR_INTERVAL = 4
 """Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
+"""Of DeepSeek-V3.2, where the config leaves them out."""
 
 
 def _deepseek_sparse(config: Config) -> Fields:
     """DeepSeek Sparse Attention: an indexer chooses `index_topk` tokens for every query (DeepSeek-V3.2-Exp report)."""
-    best = config.count("index_topk")
-    note = f"sparse attention (the best {best} tokens) is taken as full attention, and its indexer is not counted"
-    return deepseek(config) | {"note": note}
+    layers, kinds = config.count("num_hidden_layers"), config.get("indexer_types", list, [])
+    indexer = {
+        "heads": config.whole("index_n_heads", INDEX_HEADS),
+        "head_dim": config.whole("index_head_dim", INDEX_HEAD_DIM),
+        "best_tokens": config.count("index_topk"),
+        "sparse_layers": layers,
+        "indexing_layers": kinds.count("full") or layers,
+        "of_latents": True,
+    }
+    return deepseek(config) | {"indexer": indexer}
 
 
 def _minimax_m3(config: Config) -> Fields:
-    sparse = config.get("sparse_attention_config", dict, {})
     dense = Config(config.path, {**config.keys, "intermediate_size": config.count("dense_intermediate_size")})
     shared = config.whole("n_shared_experts", 0)
     leading = config.whole("first_k_dense_replace", 0)
-    note = "block-sparse attention is taken as full attention, and its indexer is not counted"
     return (
         llama(dense)
         | {"qk_norm": config.flag("use_qk_norm")}
         | moe(config, "num_local_experts", "moe_intermediate_size", shared_experts=shared, dense_layers=leading)
-        | ({"note": note} if sparse.get("use_sparse_attention") else {})
+        | _block_sparse(config)
     )
+
+
+def _block_sparse(config: Config) -> Fields:
+    """MiniMax Sparse Attention: the best blocks by one key of 16 bit a token (arXiv 2606.13392)."""
+    keys = config.get("sparse_attention_config", dict, {})
+    if not keys.get("use_sparse_attention"):
+        return {}
+    sparse, where = Config(config.path, keys), keys.get("sparse_attention_freq")
+    block, layers = sparse.count("sparse_block_size"), config.count("num_hidden_layers")
+    limited = sum(map(bool, where)) if isinstance(where, list) else layers
+    return {
+        "indexer": {
+            "heads": sparse.count("sparse_num_index_heads"),
+            "head_dim": sparse.count("sparse_index_dim"),
+            "best_tokens": sparse.count("sparse_topk_blocks") * block,
+            "sparse_layers": limited,
+            "indexing_layers": limited,
+            "key_bits": 16,
+            "block_tokens": block,
+        }
+    }
 
 
 def _gated_delta(config: Config) -> Fields:

@@ -7,8 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalogue.entries.model.attention import LinearAttention, Mla
-from sim.catalogue.entries.model.cache import kv_bytes_per_token, kv_elements_per_token_layer
+from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.cache import (
+    index_key_bytes,
+    kv_bytes_per_token,
+    kv_elements_per_token_layer,
+    state_bytes,
+)
 from sim.catalogue.entries.model.language import Model, Moe
 from sim.catalogue.entries.model.matrices import (
     Matrix,
@@ -25,6 +30,7 @@ AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 __all__ = [
     "AnyModel",
     "ImageGenerator",
+    "Indexer",
     "LinearAttention",
     "Matrix",
     "Mla",
@@ -33,9 +39,11 @@ __all__ = [
     "OtherModel",
     "Role",
     "activations_per_token",
+    "index_key_bytes",
     "kv_bytes_per_token",
     "kv_elements_per_token_layer",
     "matrices",
     "params_active",
     "params_total",
+    "state_bytes",
 ]

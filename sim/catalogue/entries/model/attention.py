@@ -16,11 +16,32 @@ class Mla(Spec):
 
 
 class LinearAttention(Spec):
-    """Gated delta rule (Qwen3-Next): a state per value head instead of a cache."""
+    """Delta rule: a state per value head instead of a cache."""
 
+    rule: Literal["gated_delta", "kda"] = "gated_delta"
+    """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), or Kimi Delta Attention with a gate per channel (2510.26692)."""
     key_heads: Count
     value_heads: Count
     key_head_dim: Count
     value_head_dim: Count
     state_bits: Literal[16, 32] = 32
     """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
+
+
+class Indexer(Spec):
+    """Scores all tokens before attention reads the best of them: DeepSeek Sparse Attention, MiniMax M3."""
+
+    heads: Count
+    head_dim: Count
+    best_tokens: Count
+    """That a query attends to."""
+    sparse_layers: Count
+    """Layers that attend to the best tokens only; the others attend to all."""
+    indexing_layers: Count
+    """Of those, layers that score tokens; each other one takes what a layer before it has chosen (GLM-5.2)."""
+    of_latents: bool = False
+    """Queries come from the latent of MLA's queries, and every rank scores for all heads; else heads are split."""
+    key_bits: Literal[8, 16] = 8
+    """Of a number in the cache of keys; with 8 bits each key has a 32-bit scale."""
+    block_tokens: Count = 1
+    """Tokens that are chosen together, by the best score among them."""

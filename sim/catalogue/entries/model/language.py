@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import LinearAttention, Mla
+from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Count, Spec, WholeNumber
 
@@ -64,6 +64,8 @@ class Model(Spec):
     """Layers whose state does not grow with the context."""
     linear_attention: LinearAttention | None = None
     """Dimensions of those layers; left out: taken as those of the others."""
+    indexer: Indexer | None = None
+    """Chooses the tokens that sparse attention reads."""
     attention_output_gate: bool = False
     """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None

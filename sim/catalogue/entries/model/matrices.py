@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import LinearAttention, Mla
+from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
 from sim.catalogue.entries.model.language import Model
 
 Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
@@ -69,8 +69,11 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
 
 
 def _attention(model: Model) -> list[Matrix]:
-    if model.mla is not None:
-        return _latent_attention(model, model.mla)
+    chosen = [] if model.indexer is None else _indexer(model, model.indexer)
+    return [*chosen, *(_whole_attention(model) if model.mla is None else _latent_attention(model, model.mla))]
+
+
+def _whole_attention(model: Model) -> list[Matrix]:
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     found = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
     # Both kinds of layers alternate; only their numbers matter, so the linear ones come first here.
@@ -98,6 +101,20 @@ def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
         Matrix("linear_qkvz_proj", "attention", model.hidden, 2 * keys + 2 * values, "outputs", *span),
         Matrix("linear_scalars_proj", "attention", model.hidden, 2 * linear.value_heads, "outputs", *span),
         Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span),
+    ]
+
+
+def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
+    """Queries, one key, and of DeepSeek's a weight per head (DeepSeek-V3.2 report; arXiv 2606.13392)."""
+    span = (model.layers - indexer.indexing_layers, model.layers)
+    width = indexer.heads * indexer.head_dim
+    key = Matrix("index_k_proj", "attention", model.hidden, indexer.head_dim, "none", *span)
+    if not indexer.of_latents or model.mla is None or model.mla.q_lora_rank is None:
+        return [Matrix("index_q_proj", "attention", model.hidden, width, "kv_heads", *span), key]
+    return [
+        Matrix("index_q_proj", "attention", model.mla.q_lora_rank, width, "none", *span),
+        key,
+        Matrix("index_weights_proj", "router", model.hidden, indexer.heads, "none", *span),
     ]
 
 

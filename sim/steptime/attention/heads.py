@@ -51,6 +51,14 @@ class LayerAttention:
             stream_s=read_s,
         )
 
+    def scaled(self, layers: float) -> "LayerAttention":
+        """Of so many *layers* like this one."""
+        return LayerAttention(*(layers * getattr(self, one.name) for one in fields(self)))
+
+    def plus(self, other: "LayerAttention") -> "LayerAttention":
+        """Both of them."""
+        return LayerAttention(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
     def mixed(self, other: "LayerAttention", share: float) -> "LayerAttention":
         """The mean layer where *share* of them is like *other*."""
         pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))

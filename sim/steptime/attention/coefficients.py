@@ -1,0 +1,64 @@
+"""What kernels of linear and sparse attention reach: data/attention.yaml."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from sim.catalogue.value import Value
+from sim.spec import Spec
+
+
+class ScanEfficiency(Spec):
+    """What the scan of a prompt through linear attention reaches of the dense 16-bit peak, where the rule applies."""
+
+    rules: tuple[str, ...] = ()
+    """Of `LinearAttention`; empty: any."""
+    engines: tuple[str, ...] = ()
+    """First letters of the ids of engines; empty: any."""
+    architectures: tuple[str, ...] = ()
+    """First words of `Gpu.architecture`; empty: any."""
+    share: Value
+
+    def applies(self, rule: str, engine: str, architecture: str) -> bool:
+        """Whether it speaks of the *rule* in that *engine* on cards of the *architecture*."""
+        return (
+            (not self.rules or rule in self.rules)
+            and (not self.engines or engine.startswith(self.engines))
+            and (not self.architectures or architecture.startswith(self.architectures))
+        )
+
+
+class AttentionCoefficients(Spec):
+    """Measured constants of kernels that are neither matrix products nor attention over a whole cache."""
+
+    state_time_factor: Value
+    """Time to move states against their bytes at the rate at which the card reads weights."""
+    scan_efficiencies: tuple[ScanEfficiency, ...]
+    """The first rule that applies counts; the last one applies to everything."""
+    index_read_time_factor: Value
+    """Time of an indexer while decoding against its bytes at the rate of weights."""
+    index_arithmetic_efficiency: Value
+    """Share of the dense peak that an indexer reaches in prompts."""
+    choice_bytes_per_pair: Value
+    """Memory traffic at the card's bandwidth that takes as long as choosing the best tokens of a prompt's query, for
+    each token that it chooses from [bytes]."""
+    sparse_arithmetic_efficiency: Value
+    """Share of the dense 16-bit peak that attention in latents reaches in prompts, each query with tokens of its own.
+    """
+    sparse_kernel_heads: dict[str, Value]
+    """Least heads that such a kernel computes on a GPU, by the first words of its architecture; others: its own."""
+
+    @model_validator(mode="after")
+    def _last_rule_is_general(self) -> Self:
+        last = self.scan_efficiencies[-1] if self.scan_efficiencies else None
+        if last is None or last.rules or last.engines or last.architectures:
+            raise ValueError("the last of scan_efficiencies must name no rule, no engine and no architecture")
+        return self
+
+    def scan_efficiency(self, rule: str, engine: str, architecture: str) -> Value:
+        """The nearest statement about prompts through that *rule*."""
+        return next(one.share for one in self.scan_efficiencies if one.applies(rule, engine, architecture))
+
+    def kernel_heads(self, architecture: str) -> Value | None:
+        """The statement about sparse kernels on cards of that *architecture*."""
+        return next((heads for name, heads in self.sparse_kernel_heads.items() if architecture.startswith(name)), None)

@@ -1,0 +1,78 @@
+"""Attention of all layers of a stage: which of them read the whole context, a part of it, or a state."""
+
+from dataclasses import dataclass
+
+from sim.catalogue.entries.model import Model
+from sim.catalogue.value import Value
+from sim.steptime.attention.heads import LayerAttention
+from sim.steptime.attention.indexing import chosen, indexing
+from sim.steptime.attention.states import States
+from sim.steptime.inputs import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Costs on one tensor-parallel rank, summed over the layers of a stage [s]."""
+
+    whole: LayerAttention
+    """Of what grows with the context."""
+    windowed: LayerAttention
+    """Of what grows with the context up to `window`."""
+    window: int | None
+    states: States | None
+    peak_per_pair: float
+    """Arithmetic at the dense peak over that which prompts take."""
+    stream_per_read: float
+
+    @classmethod
+    def of(cls, rates: Rates, layer: LayerAttention, layers_share: float) -> "Attention":
+        """Where *layer* is the mean layer with heads, and a stage has *layers_share* of all layers."""
+        model = rates.inputs.model
+        windowed_layers = limited_layers(model) * layers_share
+        whole_layers = (model.layers - model.linear_attention_layers) * layers_share - windowed_layers
+        inside, whole = layer, layer.scaled(whole_layers)
+        if model.indexer is not None:
+            inside = chosen(rates, layer)
+            whole = whole.plus(indexing(rates, model.indexer).scaled(model.indexer.indexing_layers * layers_share))
+        states = None
+        if model.linear_attention is not None:
+            states = States.of(rates, model.linear_attention, model.linear_attention_layers * layers_share)
+        return cls(
+            whole=whole,
+            windowed=inside.scaled(windowed_layers),
+            window=window_of(model),
+            states=states,
+            peak_per_pair=inside.pair_peak_s / inside.pair_s,
+            stream_per_read=layer.stream_s / layer.read_s,
+        )
+
+
+def limited_layers(model: Model) -> int:
+    """Layers with heads that see a part of a long context: a window, or the best tokens."""
+    return model.indexer.sparse_layers if model.indexer is not None else model.sliding_window_layers
+
+
+def window_of(model: Model) -> int | None:
+    """Most tokens that such a layer sees; None where no layer is limited."""
+    if model.indexer is not None:
+        return model.indexer.best_tokens
+    return model.sliding_window if model.sliding_window_layers else None
+
+
+def attention_values(rates: Rates) -> dict[str, Value]:
+    """The coefficients that attention other than heads over a cache rests on, by their name in data/attention.yaml."""
+    inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
+    values: dict[str, Value] = {}
+    linear, indexer = inputs.model.linear_attention, inputs.model.indexer
+    if linear is not None:
+        values["state_time_factor"] = coefficients.state_time_factor
+        values["scan_efficiency"] = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)
+    if indexer is not None:
+        values["index_read_time_factor"] = coefficients.index_read_time_factor
+        values["index_arithmetic_efficiency"] = coefficients.index_arithmetic_efficiency
+        values["choice_bytes_per_pair"] = coefficients.choice_bytes_per_pair
+        if inputs.model.mla is not None:
+            values["sparse_arithmetic_efficiency"] = coefficients.sparse_arithmetic_efficiency
+            if (heads := coefficients.kernel_heads(inputs.gpu.architecture)) is not None:
+                values["sparse_kernel_heads"] = heads
+    return values

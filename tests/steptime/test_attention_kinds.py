@@ -1,0 +1,104 @@
+"""States and indexers, against bytes and FLOP worked out by hand from the models' configs."""
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.entries.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, state_bytes
+from sim.records import Batch
+
+CATALOG = load_catalog()
+H200 = ("h200-141gb-sxm", "nvlink4-nvswitch")
+BYTES_PER_S, FLOP_PER_S = 4.8e12, 989.5e12
+
+
+def decode(sequences, context, drafts=0):
+    seen = min(context, 2048)
+    return Batch(
+        decode_seqs=sequences,
+        kv_tokens=sequences * context,
+        windowed_kv_tokens=sequences * seen,
+        windowed_growing_seqs=sequences if context < 2048 else 0,
+        sampled_seqs=sequences,
+        draft_tokens=drafts,
+    )
+
+
+def prompt(tokens, chunks=1):
+    pairs = chunks * tokens * (tokens + 1) // 2
+    return Batch(
+        prefill_seqs=chunks, prefill_tokens=chunks * tokens, prefill_attention_pairs=pairs, sampled_seqs=chunks
+    )
+
+
+def attention_s(steptime, batch):
+    return steptime.breakdown(batch)["attention"]
+
+
+def weight(model, name) -> Matrix:
+    return next(one for one in matrices(CATALOG.model(model)) if one.name == name)
+
+
+def test_what_a_sequence_leaves_in_memory():
+    gated, chosen, shared, blocks = (
+        CATALOG.model(name) for name in ("qwen3.5-35b-a3b", "deepseek-v3.2", "glm-5.2", "minimax-m3")
+    )
+    assert state_bytes(gated) == 32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2
+    assert kv_bytes_per_token(gated) == 10 * 2 * 2 * 256 * 2
+    assert index_key_bytes(chosen) == 128 + 4  # fp8, and a scale
+    assert kv_bytes_per_token(chosen) == 61 * (576 * 2 + 132)
+    assert kv_bytes_per_token(shared) == 78 * 576 * 2 + 21 * 132
+    assert kv_bytes_per_token(blocks) == 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2
+
+
+def test_indexers_have_weights():
+    v32, m3 = (weight("deepseek-v3.2", "index_q_proj"), weight("minimax-m3", "index_q_proj"))
+    assert (v32.inputs, v32.outputs, v32.split, v32.count) == (1536, 64 * 128, "none", 61)
+    assert (m3.inputs, m3.outputs, m3.split, m3.count) == (6144, 4 * 128, "kv_heads", 57)
+    assert weight("glm-5.2", "index_k_proj").params == 21 * 6144 * 128
+
+
+def test_a_decoding_step_reads_and_writes_the_states(build):
+    steptime = build("qwen3.5-35b-a3b", *H200)
+    rate = BYTES_PER_S * steptime.values["memory_efficiency"].value
+    once_s = 30 * (2**21 + 49152) / rate * steptime.values["state_time_factor"].value
+    assert attention_s(steptime, decode(1, 0)) == pytest.approx(2 * once_s)
+    assert attention_s(steptime, decode(64, 0)) == pytest.approx(64 * 2 * once_s)
+    assert attention_s(steptime, decode(64, 0, drafts=3 * 64)) == pytest.approx(64 * (1 + 4) * once_s)
+    halves = build("qwen3.5-35b-a3b", *H200, tp=2)
+    assert attention_s(halves, decode(64, 0)) == pytest.approx(64 * once_s)
+
+
+def test_a_prompt_is_scanned_through_the_states(build):
+    steptime = build("qwen3.5-35b-a3b", *H200)
+    flop = 30 * 32 * 2 * (3 * 128 * 128 + 64 * 5 * 128)  # a token, 30 layers of 32 value heads
+    scan_s = flop / FLOP_PER_S / steptime.values["scan_efficiency"].value
+    moved_s = attention_s(steptime, decode(1, 0))
+    two, four = (attention_s(steptime, prompt(tokens)) for tokens in (2000, 4000))
+    pairs_s = (two - 2000 * scan_s - moved_s) / (2000 * 2001)
+    assert four == pytest.approx(4000 * scan_s + moved_s + 4000 * 4001 * pairs_s)
+    assert attention_s(steptime, prompt(2000, 2)) == pytest.approx(2 * two)
+
+
+def test_sparse_attention_reads_the_keys_of_all_tokens_and_the_latents_of_the_best(build):
+    sparse, dense = build("deepseek-v3.2", *H200, "fp8", tp=8), build("deepseek-v3", *H200, "fp8", tp=8)
+    assert sparse.window == 2048
+    rate = BYTES_PER_S * sparse.values["memory_efficiency"].value
+    key_s = 61 * (132 + 2 * 4) / rate * sparse.values["index_read_time_factor"].value
+    long_s = attention_s(sparse, decode(1, 40_000))
+    assert attention_s(sparse, decode(1, 50_000)) - long_s == pytest.approx(10_000 * key_s)
+    assert sparse.leap(decode(8, 40_000)).growth_s == pytest.approx(8 * key_s)
+    latents_s = attention_s(dense, decode(1, 2048))
+    assert long_s == pytest.approx(40_000 * key_s + latents_s)
+    assert long_s < 0.3 * attention_s(dense, decode(1, 40_000))
+
+
+def test_a_long_prompt_scores_every_pair_and_attends_to_the_best(build):
+    sparse, tokens = build("deepseek-v3.2", *H200, "fp8", tp=8), 32_768
+    pairs = tokens * (tokens + 1) // 2
+    values = sparse.values
+    scored_s = 2 * 64 * 128 / (2 * FLOP_PER_S) / values["index_arithmetic_efficiency"].value
+    chosen_s = values["choice_bytes_per_pair"].value / BYTES_PER_S
+    assert values["sparse_kernel_heads"].value == 64  # of the 16 that a rank has
+    latents_s = 2 * 64 * (576 + 512) / FLOP_PER_S / values["sparse_arithmetic_efficiency"].value
+    expected_s = 61 * (pairs * (scored_s + chosen_s) + tokens * 2048 * latents_s)
+    assert attention_s(sparse, prompt(tokens)) == pytest.approx(expected_s, rel=1e-3)
