@@ -271,6 +271,9 @@ class ReferenceEngine:
         there = {other.request.adapter for other in self.running} - {""}
         return len(there) == self.adapters[0] and one.request.adapter not in there
 
+    def _pass_over(self, found: Tracked | None) -> None:
+        """All who wait before *found* are passed over."""
+
     def _bring_adapter(self, name: str) -> float:
         if not name:
             return 0.0
@@ -296,9 +299,10 @@ class ReferenceEngine:
     def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:
         while budget > 0 and len(self.running) < self.seats:
             able = [one for one in self.waiting if not self._skipped(one)]
-            if not able:
+            one = self._next(able) if able else None
+            self._pass_over(one)
+            if one is None:
                 break
-            one = self._next(able)
             hits = self._hits(one)
             below, read_s = self._below(one, len(hits))
             known = (len(hits) + len(below)) * self.size

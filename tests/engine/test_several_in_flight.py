@@ -107,6 +107,21 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
     assert_conserved(engine, fast)
 
 
+def test_who_was_passed_over_joins_before_those_who_are_preempted_later() -> None:
+    """The third gives way with a token in flight and is passed over; then the second gives way (`skipped_waiting`)."""
+    limits = {
+        "num_gpu_blocks": 10, "block_size": 1, "max_num_seqs": 3, "max_num_batched_tokens": 5,
+        "max_model_len": 1000, "enable_prefix_caching": False, "scheduling": "fcfs",
+    }  # fmt: skip
+    rows = [(0.0, 3, 3), (0.0, 3, 6), (2 / 64, 2, 4)]
+    fast, slow = ([Request(index, *row) for index, row in enumerate(rows)] for _ in range(2))
+    drain(StagesEngine(Affine(), RankLimits(**limits), 3), fast)
+    reference = QueuedReference(Affine().leap, stages=3, **limits).run(slow)
+    assert [dates(one) for one in fast] == [dates(one) for one in reference]
+    assert fast[2].finished_s < fast[1].finished_s
+    assert [one.preemptions for one in fast] == [0, 2, 1]
+
+
 @given(workloads(), st.lists(st.sampled_from(["", *"abcd"]), min_size=24, max_size=24), st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:

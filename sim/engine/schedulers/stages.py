@@ -220,9 +220,12 @@ class StageSchedule:
     def _admit(self, chunks: dict[Flying, int], budget: int, now: float) -> None:
         """Waiting requests join in order; one with tokens in flight is passed over."""
         limits, pool = self.limits, self.pool
-        while (one := self.waiting.first(lambda sequence: not sequence.stale)) is not None:
+        while self.waiting:
             if budget <= 0 or len(self.running) >= limits.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
+                return
+            one = self.waiting.first(lambda sequence: not sequence.stale)
+            if one is None:
                 return
             hits = pool.lookup(one)
             new = self._chunk(one.tokens - hits * pool.block_size, budget)
