@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
 
-from sim.engine.kv.blocks import PrefixCache
+from sim.engine.kv.blocks import NamedBlocks
 from sim.records import Batch, Progress, Request
 
 Eviction = tuple[float, int]
@@ -530,7 +530,7 @@ def drain_evicting(
             here.clear()
             engine.crash(now)
             for pool in engine.caches():
-                if isinstance(pool, PrefixCache):
+                if isinstance(pool, NamedBlocks):
                     pool.clear()
             touched = True
         if touched:

@@ -93,7 +93,7 @@ class VllmLimits(QueueLimits):
     kv_groups: Annotated[tuple[KvGroup, ...], Field(min_length=1)] | Literal["model", "mean"] | None = None
     """Groups of layers that share num_gpu_blocks. model: those of the model, block by block; mean: one group, where a
     window takes its mean share of a block and states take nothing; a list, for pools with an affine step time. Left
-    out: model where layers keep states, else mean."""
+    out: model where the engine has groups and they are simulated, else mean."""
     speculative: Speculative | None = None
     """Drafted tokens; None: each step makes one token for a sequence."""
     max_num_queued_reqs: Count | None = None

@@ -138,10 +138,11 @@ def fit(
     blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
     reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed)
     reason = reason or in_host.why_not(needed, host_memory_bytes)
-    tokens = blocks * block_size
+    tokens = longest = blocks * block_size
     if groups is not None:
         usual = context_tokens or context
         tokens = int(blocks * usual / groups.blocks(usual, max_num_batched_tokens))
+        longest = groups.longest(max(0, blocks - 1), max_num_batched_tokens)
     return MemoryFit(
         gpus=layout.gpus,
         total_bytes=gpu.memory_bytes.value,
@@ -156,7 +157,7 @@ def fit(
         block_size=block_size,
         num_gpu_blocks=0 if reason else blocks,
         kv_tokens=0 if reason else tokens,
-        max_model_len=max_model_len if max_model_len is not None else min(model.max_context, tokens),
+        max_model_len=max_model_len if max_model_len is not None else min(model.max_context, longest),
         fits=not reason,
         reason=reason,
         host_weights_bytes=in_host.weights_bytes,

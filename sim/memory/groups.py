@@ -5,6 +5,7 @@ of layers. A block of any group takes the same memory: that many layers, `block_
 than such a block, the block grows until it holds one.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, state_bytes
@@ -26,6 +27,8 @@ class KvLayout:
     """Layers of a group, padding included."""
     block_size: int
     """Tokens in a block."""
+    steps_in_flight: int = 1
+    """Steps whose tokens a window keeps while they are computed."""
 
     @classmethod
     def of(cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto") -> "KvLayout":
@@ -48,9 +51,16 @@ class KvLayout:
         whole = -(-tokens // self.block_size)
         total = 0
         for window in self.windows:
-            inside = -(-((window or 0) - 1 + budget) // self.block_size) + 1
+            inside = -(-((window or 0) - 1 + budget * self.steps_in_flight) // self.block_size) + 1
             total += whole if window is None else min(whole, 1 if window == STATE else inside)
         return total
+
+    def longest(self, blocks: int, budget: int) -> int:
+        """Tokens of the longest request that never holds more than so many *blocks*."""
+        return self.block_size * (
+            bisect_right(range(blocks + 1), blocks, key=lambda places: self.blocks(places * self.block_size, budget))
+            - 1
+        )
 
     @property
     def has_states(self) -> bool:

@@ -241,7 +241,7 @@ def test_who_loses_its_cached_blocks_may_need_fewer_to_join(kind, ahead) -> None
 def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> None:
     requests, limits = workload
     size, most = limits["block_size"], limits["max_num_batched_tokens"]
-    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": False}
+    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": 0 not in windows}
     limits |= {"max_num_batched_tokens": -(-most // size) * size}
     usual = [Request(**r) for r in requests]
     engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.engine.kv.blocks import PrefixCache
+from sim.engine.kv.group_cache import GroupCache
 from sim.fleet import RunningFleet
 from sim.records import Request
 from sim.routing.cache.consistent_hash import ConsistentHashing
@@ -25,11 +26,16 @@ BLOCK = 16
 REPLICAS = 4
 
 
-def fleet_of(routing: dict[str, Any], seed: int, blocks: int = 1200) -> RunningFleet:
+def fleet_of(routing: dict[str, Any], seed: int, blocks: int = 1200, **further: Any) -> RunningFleet:
     lengths = {name: {"distribution": "geometric", "mean": mean} for name, mean in (("prompt", 80), ("output", 60))}
     sessions = {"turns": {"distribution": "geometric", "mean": 5}, "think_s": {"distribution": "fixed", "value": 1}}
     step = {"model": "affine", "base_s": 0.01, "per_token_s": 1e-4, "per_context_token_s": 0}
-    batching = {"policy": "vllm", "num_gpu_blocks": blocks, "max_model_len": 9000, "enable_prefix_caching": True}
+    batching = {
+        "policy": "vllm",
+        "num_gpu_blocks": blocks,
+        "max_model_len": 9000,
+        "enable_prefix_caching": True,
+    } | further
     scenario = Scenario.model_validate(
         {
             "name": "s",
@@ -67,17 +73,21 @@ def test_who_looks_at_prefixes_finds_more_than_chance_and_less_than_one_endless_
     assert all((one.prefix_hit_rate or 0) <= (one.prefix_hit_bound or 0) for one in [*looked, *chance])
 
 
-def test_the_exact_index_is_what_the_caches_hold() -> None:
-    fleet = fleet_of({"policy": "cache_aware", "index": {"kind": "exact"}}, 3, blocks=300)
+@pytest.mark.parametrize("windows", [[], [64, None]])
+def test_the_exact_index_is_what_the_caches_hold(windows: list[int | None]) -> None:
+    """Of groups by window, those that keep all tokens."""
+    groups: dict[str, Any] = {"kv_groups": [{"window": window} for window in windows]} if windows else {}
+    fleet = fleet_of({"policy": "cache_aware", "index": {"kind": "exact"}}, 3, blocks=600 if windows else 300, **groups)
     requests = fleet.run().requests
     assert sum(request.cached_tokens for request in requests)
     index = fleet._router.index
     assert isinstance(index, ReportedIndex)
     for replica in fleet._replicas:
         (cache,) = replica.engine.caches()
-        assert isinstance(cache, PrefixCache)
+        assert isinstance(cache, GroupCache if windows else PrefixCache)
         # KV blocks are as long as those of the trace: a name is the last token of a block
-        named = {name // BLOCK for name in cache._named if isinstance(name, int)}
+        held = cache._named[windows.index(None)] if isinstance(cache, GroupCache) else cache._named
+        named = {name // BLOCK for name in held if isinstance(name, int)}
         assert {block for block, mask in index._holders.items() if mask >> replica.index & 1} == named
         assert index.blocks[replica.index] == len(named)
 

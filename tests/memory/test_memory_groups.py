@@ -15,8 +15,8 @@ from sim.scenario.sweep import cases
 CATALOG = load_catalog()
 
 
-def pool(model: str, **batching: object) -> PoolPlan:
-    """A replica on an RTX 4090."""
+def pool(model: str, further: dict[str, object] | None = None, **batching: object) -> PoolPlan:
+    """A replica on an RTX 4090, with *further* keys of the pool."""
     lengths = {"distribution": "fixed", "value": 1000}
     scenario = {
         "name": "groups",
@@ -26,7 +26,9 @@ def pool(model: str, **batching: object) -> PoolPlan:
             "arrivals": {"process": "burst", "num_requests": 1},
             "lengths": {"prompt": lengths, "output": lengths},
         },
-        "fleets": [{"name": "one", "pools": [{"gpu": "rtx-4090", "batching": {"policy": "vllm"} | batching}]}],
+        "fleets": [
+            {"name": "one", "pools": [{"gpu": "rtx-4090", "batching": {"policy": "vllm"} | batching} | (further or {})]}
+        ],
     }
     loaded = load(given(scenario), catalog=CATALOG)
     return resolve(loaded, cases(loaded)[0], CATALOG).pools[0]
@@ -82,7 +84,39 @@ def test_models_with_states_count_them() -> None:
     limits = rank_limits(by_itself)
     assert (limits.kv_groups, limits.block_size, limits.enable_prefix_caching) == ((None, 0, 0, 0), 528, False)
     assert (rank_limits(mean).kv_groups, mean.batching.block_size) == ((None,), 16)
-    assert rank_limits(pool("gpt-oss-20b")).kv_groups == (None,)
-    assert rank_limits(pool("gpt-oss-20b", kv_groups="model")).kv_groups == (None, 128)
     with pytest.raises(ScenarioErrors, match="enable_prefix_caching: must be off: the states"):
         pool("qwen3.5-9b", enable_prefix_caching=True)
+
+
+def test_windows_have_groups_where_the_engine_deals_them() -> None:
+    assert rank_limits(pool("gpt-oss-20b")).kv_groups == (None, 128)
+    assert rank_limits(pool("gpt-oss-20b", {"engine": "vllm-0.6"})).kv_groups == (None,)
+    assert rank_limits(pool("gpt-oss-20b", kv_groups="mean")).kv_groups == (None,)
+    assert rank_limits(pool("qwen3-4b")).kv_groups == (None,)
+
+
+@pytest.mark.parametrize(
+    ("further", "batching", "what"),
+    [
+        (
+            {"kv_tiers": [{"name": "cpu", "capacity_gb": 10, "read_bytes_per_s": 1e10}]},
+            {"async_scheduling": False},
+            "kv_tiers",
+        ),
+        ({}, {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}, "speculative"),
+        ({"data_parallel_size": 2, "enable_expert_parallel": True, "server": "workstation-4x4090"}, {}, "ranks"),
+    ],
+)
+def test_where_groups_are_not_simulated_the_plan_says_so(further, batching, what) -> None:
+    plan = pool("gpt-oss-20b", further, **batching)
+    assert rank_limits(plan).kv_groups == (None,)
+    assert f"kv_groups are not simulated with {what}" in plan.kv_note
+    with pytest.raises(ScenarioErrors, match="kv_groups"):
+        pool("gpt-oss-20b", further, **batching, kv_groups="model")
+
+
+def test_the_longest_request_fills_the_cache() -> None:
+    layout = KvLayout((None, 128), 12, 16, steps_in_flight=2)
+    longest = layout.longest(1000, 2048)
+    assert layout.blocks(longest, 2048) <= 1000 < layout.blocks(longest + 1, 2048)
+    assert longest == (1000 - (-(-(127 + 2 * 2048) // 16) + 1)) * 16  # the window's group holds two steps and 127 more

@@ -87,6 +87,9 @@ class EngineLimits(Spec):
     """1: on where the operator leaves it open; 0 or None: off."""
     async_scheduling: Value | None = None
     """1: the next step is formed while one runs, where the operator leaves it open; 0 or None: after it."""
+    hybrid_kv_cache_manager: Value | None = None
+    """1: layers with a sliding window and those that keep all tokens have KV blocks of their own out of one pool; 0 or
+    None: they do not."""
     overlap_schedule: Value | None = None
     """1: as `async_scheduling`, for an engine that computes prompts first."""
     schedule_conservativeness: Value | None = None

@@ -75,10 +75,12 @@ class Block:
 class NamedBlocks(BlockPool):
     """Blocks whose content can be asked for by name."""
 
-    __slots__ = ("_names_of",)
+    __slots__ = ("_names_of", "listener")
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
+        self.listener: Callable[[list[object], bool], None] | None = None
+        """Gets the names that appear here, with True, or vanish, with False."""
         self._names_of: dict[Sequence, list[object]] = {}
         """Names of a sequence's leading blocks, as far as they have been worked out."""
 
@@ -123,7 +125,7 @@ class PrefixCache(NamedBlocks):
     matters to nobody and is not kept.
     """
 
-    __slots__ = ("_blocks_of", "_named", "_queue", "_tiers", "listener")
+    __slots__ = ("_blocks_of", "_named", "_queue", "_tiers")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, tiers: Tiers | None = None) -> None:
         super().__init__(num_gpu_blocks, block_size)
@@ -131,8 +133,6 @@ class PrefixCache(NamedBlocks):
         self._queue: OrderedDict[object, int] = OrderedDict()
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
         block has a name."""
-        self.listener: Callable[[list[object], bool], None] | None = None
-        """Gets the names that appear here, with True, or vanish, with False."""
         self._named: dict[object, Block] = {}
         """The oldest block of each name."""
         self._blocks_of: dict[Sequence, list[Block]] = {}

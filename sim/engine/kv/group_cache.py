@@ -7,7 +7,7 @@ from functools import partial
 
 from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.kv.free_queue import Block, FreeQueue, Run, Slid
-from sim.engine.kv.groups import Windows, by_window, offered_by_all
+from sim.engine.kv.groups import Windows, by_window, offered_by_all, reported_group
 from sim.engine.sequence import Sequence
 
 
@@ -30,12 +30,13 @@ class GroupCache(NamedBlocks):
     window of the group on. A group with a window of 0 has one block for a sequence; then nothing has a name.
 
     Blocks that nobody else can ask for have no name, as in `PrefixCache`: those that left a window stand in the free
-    queue as runs of their owner, and get their names if it is preempted.
+    queue as runs of their owner, and get their names if it is preempted. The listener hears of one group: one that
+    keeps all tokens, where there is one.
     """
 
     __slots__ = (
-        "_alike", "_caches", "_found_blocks", "_kind_of", "_kinds", "_named", "_queue", "_tables", "growing",
-        "only_sliding", "sliding", "states", "windows",
+        "_alike", "_caches", "_found_blocks", "_kind_of", "_kinds", "_named", "_queue", "_reported", "_tables",
+        "growing", "only_sliding", "sliding", "states", "windows",
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
@@ -43,6 +44,7 @@ class GroupCache(NamedBlocks):
         self.windows = windows
         self._caches = caches
         self._alike = by_window(windows)
+        self._reported = reported_group(windows)
         self._kinds = _kinds(windows)
         self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
         self.sliding = sorted({window for window in windows if window})
@@ -179,7 +181,10 @@ class GroupCache(NamedBlocks):
 
     def _new_block(self, group: int, name: object, users: int) -> Block:
         block = Block(group, name, users)
-        self._named[group].setdefault(name, []).append(block)
+        same_name = self._named[group].setdefault(name, [])
+        same_name.append(block)
+        if self.listener is not None and group == self._reported and len(same_name) == 1:
+            self.listener([name], True)
         return block
 
     def _unname(self, block: Block) -> None:
@@ -187,8 +192,10 @@ class GroupCache(NamedBlocks):
         same_name = named[block.name]
         if len(same_name) > 1:
             same_name.remove(block)
-        else:
-            del named[block.name]
+            return
+        del named[block.name]
+        if self.listener is not None and block.group == self._reported:
+            self.listener([block.name], False)
 
     def slide(self, sequence: Sequence, computed: int) -> None:
         """Gives back what lies before the windows of *sequence*, *computed* tokens being done; the last place first."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Listed
 from functools import partial
 
-from sim.engine.kv.blocks import BlockPool, block_name
+from sim.engine.kv.blocks import NamedBlocks, block_name
 from sim.engine.sequence import Sequence
 
 Windows = tuple[int | None, ...]
@@ -18,6 +18,11 @@ def by_window(windows: Windows) -> dict[int | None, list[int]]:
     for group, window in enumerate(windows):
         found.setdefault(window, []).append(group)
     return {window: found[window] for window in sorted(found, key=lambda window: window is not None)}
+
+
+def reported_group(windows: Windows) -> int:
+    """The group whose blocks a router hears of: one that keeps all tokens, where *windows* have one."""
+    return windows.index(None) if None in windows else 0
 
 
 def offered_by_all(groups: dict[int | None, list[int]], most: int, offer: Offer) -> int:
@@ -39,12 +44,12 @@ class GroupBlock:
     __slots__ = ("name", "users")
 
     def __init__(self) -> None:
-        self.name: object = None
+        self.name: tuple[int, object] | None = None
         """(group, what it holds); None: nobody can ask for it."""
         self.users = 0
 
 
-class GroupPool(BlockPool):
+class GroupPool(NamedBlocks):
     """Each sequence has a table of blocks for each group; None stands for one before the group's window.
 
     A group with a window of 0 has one block for a sequence, for a state that does not grow; then nothing has a name.
@@ -52,12 +57,13 @@ class GroupPool(BlockPool):
     every group has the blocks that the next token reads: all of them, or those of its window.
     """
 
-    __slots__ = ("_alike", "_caches", "_full", "_named", "_queue", "_tables", "windows")
+    __slots__ = ("_alike", "_caches", "_full", "_named", "_queue", "_reported", "_tables", "windows")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows, caches: bool) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self.windows = windows
         self._alike = by_window(windows)
+        self._reported = reported_group(windows)
         self._caches = caches
         self._queue: OrderedDict[GroupBlock, None] = OrderedDict((GroupBlock(), None) for _ in range(self.usable))
         """Free blocks in the order in which they will be reallocated."""
@@ -140,14 +146,28 @@ class GroupPool(BlockPool):
 
     def _reallocate(self) -> GroupBlock:
         block, _ = self._queue.popitem(last=False)
-        if block.name is not None:
-            same = self._named[block.name]
-            del same[block]
-            if not same:
-                del self._named[block.name]
-            block.name = None
+        self._unname(block)
         block.users = 1
         return block
+
+    def _unname(self, block: GroupBlock) -> None:
+        if block.name is None:
+            return
+        same = self._named[block.name]
+        del same[block]
+        if not same:
+            del self._named[block.name]
+            self._report(*block.name, False)
+        block.name = None
+
+    def _report(self, group: int, name: object, stored: bool) -> None:
+        if self.listener is not None and group == self._reported:
+            self.listener([name], stored)
+
+    def clear(self) -> None:
+        """What is cached is lost: blocks that nobody uses hold nothing."""
+        for block in self._queue:
+            self._unname(block)
 
     def give_back(self, sequence: Sequence, computed: int) -> None:
         """Gives back what lies before the windows, *computed* tokens being done; the last block first."""
@@ -173,7 +193,10 @@ class GroupPool(BlockPool):
                 block = table[place]
                 if block is not None and block.name is None:
                     block.name = group, block_name(sequence, place, self.block_size)
-                    self._named.setdefault(block.name, {})[block] = None
+                    same = self._named.setdefault(block.name, {})
+                    if not same:
+                        self._report(*block.name, True)
+                    same[block] = None
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
         """Takes back all blocks of *sequence*, group by group, the last ones first."""

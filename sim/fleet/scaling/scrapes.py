@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.autoscaling import Gauge, Latency
+from sim.batching.limits import VllmLimits
 from sim.fleet.lifecycle import Lives, State
 from sim.fleet.replica import Replica
 from sim.fleet.roster import Roster
@@ -127,9 +128,17 @@ class Scrapes:
     def _kv_used(self, engine: int) -> float:
         """Part of the cache that the steps under way work on; blocks kept for their prefix alone are free."""
         batching = self._pool.batching
+        windows = batching.windows if isinstance(batching, VllmLimits) else (None,)
         tokens = max(0, (batching.num_gpu_blocks or 1) - 1) * batching.block_size
-        batches = [span.batch for span in self._engines[engine].engine.under_way()]
-        used = sum(one.kv_tokens + one.decode_seqs + one.prefill_context_tokens + one.prefill_tokens for one in batches)
+        used = 0
+        for span in self._engines[engine].engine.under_way():
+            one = span.batch
+            further = one.decode_seqs + one.prefill_context_tokens + one.prefill_tokens
+            for window in windows:
+                if window == 0:
+                    used += (one.decode_seqs + one.prefill_seqs) * batching.block_size
+                else:
+                    used += ((window and one.windowed_kv_tokens) or one.kv_tokens) + further
         return min(1.0, used / tokens) if tokens else 0.0
 
     def _deltas(self, engines: list[int], now: float) -> dict[Gauge, float]:

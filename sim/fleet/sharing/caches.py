@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.engine.kv.blocks import NamedBlocks, PrefixCache
+from sim.engine.kv.blocks import NamedBlocks
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.replica import Replica
 from sim.fleet.sharing.routing import ServiceRouter
@@ -25,7 +25,7 @@ def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
         return
     for place, replica in enumerate(replicas):
         for cache in replica.engine.caches():
-            if isinstance(cache, PrefixCache):
+            if isinstance(cache, NamedBlocks):
                 cache.listener = index.listener(place)
                 index.attach(lambda: env.now, cache.block_size)
 

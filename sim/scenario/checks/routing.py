@@ -48,8 +48,6 @@ def _reports_nothing(pool: BoundPool) -> str:
     batching = pool.batching
     if not getattr(batching, "enable_prefix_caching", False):
         return "has no prefix cache: say enable_prefix_caching: true"
-    if getattr(batching, "kv_groups", None) not in (None, "mean"):
-        return "has kv_groups with blocks of their own: choose index: {kind: approximate}"
     if pool.layout.enable_expert_parallel and pool.layout.data_parallel_size > 1:
         return "has ranks that step together, each with its own cache: choose index: {kind: approximate}"
     return ""

@@ -74,6 +74,8 @@ class BoundPool:
     """Drafts that hold in a step, where the scenario names a measurement of them."""
     kv_layout: KvLayout | None = None
     """The model's groups of KV caches, where blocks are counted group by group."""
+    kv_note: str = ""
+    """Why they are not, although the engine would; empty where it is followed."""
     offload: Offload | None = None
     """What stays in host memory; None: nothing."""
     host_link: Link | None = None
@@ -87,8 +89,10 @@ class BoundPool:
         return max(1, min(self.spec.most_replicas, int(self.server.gpu_slots.value) // self.layout.gpus))
 
 
-def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> BoundPool:
+def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, beside_others: bool = False) -> BoundPool:
     """Look up everything that *pool* names, at its own level or above.
+
+    *beside_others*: its GPUs have other models, too.
 
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
     """
@@ -113,10 +117,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
     kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
     power = nearest(*(level.power for level in levels)) or Power()
     kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
-    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
-    stays = pool.role == "both" and not pool.kv_tiers
-    able = isinstance(pool.steptime, Roofline | None) and stays and not together
-    batching, kv_layout = _grouped(batching, model, kv_cache_dtype, able)
+    batching, kv_layout, kv_note = _grouped(pool, batching, model, kv_cache_dtype, engine, beside_others)
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = _slot_tokens(engine, model)
     offload = offload_of(pool, engine, model)
@@ -155,6 +156,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Bo
         drafter=drafter,
         accepted=accepted,
         kv_layout=kv_layout,
+        kv_note=kv_note,
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )
@@ -225,23 +227,48 @@ def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Sch
 
 
 def _grouped(
-    batching: Scheduler, model: Model | None, dtype: KvCacheDtype, able: bool
-) -> tuple[Scheduler, KvLayout | None]:
-    """*batching* with the groups of *model* where it asks for them, and blocks as large as they must be.
-
-    Where it leaves that open, the groups of a model with states count, if the pool is *able* to and has no drafts.
+    pool: Pool, batching: Scheduler, model: Model | None, dtype: KvCacheDtype, engine: Engine, beside_others: bool
+) -> tuple[Scheduler, KvLayout | None, str]:
+    """*batching* with the groups of *model* where it asks for them, and blocks as large as they must be; why not, where
+    *engine* has them by default and the pool cannot.
     """
     if not isinstance(batching, Vllm) or model is None:
-        return batching, None
-    by_itself = able and batching.speculative is None and model.linear_attention is not None
-    if (batching.kv_groups or ("model" if by_itself else "mean")) != "model":
-        return batching, None
+        return batching, None, ""
+    if batching.kv_groups is None:
+        if not _has_groups(pool, model, engine):
+            return batching, None, ""
+        if why_not := _without_groups(pool, batching, beside_others):
+            without = f"for kv_groups are not simulated with {why_not}"
+            return batching, None, f"{model.id}: windows take their mean share of a KV block, states nothing, {without}"
+    elif batching.kv_groups != "model":
+        return batching, None, ""
     layout = KvLayout.of(model, batching.block_size, dtype)
     filled: dict[str, object] = {"block_size": layout.block_size}
     filled["kv_groups"] = tuple(KvGroup(window=window) for window in layout.windows)
     if layout.has_states and batching.enable_prefix_caching is None:
         filled["enable_prefix_caching"] = False
-    return batching.model_copy(update=filled), layout
+    return batching.model_copy(update=filled), layout, ""
+
+
+def _has_groups(pool: Pool, model: Model, engine: Engine) -> bool:
+    """Whether *engine* deals the layers of *model* to groups where nothing is said, and their memory is computed."""
+    hybrid = default_limit(engine, None, "hybrid_kv_cache_manager")
+    windows = model.sliding_window_layers > 0 and hybrid is not None and bool(hybrid.value)
+    return isinstance(pool.steptime, Roofline | None) and (windows or model.linear_attention is not None)
+
+
+def _without_groups(pool: Pool, batching: Vllm, beside_others: bool) -> str:
+    """What *pool* has that groups are not simulated with; empty if nothing."""
+    used = {
+        "ranks that step together": pool.enable_expert_parallel and pool.data_parallel_size > 1,
+        "a role": pool.role != "both",
+        "kv_tiers": bool(pool.kv_tiers),
+        "lora": pool.lora is not None,
+        "speculative": batching.speculative is not None,
+        "scheduling: fair": batching.scheduling == "fair",
+        "several models on a GPU": beside_others,
+    }
+    return " and ".join(name for name, has in used.items() if has)
 
 
 def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:

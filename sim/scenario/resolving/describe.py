@@ -53,6 +53,7 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
         "notes": [
             *plan.workload.notes(),
             *dict.fromkeys(pool.slices.note for pool in plan.pools if pool.slices and pool.slices.note),
+            *dict.fromkeys(one.kv_note for pool in plan.pools for one in pool.models or (pool,) if one.kv_note),
             *(plan.costs.notes if plan.costs else ()),
             *(plan.carbon.notes if plan.carbon else ()),
         ],

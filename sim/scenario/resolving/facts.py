@@ -131,6 +131,9 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
             usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
             if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
                 yield Fact(f"{prefix}.limits.{name}", usual)
+        hybrid = engine.limits.hybrid_kv_cache_manager
+        if hybrid is not None and pool.kv_layout is not None and getattr(given, "kv_groups", None) is None:
+            yield Fact(f"{prefix}.limits.hybrid_kv_cache_manager", hybrid)
 
 
 def _other_comms(pool: BoundPool) -> list[str]:

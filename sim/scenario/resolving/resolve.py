@@ -180,7 +180,8 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         per_slot = slot_bytes(pool.model, pool.spec.lora, layout.tensor_parallel_size)
         settings["adapter_bytes"] = pool.spec.lora.max_loras * per_slot
     if pool.kv_layout is not None:
-        settings["groups"] = pool.kv_layout
+        ahead = bool(getattr(batching, "async_scheduling", False))
+        settings["groups"] = replace(pool.kv_layout, steps_in_flight=layout.pipeline_parallel_size + ahead)
     if pool.model is not None and pool.model.sliding_window is not None:
         settings["context_tokens"] = _usual_context(workload)
     return settings
@@ -261,6 +262,7 @@ def _pool_plan(
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
         adapters=adapters_of(pool, catalog),
+        kv_note=pool.kv_note,
         kv_bytes_per_token=kv_bytes(pool),
     )
 

@@ -119,6 +119,8 @@ class PoolPlan:
     adapters: AdapterPlan | None = None
     """Slots for LoRA adapters."""
     """Below the KV cache of each rank, the nearest first."""
+    kv_note: str = ""
+    """Why its KV blocks are not those of the engine's groups; empty if they are."""
     kv_bytes_per_token: float = 0.0
     """KV of one token in all layers, on all GPUs together."""
     services: tuple[str, ...] = ()

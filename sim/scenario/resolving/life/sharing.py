@@ -26,7 +26,11 @@ def models_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) 
             alike.append(name)
     if len(groups) == 1:
         return [replace(groups[0][0], spec=pool)]
-    return [_with_its_memory(bound, tuple(names), pool, len(groups)) for bound, names in groups]
+    several = [bind(scenario, fleet, bound.spec, catalog, beside_others=True) for bound, _ in groups]
+    return [
+        _with_its_memory(bound, tuple(names), pool, len(groups))
+        for bound, (_, names) in zip(several, groups, strict=True)
+    ]
 
 
 def _of_services(pool: Pool, names: tuple[str, ...]) -> Pool:
