@@ -18,8 +18,9 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
+from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.tried import gpus_of
-from sim.study.fleets.size.units import Prospects, units
+from sim.study.fleets.size.units import units
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"

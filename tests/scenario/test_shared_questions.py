@@ -1,4 +1,4 @@
-"""What plan, breakeven and sensitivity answer for services that share pools: all loads in proportion, or one's."""
+"""Plan, breakeven, sensitivity and size for services that share pools: all loads in proportion, or one's."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
+from sim.scenario.experiment import Service
+from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity.search import Capacity, Found
 from sim.study.fleets.sensitivity.one_at_a_time import swings
+from sim.study.fleets.size.prospects import Prospects
+from sim.study.fleets.size.search import search
+from sim.study.fleets.size.units import units
 from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.money.breakeven.candidates import Ledgers
 from sim.study.money.breakeven.decision import decide
@@ -56,11 +62,11 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
     assert rate_per_load(asked) == 3.0
     assert mean_tokens(asked) == (60.0, pytest.approx(80 / 3))
     ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(2.0))
-    for load, units in ((0.5, 1), (2.0, 1), (5.0, 3)):
+    for load, copies in ((0.5, 1), (2.0, 1), (5.0, 3)):
         cost = ledgers.cost(ledgers.candidates[0], load)
-        assert cost.units == units
+        assert cost.units == copies
         assert cost.output_tokens_per_h == pytest.approx(3600 * load * 80)
-        assert cost.usd_per_h == pytest.approx(0.4 * units)
+        assert cost.usd_per_h == pytest.approx(0.4 * copies)
     measured = part_loads(asked, CATALOG, found(2.0), tmp_path, Cores(1))
     (outlook,) = outlooks(asked, CATALOG, found(2.0), measured)
     assert [row.rented for row in outlook.months] == [1] * 12
@@ -87,3 +93,42 @@ def test_sensitivity_moves_the_loads_of_all_services_together(tmp_path: Path) ->
     assert base.low["f"].value / base.high["f"].value == pytest.approx(4, rel=0.25)
     assert moved.high["f"].value == pytest.approx(0.4 / 3600 / tokens_per_s * 1e6, rel=0.2)
     assert moved.input.name == "output length of code"
+
+
+def sized(rate_rps: float, **more: Any) -> Scenario:
+    """Two models of which the first one's requests need ten times as many steps as the second one's."""
+    services = [service(name) | {"model": model} for name, model in (("chat", "llama3.2-1b"), ("code", "llama3.2-3b"))]
+    services[0]["workload"]["arrivals"]["rate_rps"] = rate_rps
+    services[0]["workload"]["lengths"]["output"]["value"] = 400
+    services[0]["slo"] = {"tpot_s": 0.02}
+    rent = {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}}
+    size = {"gpus": ["rtx-4090"], "tensor_parallel_sizes": [1], "max_replicas": 3, "costs": rent}
+    data = {"name": "s", "services": services, "horizon_s": 4, "size": size} | more
+    return Scenario.model_validate(data | {"services": services, "max_model_len": 2048})
+
+
+def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None:
+    asked = sized(8.0)
+    answer = search(asked, CATALOG, tmp_path, Cores(1))
+    best = answer.winner
+    assert best is not None
+    assert best.fleet is not None
+    (pool,) = best.fleet.pools
+    assert pool.services == ("chat", "code")
+    assert pool.sharing is not None
+    assert pool.sharing.models == "resident"
+    assert all(one.good for one in best.services.values())
+    prospects = Prospects(asked, CATALOG)
+    (unit,) = units(asked, asked.size, CATALOG) if asked.size is not None else ()
+    assert 1 <= prospects.look(unit).least_replicas <= best.replicas
+    # twice the work needs at least as many, and one that nobody can do is refused by the service's name
+    assert Prospects(sized(300.0), CATALOG).look(unit).least_replicas > prospects.look(unit).least_replicas
+    hopeless = asked.model_copy(update={"services": (asked.services[0], _within(asked.services[1], 1e-4))})
+    assert Prospects(hopeless, CATALOG).look(unit).reason.startswith("code: served alone, 0% of the requests")
+    alone = with_one_service(asked.model_copy(update={"service": "code"}))
+    (unit,) = units(alone, alone.size, CATALOG) if alone.size is not None else ()
+    assert (alone.services, alone.model, "services" in unit.pool) == ((), "llama3.2-3b", False)
+
+
+def _within(one: Service, ttft_s: float) -> Service:
+    return one.model_copy(update={"slo": Slo(ttft_s=ttft_s)})

@@ -16,7 +16,7 @@ from sim.report.page.page import text_table
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.scenario.reading.load import load_for_size
-from sim.study.fleets.size.search import why_no_size
+from sim.study.fleets.size.prospects import why_no_size
 from sim.study.fleets.size.tried import Sizing
 from sim.yamlio import read
 

@@ -14,7 +14,7 @@ def size(asked: Asked) -> None:
     """
     from sim.deliver.size import deliver_size
     from sim.report.fleets.size.answer import size_document
-    from sim.study.fleets.size.search import why_no_size
+    from sim.study.fleets.size.prospects import why_no_size
 
     scenario = asked.scenario
     asked.refuse(why_no_size(scenario))

@@ -18,7 +18,7 @@ from sim.workload import CsvTrace, TraceError, Workload
 
 SWITCHED = ("schedule", "autoscaling", "failures")
 """What only pools with one model may have beside several services."""
-OF_ONE_WORKLOAD = ("load_profile", "size", "futures")
+OF_ONE_WORKLOAD = ("load_profile", "futures")
 """Sections that several services cannot have."""
 TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
@@ -91,7 +91,8 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
         yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
         if any(isinstance(pool.batching, Dynamic) for pool in pools):
             yield from _token_limit_complaints(service.slo, ("services", i, "slo"))
-        if service.weight != 1 and not any(pool.services for pool in pools):
+        shared = not pools or any(pool.services for pool in pools)  # `size` finds pools for all
+        if service.weight != 1 and not shared:
             yield Complaint(("services", i, "weight"), "is that among services that share a pool, and it shares none")
     yield from _of_one_service_only(scenario)
 

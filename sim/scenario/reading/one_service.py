@@ -23,7 +23,9 @@ def with_one_service(scenario: Scenario) -> Scenario:
     chosen = next(one for one in services if one["name"] == name)
     choices = {key: value for key, value in chosen.items() if key not in OWN}
     data |= {key: chosen[key] for key in ("workload", "slo") if key in chosen}
-    for fleet in data["fleets"]:
+    if data.get("size"):
+        data |= choices  # what it chooses from runs the same
+    for fleet in data.get("fleets", ()):
         own = (pool for pool in fleet["pools"] if pool.get("service") == name)
         fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
     if data.get("sweep"):

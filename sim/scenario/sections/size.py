@@ -180,6 +180,8 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
     if size.mixed is not None and workload.trace is None and not steady:
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
         yield Complaint(("size", "mixed"), text)
+    if size.mixed is not None and scenario.services:
+        yield Complaint(("size", "mixed"), "needs a single service: its classes are lengths of one service's prompts")
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
         yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
     yield from _of_split(size, scenario)

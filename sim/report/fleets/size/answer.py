@@ -231,6 +231,8 @@ def _load(scenario: Scenario) -> str:
         axis = LoadAxis.of(scenario)
     except ValueError:  # a burst has none
         return ""
+    if axis.together:  # each service has a load of its own
+        return ""
     return _(" at {place}", place=place(axis.label, float(f"{axis.start:.3g}")))
 
 
@@ -297,6 +299,10 @@ def _notes(scenario: Scenario) -> list[str]:
             percent=percent(SCREEN_MARGIN),
         ),
     ]
+    if scenario.services:
+        notes.append(
+            _("One kind of replica serves all services; latencies in the tables are those of all requests together.")
+        )
     if spare:
         notes.append(
             _(

@@ -29,6 +29,14 @@ def within(scenario: Scenario) -> str:
     return "" if budget is None else _(" within {budget_told}", budget_told=budget_told(budget))
 
 
+def _attained(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """What *best* attains of each goal; of several services each with its name."""
+    yield from readings(scenario.slo, best.metrics or {})
+    for one in scenario.services if best.services else ():
+        told = "; ".join(readings(one.slo, best.services[one.name].metrics))
+        yield _("{service}: {what}", service=one.name, what=told)
+
+
 def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
     """Where nothing meets the service level within the budget: the best fleet that it allows."""
     if found.winner is not None or scenario.size is None or scenario.size.budget is None:
@@ -37,7 +45,7 @@ def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
     if best is None:
         yield _("No fleet that can serve stays within the budget: raise it, or allow other GPUs or ways to pay.")
         return
-    attained = "; ".join(readings(scenario.slo, best.metrics or {})) or _("no request arrives in the window")
+    attained = "; ".join(_attained(best, scenario)) or _("no request arrives in the window")
     yield (
         _(
             "The most that the budget allows is {name}, which does not meet the service level: "

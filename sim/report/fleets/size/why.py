@@ -1,11 +1,13 @@
 """Why a candidate lost, in a few words."""
 
+from collections.abc import Mapping
 from math import inf, isfinite
 
 from sim.language import N_, _, retold
 from sim.report.words.goals import percentiles_shown, seconds_beside, share_beside
 from sim.report.words.text import difference, plain
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import is_deterministic
 from sim.study.fleets.size.trials import OVER_FAILURES
 from sim.study.fleets.size.tried import Sizing, TriedFleet
@@ -52,12 +54,24 @@ def screened(one: TriedFleet, scenario: Scenario) -> str:
 
 
 def miss(one: TriedFleet, scenario: Scenario) -> str:
-    """What a fleet misses, with figures."""
-    metrics, told = one.metrics or {}, []
+    """What a fleet misses, with figures; of several services those that miss theirs."""
+    if not one.services:
+        return _missed_by(one.metrics or {}, one.overloaded, scenario.slo)
+    told = [
+        _("{service}: {what}", service=each.name, what=_missed_by(fared.metrics, fared.overloaded, each.slo))
+        for each in scenario.services
+        if not (fared := one.services[each.name]).good
+    ]
+    return "; ".join(told)
+
+
+def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
+    """What is missed of *slo*, with figures."""
+    told = []
     if metrics.get("requests") == 0:
         return _("no request arrives in the window")
     for name, words in ((name, _(text)) for name, text in LIMITS.items()):
-        for part, limit in percentiles_shown(scenario.slo, name).items():
+        for part, limit in percentiles_shown(slo, name).items():
             value = metrics.get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
                 told.append(
@@ -68,26 +82,35 @@ def miss(one: TriedFleet, scenario: Scenario) -> str:
                         seconds_beside=seconds_beside(value, limit) if isfinite(value) else _("without end"),
                     )
                 )
-    attained = metrics.get("slo_attainment") if scenario.slo.per_request else None
-    shown = "" if attained is None else share_beside(attained, scenario.slo.attainment)
+    attained = metrics.get("slo_attainment") if slo.per_request else None
+    shown = "" if attained is None else share_beside(attained, slo.attainment)
     within = _("{shown} of the requests within the service level", shown=shown) if shown else ""
-    over, wanted = metrics.get(OVER_FAILURES), scenario.slo.availability
+    over, wanted = metrics.get(OVER_FAILURES), slo.availability
     if over is not None and wanted is not None:
         shown = share_beside(over, wanted)
         within = _("{shown} of the requests within the service level over failures", shown=shown)
-    parts = [*([_("overloaded")] if one.overloaded else []), *told, within]
+    parts = [*([_("overloaded")] if overloaded else []), *told, within]
     return _(", ").join(part for part in parts if part)
 
 
 def missed(one: TriedFleet, scenario: Scenario) -> str:
     """The first limit that a fleet misses, without figures: what losers are grouped by."""
-    if one.overloaded:
+    for each in scenario.services if one.services else ():
+        fared = one.services[each.name]
+        if not fared.good:
+            what = _first_missed(fared.metrics, fared.overloaded, each.slo)
+            return _("{service}: {what}", service=each.name, what=what)
+    return _first_missed(one.metrics or {}, one.overloaded, scenario.slo)
+
+
+def _first_missed(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
+    if overloaded:
         return _("overloaded")
     for name, words in ((name, _(text)) for name, text in LIMITS.items()):
-        for part, limit in percentiles_shown(scenario.slo, name).items():
-            value = (one.metrics or {}).get(f"{name}_{part}")
+        for part, limit in percentiles_shown(slo, name).items():
+            value = metrics.get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
                 return _("{part} {words} beyond its limit", part=part, words=words)
-    if OVER_FAILURES in (one.metrics or {}):
+    if OVER_FAILURES in metrics:
         return _("too few requests within the service level over failures")
     return _("too few requests within the service level")

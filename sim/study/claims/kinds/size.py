@@ -4,7 +4,8 @@ from sim.scenario.claims.figures import Cheapest
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.registry import finds
-from sim.study.fleets.size.search import search, why_no_size
+from sim.study.fleets.size.prospects import why_no_size
+from sim.study.fleets.size.search import search
 from sim.units import HOURS_PER_MONTH
 
 

@@ -104,7 +104,9 @@ def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
         LoadAxis.of(scenario)
     except ValueError as error:
         return f"workload.arrivals: {error}"
-    for _, slo in levels:
+    for place, slo in levels:
+        if place and slo.availability is not None:
+            return f"{place}slo.availability: is not looked at for several services: remove it"
         if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets, scenario.operations):
             return refusal
     missing = next((place for place, slo in levels if not slo.goals), None)

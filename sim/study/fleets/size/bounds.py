@@ -13,9 +13,10 @@ least
 (the dual of the cheapest mix). The steps stand on a grid, which `GRID_MARGIN` makes up for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from sim.rng import stream
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Goal, Slo
+from sim.workload import Workload
 
 SAMPLED_REQUESTS = 4000
 SAMPLING_MARGIN = 0.02
@@ -52,23 +54,52 @@ class OfferedLoad:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "OfferedLoad":
-        """The workload at the scenario's own load."""
-        workload = scenario.workload
+        """All that the scenario's workload, or its services, ask for at the scenario's own load."""
+        if scenario.services:
+            return cls.together(list(cls.of_services(scenario).values()))
+        return cls.of_workload(scenario.workload, scenario.slo, scenario.seed, scenario.horizon_s)
+
+    @classmethod
+    def of_services(cls, scenario: Scenario) -> dict[str, "OfferedLoad"]:
+        """Service -> what it asks for."""
+        terms = scenario.seed, scenario.horizon_s
+        return {one.name: cls.of_workload(one.workload, one.slo, *terms) for one in scenario.services}
+
+    @classmethod
+    def of_workload(cls, workload: Workload, slo: Slo, seed: int, horizon_s: float | None) -> "OfferedLoad":
+        """The *workload* at its own load, as far as *slo* wants it answered."""
         if workload.trace is not None:
-            table = workload.trace.requests(scenario.horizon_s)
+            table = workload.trace.requests(horizon_s)
             prompts, outputs = table.prompt_tokens, table.output_tokens
             span_s = float(table.arrived_s[-1] - table.arrived_s[0]) if len(prompts) > 1 else 0.0
             may_share = table.block_hashes is not None
             rate = len(prompts) / span_s if span_s else None
         else:
-            prompts, outputs = workload.lengths_table(partial(stream, scenario.seed, 0), 0, SAMPLED_REQUESTS)
-            span_s, may_share = scenario.horizon_s or 0.0, bool(workload.shared_prefix or workload.sessions)
+            prompts, outputs = workload.lengths_table(partial(stream, seed, 0), 0, SAMPLED_REQUESTS)
+            span_s, may_share = horizon_s or 0.0, bool(workload.shared_prefix or workload.sessions)
             at_rate = workload.stationary and workload.sessions is None  # which come later where answers are late
             rate = workload.mean_rate_rps() if at_rate and span_s else None
         asked = prompts.astype(float), outputs.astype(float)
         if rate is not None:
-            rate *= max(_in_time(goal, asked[1], span_s) for goal in scenario.slo.goals)
+            rate *= max(_in_time(goal, asked[1], span_s) for goal in slo.goals)
         return cls(rate, *asked, may_share)
+
+    @classmethod
+    def together(cls, parts: Sequence["OfferedLoad"]) -> "OfferedLoad":
+        """All of *parts*, each with as many requests of the sample as it has of the rate; those whose rate nothing
+        bounds are left out.
+        """
+        known = [(one, one.rate_rps) for one in parts if one.rate_rps]
+        if len(parts) == 1 or not known:
+            return parts[0]
+        rate = sum(own for _, own in known)
+        chosen = [
+            (one, np.linspace(0, len(one.prompts) - 1, ceil(SAMPLED_REQUESTS * own / rate)).astype(int))
+            for one, own in known
+        ]
+        prompts = np.concatenate([one.prompts[places] for one, places in chosen])
+        outputs = np.concatenate([one.outputs[places] for one, places in chosen])
+        return cls(rate, prompts, outputs, any(one.may_share for one, _ in known))
 
     def prompts_alone(self, at_least: int) -> "OfferedLoad":
         """The prompts of at least *at_least* tokens, each with the first token of its answer."""

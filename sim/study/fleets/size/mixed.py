@@ -23,10 +23,10 @@ from sim.scenario.sections.slo import Goal
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.size.bounds import SAMPLING_MARGIN, Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, ceilings, over
-from sim.study.fleets.size.kinds import dominated, family
 from sim.study.fleets.size.mix import Counts, Kinds, Mix, cheapest_mix, merged, split_by_length
+from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.trials import Trial, Trials
-from sim.study.fleets.size.units import Prospects, Unit
+from sim.study.fleets.size.units import Unit, dominated, family
 from sim.study.metrics.cohort import latencies_s
 
 MOST_TRIALS = 120

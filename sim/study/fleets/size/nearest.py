@@ -15,8 +15,9 @@ from sim.cost import CostError
 from sim.scenario.sections.size import Budget, Size
 from sim.study.fleets.size.bounds import SAMPLING_MARGIN, Floor
 from sim.study.fleets.size.budget import Needs, over
+from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.trials import Trial, Trials
-from sim.study.fleets.size.units import Prospects, Unit
+from sim.study.fleets.size.units import Unit
 
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
@@ -100,6 +101,8 @@ class Nearest:
     def _bound(self, unit: Unit, replicas: int) -> float:
         """Upper bound of its slack, the part of the requests that it attains beyond what is asked for."""
         demand, goals = self._prospects.demand, self._trials.slo.goals
+        if self._prospects.demands:
+            return 1.0 - max(goal.share for slo in self._prospects.levels for goal in slo.goals)
         if unit.own is not None or unit.beside is not None:
             return min(1.0 - goal.share for goal in goals)
         floor = Floor(self._prospects.plan(unit).pools[0], demand)

@@ -17,16 +17,14 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Size
 from sim.study.cases.execute import Workplace
 from sim.study.fidelity.marks import Bid, Chance, chance_cheaper, fleet_worth
-from sim.study.fleets.availability.over_failures import why_no_availability
-from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.budget import Needs, over
-from sim.study.fleets.size.kinds import spares_differ, with_spares
 from sim.study.fleets.size.mixed import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.fleets.size.nearest import Judged, Nearest
+from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.runner import Runner
 from sim.study.fleets.size.trials import Trial, Trials
 from sim.study.fleets.size.tried import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
-from sim.study.fleets.size.units import Prospects, Unit, units
+from sim.study.fleets.size.units import Unit, spares_differ, units, with_spares
 
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
@@ -44,19 +42,6 @@ class _Entry:
     floor_usd_per_h: float
     order: int
     replicas: int
-
-
-def why_no_size(scenario: Scenario) -> str:
-    """What the scenario lacks for a search, with its key; empty if nothing."""
-    if scenario.size is None:
-        return "size: is missing: it names the GPUs, layouts and prices to choose from"
-    if not scenario.slo.goals:
-        return "slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
-    if scenario.slo.tenants is not None:
-        return "slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and capacity"
-    if scenario.workload.asks_for_adapters:
-        return "workload.adapters: a search knows no slots for adapters: compare fleets with run and capacity"
-    return why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets, scenario.operations)
 
 
 class Search:
@@ -81,6 +66,7 @@ class Search:
         self._units = list(units(scenario, size, catalog))
         self._needs: dict[tuple[int, int], Needs] = {}
         """By unit and replicas."""
+        self._levels = {one.name: one.slo for one in scenario.services}
         self._heap: list[_Entry] = []
         self._tried: list[TriedFleet] = []
         self._best_usd_per_h = inf
@@ -115,7 +101,7 @@ class Search:
         best, rival = found.winner, found.rival
         if best is None or rival is None:
             return None
-        bids = [self._bid(one) for one in (best, rival)]
+        bids = [None if self._levels else self._bid(one) for one in (best, rival)]
         share = chance_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
         return None if share is None else Chance(rival.name, share, rival.usd_per_h is None)
 
@@ -139,7 +125,7 @@ class Search:
         for one in self._tried:
             if one.name not in names:
                 outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
-                rows.append(one if outcome is None else one.seen(outcome))
+                rows.append(one if outcome is None else one.seen(outcome, self._levels))
         self._tried = rows
         return None if best is None else rows[finder.judged.index(best)]
 
@@ -223,7 +209,7 @@ class Search:
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
         row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
-        self._tried.append(row.seen(outcome))
+        self._tried.append(row.seen(outcome, self._levels))
 
     def _tell(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
@@ -301,17 +287,17 @@ class Search:
         for entry, outcome in met:
             needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
             if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
-                row = self._row(entry, "over budget", usd_per_h).seen(outcome)
+                row = self._row(entry, "over budget", usd_per_h).seen(outcome, self._levels)
                 self._tried.append(replace(row, reason=reason))
                 self._push_more(entry)
                 continue
             if usd_per_h < self._best_usd_per_h:
                 self._best_usd_per_h, self._cheapest = usd_per_h, entry
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
-            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome))
+            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome, self._levels))
 
     def _miss(self, entry: _Entry, outcome: Trial) -> None:
-        self._tried.append(self._row(entry, "misses").seen(outcome))
+        self._tried.append(self._row(entry, "misses").seen(outcome, self._levels))
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry, outcome)
 

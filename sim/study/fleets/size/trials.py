@@ -1,6 +1,6 @@
 """Whether fleets meet the service level: one replication first, all of those that may."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.catalogue.catalog import Catalog
@@ -25,6 +25,17 @@ METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95"
 """Beside the percentiles that the service level names."""
 OVER_FAILURES = "share_over_failures"
 """The share of requests within the limits over failures, where it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """How one of several services fared."""
+
+    good: bool
+    """Whether it keeps to its limits and its queue does not grow without end."""
+    overloaded: bool
+    metrics: dict[str, float | None]
+    """Means of the main metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +68,18 @@ class Trial:
     @property
     def metrics(self) -> dict[str, float | None]:
         """Means of the main metrics; None where a case has none."""
-        found: dict[str, float | None] = {}
-        for name in (*METRICS, *(one.column for one in self.slo.percentiles)):
-            values = [case.metrics[name] for case in self.cases]
-            known = [value for value in values if value is not None]
-            found[name] = mean(known) if len(known) == len(values) else None
+        found = _means(self.slo, [case.metrics for case in self.cases])
         if self.over is not None:
             found |= {OVER_FAILURES: self.over.share, f"{OVER_FAILURES}_ci95": self.over.half_width}
+        return found
+
+    def services(self, levels: Mapping[str, Slo]) -> dict[str, Fared]:
+        """Each of several services by name, under its own service level of *levels*."""
+        found = {}
+        for name, slo in levels.items():
+            own = [case.metrics.services[name] for case in self.cases]
+            fared = standing(slo, own)
+            found[name] = Fared(fared.good and fared.met is True, fared.overloaded, _means(slo, own))
         return found
 
     @property
@@ -78,6 +94,16 @@ class Trial:
         metrics = [case.metrics for case in self.cases]
         counts = [len(one.money.component_usd_per_h) / one.machines.window_h if one.money else 0.0 for one in metrics]
         return 0.5 / NANO_PER_USD * mean(counts)
+
+
+def _means(slo: Slo, cases: Sequence[CaseMetrics]) -> dict[str, float | None]:
+    """Of the main metrics and those that *slo* names; None where a case has none."""
+    found: dict[str, float | None] = {}
+    for name in (*METRICS, *(one.column for one in slo.percentiles)):
+        values = [case[name] for case in cases]
+        known = [value for value in values if value is not None]
+        found[name] = mean(known) if len(known) == len(values) else None
+    return found
 
 
 def failing(fleet: Fleet, size: Size) -> Fleet:

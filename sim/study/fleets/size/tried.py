@@ -10,11 +10,12 @@ from sim.scenario.experiment import Experiment
 from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
+from sim.scenario.sections.slo import Slo
 from sim.study.fidelity.marks.chance import Chance
 from sim.study.fleets.availability.standby import StandBy
 from sim.study.fleets.size.budget import Needs, operating_usd_per_month
 from sim.study.fleets.size.mixed import MixedSearch
-from sim.study.fleets.size.trials import Trial
+from sim.study.fleets.size.trials import Fared, Trial
 
 Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"]
 
@@ -52,15 +53,18 @@ class TriedFleet:
     """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
     standby: StandBy | None = None
     """Spares that do not carry the load."""
+    services: Mapping[str, Fared] = field(default_factory=dict)
+    """How each of several services fared, where it was simulated and could run."""
 
-    def seen(self, outcome: Trial) -> "TriedFleet":
-        """With what the simulations of it have shown, beside its cost."""
+    def seen(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "TriedFleet":
+        """With what the simulations of it have shown, beside its cost; *levels* are those of several services."""
         return replace(
             self,
             metrics=outcome.metrics,
             replications=len(outcome.cases),
             half_widths=outcome.half_widths,
             overloaded=outcome.overloaded,
+            services=outcome.services(levels or {}),
         )
 
     @property

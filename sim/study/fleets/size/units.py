@@ -3,21 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostError, Problem
-from sim.scenario.checks.pools import pool_complaints
-from sim.scenario.checks.routing import role_complaints
-from sim.scenario.resolving.bind import bind
-from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
-from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.schema import Choices, Fleet, Scenario, nearest
 from sim.scenario.sections.size import WHOLE, Size, Split
-from sim.scenario.year import load_by_hour
 from sim.study.fleets.availability.standby import StandBy
-from sim.study.fleets.size.bounds import Floor, OfferedLoad
-from sim.study.fleets.size.budget import Needs, least_kw_by_pool
 from sim.study.fleets.size.hosts import NoHost, hosts
 
 
@@ -149,6 +140,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
             "pipeline_parallel_size": pipeline,
             "quantization": quantization,
             "batching": limits,
+            **_served(scenario, quantization),
         }
         words = [f"{tensor * pipeline}x {gpu}" if profile is None else f"{profile} of {gpu}"]
         words += [quantization] if quantization else []
@@ -167,6 +159,21 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
             if cost["acquisition"] == "rent":
                 yield Unit(f"{what}, {label}", pool, cost, what, way=label)
         yield from _hosted(scenario, size, catalog, pool, (words, more), told)
+
+
+def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
+    """What a pool says that serves all services: which, and that their models, if several, are in memory together.
+
+    A *quantization* of the pool is that of all.
+    """
+    names = [one.name for one in scenario.services]
+    if len(names) < 2:
+        return {"service": names[0]} if names else {}
+    keys = [key for key in Choices.model_fields if quantization is None or key != "quantization"]
+    what_runs = {
+        repr([nearest(getattr(one, key), getattr(scenario, key)) for key in keys]) for one in scenario.services
+    }
+    return {"services": names} | ({"sharing": {"models": "resident"}} if len(what_runs) > 1 else {})
 
 
 def _cut(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
@@ -239,111 +246,36 @@ def _ways(size: Size, gpu: str, server: str | None) -> Iterator[tuple[str, dict[
         yield label, {"acquisition": "rent", **offer}
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What is known of a replica before anything is simulated."""
-
-    reason: str
-    """Why it cannot serve; empty if it may."""
-    least_replicas: int
-    """Fewer cannot carry the load."""
-
-
-class Prospects:
-    """Bounds of all units, each machine worked out once."""
-
-    def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
-        self.scenario, self.catalog, self.demand = scenario, catalog, OfferedLoad.of(scenario)
-        self._machines: dict[str, Machine] = {}
-        self._starts: dict[str, bool] = {}
-
-    def look(self, unit: Unit) -> Machine:
-        """Whether and with how many replicas *unit* may serve the load."""
-        machine = unit.machine if unit.beside is None else unit.beside.kinds
-        if machine not in self._machines:
-            self._machines[machine] = self._machine(unit)
-        return self._machines[machine]
-
-    def _machine(self, unit: Unit) -> Machine:
-        if unit.refusal:
-            return Machine(unit.refusal, 0)
-        if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
-            return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
-        if refusal := self.refusal(unit):
-            return Machine(refusal, 0)
-        try:
-            plan = self.plan(unit)
-        except (ValueError, ArithmeticError) as error:
-            return Machine(str(error).splitlines()[0], 0)
-        if plan.infeasible or unit.own is not None:
-            return Machine(plan.infeasible, 1)
-        demand = self.demand
-        if plan.kv_transfer is not None:
-            demand = demand.prompts_alone(plan.kv_transfer.min_prompt_tokens)
-        floor = Floor(plan.pools[0], demand)
-        reason = floor.refusal(self.scenario.slo) if unit.beside is None else ""
-        rate = demand.rate_rps
-        return Machine(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
-
-    def cannot_start(self, unit: Unit) -> bool:
-        """Whether *unit* does not hold the model, or its layout or limits are refused."""
-        if unit.refusal:
+def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
+    """Whether another way to buy, or to rent, the same machine never costs more; of equal ones the first is kept."""
+    mine = costs[place]
+    for other, its in costs.items():
+        if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
+            continue
+        if units[other].cost["acquisition"] != units[place].cost["acquisition"] or units[other].choice:
+            continue  # most of the electricity is not in these costs: only an owner pays it, and hosts differ in it
+        if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
             return True
-        if unit.machine not in self._starts:
-            self._starts[unit.machine] = not self.refusal(unit) and not self.plan(unit).infeasible
-        return not self._starts[unit.machine]
-
-    @staticmethod
-    def most_replicas(unit: Unit, size: Size) -> int:
-        """That may carry the load."""
-        if unit.own is not None:
-            return 1
-        most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
-        most = most if unit.most is None else min(most, unit.most - size.spare_replicas)
-        return most - (unit.standby.count if unit.standby is not None else 0)
-
-    def plan(self, unit: Unit) -> FleetPlan:
-        """One replica, without prices."""
-        fleet = unit.fleet(1)
-        if unit.beside is not None:
-            free = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
-            fleet = fleet.model_copy(update={"pools": free})
-        return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
-
-    def refusal(self, unit: Unit) -> str:
-        """What is wrong with its layout or limits; empty if nothing is."""
-        fleet = unit.fleet(1)
-        try:
-            bound = [bind(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
-            wrong = [one for pool in bound for one in pool_complaints(pool, (), self.catalog)]
-            wrong += role_complaints(self.scenario, fleet, bound, ())
-        except (ValueError, ArithmeticError) as error:
-            return str(error).splitlines()[0]
-        return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
-
-    def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
-        """Least that the fleet costs: what runs with the clock. Raises CostError."""
-        return self.floor(unit, replicas, spare)[0]
-
-    def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, Needs]:
-        """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
-        fleet = unit.fleet(replicas, spare)
-        plan = resolve_fleet(self.scenario, fleet, self.catalog)
-        by_hour = load_by_hour(self.scenario)
-        return least_usd_per_h(plan, unit.name, by_hour), Needs.of(plan, fleet, by_hour)
-
-    def needs(self, fleet: Fleet) -> Needs:
-        """What *fleet* asks of a budget. Raises CostError."""
-        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet, load_by_hour(self.scenario))
+    return False
 
 
-def least_usd_per_h(plan: FleetPlan, name: str, by_hour: Sequence[float] | None = None) -> float:
-    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h].
+def family(unit: Unit) -> str:
+    """Units that differ in nothing but their server or their limits: one fleet has no need of two."""
+    if unit.most is not None:  # a server with power for so many shares it with no other kind
+        return f"{unit.pool['gpu']} in {unit.pool['server']}"
+    kept = {key: value for key, value in unit.pool.items() if key not in ("server", "link", "batching")}
+    return repr((kept, unit.cost))
 
-    The load falls on the hours of the day as *by_hour* says. Raises CostError for a fleet without a `cost` section.
-    """
-    if plan.costs is None:
-        raise CostError(Problem("cost", f"{name} has no cost section"))
-    least_kw = least_kw_by_pool(plan)
-    charges = plan.costs.averaged(by_hour=by_hour).charges
-    return sum(charge.least_usd_per_h(least_kw.get(charge.pool, 0.0)) for charge in charges)
+
+def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
+    """*unit* beside which *count* spares of *kind* stand by, in place of those that it has."""
+    machine = unit.machine if unit.standby is None else unit.standby.machine
+    spares = StandBy.of(size, kind, count, machine)
+    choice = f"{unit.way}, {machine}, {spares.words}" if unit.choice else ""
+    return replace(unit, machine=f"{machine}, {spares.words}", choice=choice, standby=spares)
+
+
+def spares_differ(unit: Unit, other: Unit, kind: str) -> bool:
+    """Whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
+    has = "hot" if unit.standby is None else unit.standby.kind
+    return has == kind and unit.name == other.name

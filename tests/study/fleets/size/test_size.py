@@ -26,9 +26,10 @@ from sim.steptime import Affine
 from sim.study.cases.cores import Cores
 from sim.study.cases.store import load_case
 from sim.study.fleets.size.bounds import GRID_MARGIN, Floor, OfferedLoad
+from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.runner import Runner
 from sim.study.fleets.size.search import Search, search
-from sim.study.fleets.size.units import Prospects, units
+from sim.study.fleets.size.units import units
 
 DEARER = (("rtx-4090", "rented"), ("l40s", "spot"))
 """Than the other contract, for the same machines."""
