@@ -62,4 +62,5 @@ class LongestPrefix(Loads):
             if among := [replica for replica in replicas_of(bits) if replica in self.open]:
                 return self.least(among)
         known = self.index.blocks
-        return min(self.open, key=lambda replica: (known[replica], self.requests[replica]))
+        fewest = min(map(known.__getitem__, self.open))
+        return self.least([replica for replica in self.open if known[replica] == fewest])
