@@ -45,6 +45,8 @@ class Match(Spec):
     """Rows with at least this concurrency."""
     tp: Count | None = None
     """Rows with this tensor-parallel size."""
+    ids: str = ""
+    """Rows in whose id this regular expression is found."""
 
     def holds(self, row: BenchRow) -> bool:
         """Whether *row* is meant."""
@@ -62,6 +64,7 @@ class Match(Spec):
             and (self.tp is None or row.tp == self.tp)
             and (not self.notes or any(words in row.note for words in self.notes))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
+            and (not self.ids or re.search(self.ids, row.id) is not None)
         )
 
 
@@ -110,6 +113,11 @@ class CampaignFact(Sourced):
     """The token rate is that of decoding a single request, its prompt not counted, whatever `concurrency` says."""
     repeated_prompts: Count | None = None
     """The number of different prompts that the client sends over and over: the prefix cache holds them."""
+    drafts: str = ""
+    """What drafts, and for which text: a drafter and a task of the catalogue (mistral-7b-ngram/code)."""
+    draft_model: str = ""
+    """The model that drafts, where one does."""
+    num_speculative_tokens: Count | None = None
     note_patterns: dict[str, str] | None = None
     """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
 
@@ -136,6 +144,9 @@ class Setup:
     steady: bool = False
     decode_rate: bool = False
     repeated_prompts: int | None = None
+    drafts: str = ""
+    draft_model: str = ""
+    num_speculative_tokens: int | None = None
     n_gpus: int = 1
     dp: int = 1
     ep: int = 1
@@ -176,6 +187,9 @@ class Campaigns(Spec):
             steady=bool(_last(fact.steady for fact in facts)),
             decode_rate=bool(_last(fact.decode_rate for fact in facts)),
             repeated_prompts=_last(fact.repeated_prompts for fact in facts),
+            drafts=_last(fact.drafts or None for fact in facts) or "",
+            draft_model=_last(fact.draft_model or None for fact in facts) or "",
+            num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),
             n_gpus=box,
             dp=max(1, row.dp // box) if squared else row.dp,
             ep=min(row.ep or 1, box),

@@ -74,8 +74,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     if setup.decode_rate:
         known = replace(known, load="single", concurrency=1)
     names = match(known, catalog, campaigns)
-    power = _power(row, names, catalog)
-    notes = _left_out(row, power)
+    power, drafts = _power(row, names, catalog), _drafts(row, setup, catalog)
+    notes = _left_out(row, power, drafts)
     if (known.isl, known.osl) != (row.isl, row.osl):
         notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
     row = known
@@ -103,6 +103,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         "requests": "none",
         "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
     }
+    if drafts is not None:
+        data["fleets"][0]["pools"][0]["batching"]["speculative"] = drafts
     return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
 
 
@@ -115,6 +117,16 @@ def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | 
     except ValueError:
         return None
     return {"cap_w": row.power_cap_w}
+
+
+def _drafts(row: BenchRow, setup: Setup, catalog: Catalog) -> dict[str, Any] | None:
+    """The row's speculative decoding, where it is known how much of what is drafted holds."""
+    if not row.spec_decode or not setup.drafts or setup.num_speculative_tokens is None:
+        return None
+    drafter, _ = catalog.accepted(setup.drafts)
+    found: dict[str, Any] = {"num_speculative_tokens": setup.num_speculative_tokens, "method": drafter.method}
+    found |= {"draft_model": setup.draft_model} if setup.draft_model else {}
+    return found | {"acceptance": setup.drafts}
 
 
 def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
@@ -244,10 +256,10 @@ def _longest(length: dict[str, Any]) -> int:
     return int(length.get("max") or length["value"])
 
 
-def _left_out(row: BenchRow, power: dict[str, float] | None) -> list[str]:
+def _left_out(row: BenchRow, power: dict[str, float] | None, drafts: dict[str, Any] | None) -> list[str]:
     notes = []
-    if row.spec_decode:
-        notes.append("speculative decoding is not simulated")
+    if row.spec_decode and drafts is None:
+        notes.append(f"speculative decoding ({row.spec_decode}) is not simulated: nobody knows how many drafts hold")
     if row.power_cap_w is not None and power is None:
         notes.append("the power cap is not simulated")
     if row.load == "trace" and not row.replay:

@@ -51,6 +51,16 @@ def test_measured_at_the_engine_no_request_waits_for_the_api_server() -> None:
     assert found["req_s"] == pytest.approx(1 / 0.110)
 
 
+def test_drafts_are_simulated_where_it_is_known_how_many_hold() -> None:
+    row = replace(ROW, gpu="rtx-3090", model="mistral-7b-v0.3", source_key="rig3090", spec_decode="ngram")
+    told = case_of(replace(row, id="r39_tli-synth-ext/mistral7b--ngram-k4/code/c8"), CATALOG, CAMPAIGNS)
+    drafts = {"num_speculative_tokens": 4, "method": "ngram", "acceptance": "mistral-7b-ngram/code"}
+    assert told.data["fleets"][0]["pools"][0]["batching"]["speculative"] == drafts
+    assert not told.notes
+    (note,) = case_of(replace(row, id="x", spec_decode="dflash"), CATALOG, CAMPAIGNS).notes
+    assert note == "speculative decoding (dflash) is not simulated: nobody knows how many drafts hold"
+
+
 @pytest.mark.parametrize("load", ["closed_loop", "static_batch", "burst"])
 def test_a_batch_shares_its_steps(load: str) -> None:
     row = replace(ROW, load=load, isl=10, concurrency=8, num_requests=8, measured_at="engine")
