@@ -249,6 +249,9 @@ class Experiment(Choices):
     describe."""
     service: str | None = None
     """Of `services` the only one to look at: the pools of the others are left out, and every command works on it."""
+    tenant: str | None = None
+    """Of `workload.tenants` (with several services, of the chosen one's) the one whose load `capacity` and `breakeven`
+    raise while the others hold theirs; left out: all tenants in proportion."""
     horizon_s: Positive | None = None
     """When arrivals stop; a trace without it runs until its last request has finished."""
     warmup_s: SecondsOrAuto = 0.0

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
+from sim.scenario.checks.services import service_workload_complaints
 from sim.scenario.experiment import Service
 from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
+from sim.scenario.sweep import at_point
 from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity, Found
+from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.search import Capacity, Found, capacities
 from sim.study.fleets.sensitivity.one_at_a_time import swings
 from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.search import search
@@ -132,3 +135,43 @@ def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None
 
 def _within(one: Service, ttft_s: float) -> Service:
     return one.model_copy(update={"slo": Slo(ttft_s=ttft_s)})
+
+
+def tenants(**more: Any) -> Scenario:
+    """Two tenants whose requests are alike, at two and one a second."""
+    workload = service("chat")["workload"] | {"tenants": [{"name": "web", "share": 2}, {"name": "batch", "share": 1}]}
+    workload["arrivals"] = {"process": "poisson", "rate_rps": 3.0}
+    own = {name: value for name, value in POOL.items() if name != "services"}
+    rent = {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}
+    fleets = [{"name": "f", "pools": [own], "cost": rent}]
+    data = {"name": "t", "workload": workload, "slo": {"ttft_s": 0.5}, "horizon_s": 10, "fleets": fleets}
+    return Scenario.model_validate(data | more)
+
+
+def test_a_tenant_grows_while_the_others_hold_theirs(tmp_path: Path) -> None:
+    asked = tenants(tenant="batch")
+    axis = LoadAxis.of(asked)
+    assert (axis.start, axis.whose) == (1.0, "batch")
+    for load in (0.5, 1.0, 6.0):
+        at = at_point(asked, axis.overrides(load)).workload
+        assert at.mean_rate_rps() == pytest.approx(2.0 + load)
+        shares = {one.name: one.share for one in at.tenants}
+        assert (2.0 + load) * shares["web"] / sum(shares.values()) == pytest.approx(2.0)
+    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(6.0))
+    assert ledgers.cost(ledgers.candidates[0], 4.0).output_tokens_per_h == pytest.approx(3600 * 20 * (2 + 4))
+    # their requests are alike, so what both carry together does not depend on whose they are
+    everyone, alone = (
+        capacities(each, CATALOG, tmp_path / each.name, Cores(1), 0.2)[0].mean for each in (tenants(name="e"), asked)
+    )
+    assert alone == pytest.approx(everyone - 2.0, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"tenant": "batcj"}, "there is no tenant 'batcj'; did you mean batch?"),
+        ({"tenant": "batch", "workload": service("chat")["workload"]}, "'batch': the workload has no tenants"),
+    ],
+)
+def test_a_tenant_that_is_not_there_is_refused(more: dict[str, Any], message: str) -> None:
+    assert next(one.message for one in service_workload_complaints(tenants(**more))).endswith(message)

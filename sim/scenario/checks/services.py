@@ -26,6 +26,7 @@ TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_le
 
 def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     """Lengths where requests have none, or the reverse; language models and services behind one router."""
+    yield from _tenant_complaints(scenario)
     if scenario.services:
         yield from _services_complaints(scenario)
         return
@@ -48,6 +49,26 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     if workload.trace is None and workload.lengths is None and not (served and all(served)):
         text = "needs arrivals and lengths, or a trace; only arrivals is given"
         yield Complaint(("workload",), text)
+
+
+def _tenant_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """A chosen tenant that is not there, or whose load nothing can raise alone."""
+    name = scenario.tenant
+    if name is None:
+        return
+    chosen = [one.workload for one in scenario.services if one.name == scenario.service]
+    if scenario.services and not chosen:
+        yield Complaint(("tenant",), "is one of a service's tenants: say which service with `service: <name>`")
+        return
+    workload = chosen[0] if chosen else scenario.workload
+    names = [one.name for one in workload.tenants]
+    if name not in names:
+        told = did_you_mean(name, names) if names else ": the workload has no tenants"
+        yield Complaint(("tenant",), f"there is no tenant {name!r}{told}")
+    elif workload.trace is not None or workload.mean_rate_rps() is None:
+        yield Complaint(("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here")
+    elif not next(one.share for one in workload.tenants if one.name == name):
+        yield Complaint(("tenant",), f"{name} has no share of the requests to begin with: give it one")
 
 
 def _strange_services(scenario: Scenario) -> Iterator[Complaint]:

@@ -1,5 +1,6 @@
 """What requests bring in the mean: the workload's own figures, where those of a small sample are off by luck."""
 
+from collections.abc import Iterator
 from functools import partial
 from math import fsum
 
@@ -69,16 +70,25 @@ def rate_per_load(scenario: Scenario) -> float | None:
 
 
 def held_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
-    """Prompt and output tokens per second of the services that hold their load while a chosen one's is raised; None
-    where only a simulation can find them.
+    """Prompt and output tokens per second of the services and tenants that hold their load while that of a chosen one
+    is raised; None where only a simulation can find them.
     """
     prompt = output = 0.0
-    for one in scenario.services if scenario.service is not None else ():
-        if one.name == scenario.service:
-            continue
-        rate_rps = one.workload.mean_rate_rps()
+    for workload, kept in _held(scenario):
+        rate_rps = workload.mean_rate_rps()
         if rate_rps is None:
             return None
-        tokens = _tokens(one.workload)
-        prompt, output = prompt + rate_rps * tokens[0], output + rate_rps * tokens[1]
+        tokens = _tokens(workload)
+        prompt, output = prompt + kept * rate_rps * tokens[0], output + kept * rate_rps * tokens[1]
     return prompt, output
+
+
+def _held(scenario: Scenario) -> Iterator[tuple[Workload, float]]:
+    """Workloads of which a part holds its load, with that part."""
+    for one in scenario.services if scenario.service is not None else ():
+        if one.name != scenario.service:
+            yield one.workload, 1.0
+    if scenario.tenant is not None:
+        (workload,) = _raised(scenario)
+        shares = {one.name: one.share for one in workload.tenants}
+        yield workload, 1 - shares[scenario.tenant] / fsum(shares.values())

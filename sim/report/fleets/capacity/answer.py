@@ -16,7 +16,8 @@ from sim.report.terminal.fitted import FittedTable
 from sim.report.vega.figures import PageFigure
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown
-from sim.report.words.text import axis_label, plain, question_of
+from sim.report.words.services import load_label
+from sim.report.words.text import plain, question_of
 from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
@@ -111,7 +112,7 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
     latencies = {name: head for name, head in latency_columns(slo).items() if not (noun() and name.startswith("tpot"))}
     heads = [
         _("fleet"),
-        _("capacity, {axis_label}", axis_label=axis_label(axis.label)),
+        _("capacity, {axis_label}", axis_label=load_label(axis)),
         "± 95 %",
         _("limited by"),
         *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),

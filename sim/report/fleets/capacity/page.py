@@ -12,8 +12,8 @@ from sim.report.vega.figures import Drawn, PageFigure
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.words.money import cash
-from sim.report.words.services import load_notes
-from sim.report.words.text import LIMITS, axis_label, joined, percent, place, plain, seconds, spread
+from sim.report.words.services import load_label, load_notes
+from sim.report.words.text import LIMITS, joined, percent, place, plain, seconds, spread
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.at_capacity import capacity_differences
@@ -104,7 +104,7 @@ def render_capacity(
         figures=figures,
         drawn=Drawn() if figures else None,
         method=_method(scenario, axis, relative),
-        load_label=axis_label(axis.label),
+        load_label=load_label(axis),
         search=list(_search(found, scenario.slo)),
         goals=_goal_heads(scenario.slo),
     )  # fmt: skip
@@ -117,7 +117,7 @@ Column = tuple[str, str, str, Any]
 def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
     """Those that hold something."""
     columns: list[Column] = [
-        (axis.label, axis_label(axis.label), "", plain),
+        (axis.label, load_label(axis), "", plain),
         *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
         ("output_tokens_per_s", _("output tokens"), "1/s", plain),
         ("gpu_busy_fraction", _("GPU busy"), "", percent),

@@ -17,7 +17,8 @@ from sim.report.vega.bars import bar_figure
 from sim.report.vega.figures import PageFigure, panel_figure
 from sim.report.words.goals import exactly, name_of
 from sim.report.words.money import cash, in_code, money_mark, shown
-from sim.report.words.text import LIMITS, axis_label, percent, plain
+from sim.report.words.services import load_label
+from sim.report.words.text import LIMITS, percent, plain
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import Capacity, TriedLoad
@@ -92,7 +93,7 @@ def _figure(
         draw(place(LEFT_IN, bottom, whole_in, SEARCH_IN), panel)
     money = any(row[GOOD_COST] is not None for _, row in shown)
     bar_in = (WIDTH_IN - names_in - RIGHT_IN - (GAP_IN if money else 0)) / (2 if money else 1)
-    title = _("Capacity: {axis_label}", axis_label=axis_label(axis.label))
+    title = _("Capacity: {axis_label}", axis_label=load_label(axis))
     _bars(place(names_in, BELOW_IN, bar_in, bars_in), shown, looks, axis.label, title, plain, names=True)
     if money:
         left = names_in + bar_in + GAP_IN
@@ -149,7 +150,7 @@ def _search(
     return Panel(
         title,
         _("filled: meets the SLO; line and band: capacity and its 95 % interval{beyond}", beyond=beyond),
-        axis_label(axis.label),
+        load_label(axis),
         tuple(curves),
         y_format=percent if share else plain,
         y_limit=limit,
@@ -169,7 +170,7 @@ def page_figures(
     wide = [replace(panel_figure(panel), wide=True) for panel in searches(found, axis, slo)]
     bars = []
     for column, title in (
-        (axis.label, _("Capacity: {axis_label}", axis_label=axis_label(axis.label))),
+        (axis.label, _("Capacity: {axis_label}", axis_label=load_label(axis))),
         (GOOD_COST, in_code(_(AT_CAPACITY))),
     ):
         held = [_side_bar(row, one, column, place, looks) for place, (one, row) in enumerate(shown)]

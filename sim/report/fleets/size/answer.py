@@ -21,6 +21,7 @@ from sim.report.words.text import percent, place, question_of
 from sim.report.words.units import verdict_in_units
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
+from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sweep import as_data
 from sim.scenario.year import year_plan
 from sim.study.fleets.capacity.axis import LoadAxis
@@ -231,7 +232,7 @@ def _load(scenario: Scenario) -> str:
         axis = LoadAxis.of(scenario)
     except ValueError:  # a burst has none
         return ""
-    if axis.together:  # each service has a load of its own
+    if axis.label == ALL_LOADS:  # each service has a load of its own
         return ""
     return _(" at {place}", place=place(axis.label, float(f"{axis.start:.3g}")))
 

@@ -18,7 +18,7 @@ from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
-from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.service_level import cases_overloaded
 from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of
@@ -106,6 +106,8 @@ class Swings:
 
 def why_no_sensitivity(scenario: Scenario) -> list[str]:
     """What the scenario lacks, each with its key."""
+    if scenario.tenant is not None:
+        return [ONLY_RAISED]
     if (scenario.sensitivity or Sensitivity()).metric != USD:
         return []
     unpriced = [(position, fleet.name) for position, fleet in enumerate(scenario.fleets) if not fleet.is_priced]
@@ -221,7 +223,7 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
 def _usual_loads(scenario: Scenario) -> list[VariedInput]:
     """The loads of all services in proportion, where there are several and none is chosen."""
     with suppress(ValueError):  # a burst has no rate
-        return [_all_loads(USUAL)] if LoadAxis.of(scenario).together else []
+        return [_all_loads(USUAL)] if LoadAxis.of(scenario).label == ALL_LOADS else []
     return []
 
 

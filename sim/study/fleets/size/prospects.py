@@ -16,6 +16,7 @@ from sim.scenario.sections.size import Size
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import load_by_hour
 from sim.study.fleets.availability.over_failures import why_no_availability
+from sim.study.fleets.capacity.axis import ONLY_RAISED
 from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.bounds import Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, least_kw_by_pool
@@ -27,6 +28,8 @@ def why_no_size(scenario: Scenario) -> str:
     """What the scenario lacks for a search, with its key; empty if nothing."""
     if scenario.size is None:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
+    if scenario.tenant is not None:
+        return ONLY_RAISED
     if scenario.service is not None:
         return f"service: {scenario.service} shares pools, and a fleet is sized for all who share it: remove `service`"
     levels = [(f"services.{i}.", one.slo, one.workload) for i, one in enumerate(scenario.services)]

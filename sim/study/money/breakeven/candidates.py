@@ -107,7 +107,7 @@ class Ledgers:
         self.hours = hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
         self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
-        self.beside_others = scenario.service is not None
+        self.beside_others = bool(self.axis.whose)
         self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {

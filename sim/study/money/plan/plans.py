@@ -21,7 +21,7 @@ from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.plan import bridged_fleet
 from sim.scenario.year import load_by_hour
-from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.axis import ONLY_RAISED, LoadAxis
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of
@@ -40,6 +40,8 @@ def why_no_plan(scenario: Scenario) -> str:
     """What the scenario lacks for a plan, with its key; empty if nothing."""
     if scenario.plan is None:
         return "plan: is missing: years, starts and what else is known of the years to come"
+    if scenario.tenant is not None:
+        return ONLY_RAISED
     if scenario.service is not None:
         return (
             f"service: {scenario.service} shares pools, and units of a plan share the loads of all services: remove "
