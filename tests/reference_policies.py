@@ -141,3 +141,43 @@ class Static(ReferenceEngine):
             self.batch.remove(one)
             self.running.remove(one)
         self._end_batch()
+
+
+class Unified(_Whole):
+    """llama.cpp's slots over one cache of single cells: a step without enough of them is the last one of its slots."""
+
+    def __init__(self, *args, **limits):
+        super().__init__(*args, **limits)
+        self.broken: list[Tracked] = []
+        self.breaks = False
+
+    def _blocks_to_join(self, one: Tracked, tokens: int) -> int:
+        return 0
+
+    def _schedule(self) -> dict[Tracked, int]:
+        scheduled: dict[Tracked, int] = {}
+        self.breaks = False
+        budget = self.budget
+        for one in sorted(self.running, key=lambda one: not one.decoding):
+            budget = self._compute(one, scheduled, budget)
+        while budget > 0 and self.waiting and len(self.running) < self.seats:
+            self.running.append(self.waiting.pop(0))
+            budget = self._compute(self.running[-1], scheduled, budget)
+        return scheduled
+
+    def _compute(self, one: Tracked, scheduled: dict[Tracked, int], budget: int) -> int:
+        new = min(one.tokens - one.computed, budget)
+        fits = min(new, len(self.free))
+        self.breaks |= fits < new
+        if fits:
+            assert self._allocate(one, fits)
+            scheduled[one] = fits
+        return budget - new
+
+    def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
+        super()._update(scheduled, now)
+        if self.breaks or not self.free:
+            for one in list(self.running):
+                one.evicted = self._progress(one)
+                self.broken.append(one)
+                self._remove(one)

@@ -15,16 +15,20 @@ class Slots(BatchingLimits):
     """
 
     policy: Literal["slots"]
+    kv_unified: bool = False
+    """All slots share one cache of `max_model_len` tokens (`--kv-unified`), as llama.cpp has it since autumn 2025 where
+    `--parallel` is left out. Where a step finds no place, all requests in slots end with an error."""
 
     @property
     def block_size(self) -> int:
-        """Tokens of a slot."""
-        return self.max_model_len or 1
+        """Tokens of a slot, or of a cell of the cache that they share."""
+        return 1 if self.kv_unified else self.max_model_len or 1
 
     @property
     def num_gpu_blocks(self) -> int | None:
-        """Slots, and the null block that every pool has."""
-        return None if self.max_num_seqs is None else self.max_num_seqs + 1
+        """Slots, or cells of the cache that they share, and the null block that every pool has."""
+        reserved = self.max_model_len if self.kv_unified else self.max_num_seqs
+        return None if reserved is None else reserved + 1
 
     def sized(self, blocks: int, longest: int) -> Self:
         """Unchanged: slots and their context are what the operator or the engine says."""

@@ -1,8 +1,6 @@
 """The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times."""
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from math import inf, isnan
 from sys import float_info
@@ -13,7 +11,7 @@ from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.doors import doors_of
 from sim.fleet.arrivals.sessions import source_of
-from sim.fleet.arrivals.source import Clock, Send, Source
+from sim.fleet.arrivals.source import Clock, Send, Source, collector_paused
 from sim.fleet.arrivals.tenants import gated
 from sim.fleet.failing.attempts import Attempts, Hands
 from sim.fleet.failing.breakdowns import Breakdowns
@@ -62,6 +60,7 @@ class RunningFleet:
         ]
         self._held: list[Request] = []
         """Arrived while no replica served."""
+        self._breaks = plan.breaks
         self._scaler: Autoscaled | None = None
         self._outstanding = 0
         self._finished_s = 0.0
@@ -113,7 +112,7 @@ class RunningFleet:
             self._arm_reading(plan.next_reading_s(0.0))
         stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
         pending, step, last_s = env.pending, env.step, min(stop_s, LATEST_S)
-        with _collector_paused():
+        with collector_paused():
             while pending and not self._over and pending[0][0] <= last_s:
                 step()
         last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
@@ -273,6 +272,11 @@ class RunningFleet:
             self._losses.left(request, replica)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
+        if self._breaks and (broken := replica.broken_off(requests, end_s)):
+            for request in broken:
+                self._left(request, replica.index)
+            self._refuse(broken, end_s)
+            requests = [request for request in requests if request not in broken]
         if self._handover is not None:
             for request in requests:
                 if isnan(request.finished_s):
@@ -332,15 +336,3 @@ def _streams(plan: CasePlan, service: str = "") -> Streams:
     """Name -> random stream; each of several services has its own."""
     prefix = f"{service or plan.service}: " if plan.service else ""
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection: a simulation makes no cycles that outlive an event, and looking for them costs a tenth."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

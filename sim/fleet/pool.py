@@ -26,7 +26,7 @@ from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.prefill_first.sglang import SglangRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
+from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
@@ -152,6 +152,8 @@ def _schedule(pool: PoolPlan) -> Any:
         return MaxUtilizationRank
     if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is not None:
         return SglangRank
+    if isinstance(batching, Slots) and batching.kv_unified:
+        return UnifiedRank
     if not isinstance(batching, RegisteredBatching):
         return SCHEDULES[batching.policy]
     if batching.order is not None:

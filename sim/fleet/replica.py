@@ -5,7 +5,7 @@ from math import inf, isnan, nan
 
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.arrivals.source import Clock
-from sim.records import BusyTime, Hop, Request
+from sim.records import BusyTime, Hop, Progress, Request
 
 Finished = Callable[["Replica", list[Request], float], None]
 Released = Callable[[float], None]
@@ -97,10 +97,20 @@ class Replica:
             self._complete()
         gone = [request for request in requests if request.replica == self.index and isnan(request.finished_s)]
         for request in gone:
-            progress = self.engine.evict(request, now)
-            request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
-            request.replica, request.came_s, request.busy = -1, nan, BusyTime()
+            self._end_visit(request, self.engine.evict(request, now), now)
         return gone
+
+    def broken_off(self, requests: Iterable[Request], now: float) -> list[Request]:
+        """Those of *requests*, which the engine has just let go, that it ended with an error: their visits end."""
+        broken = [request for request in requests if request.rejected]
+        for request in broken:
+            request.rejected = False
+            self._end_visit(request, None, now)
+        return broken
+
+    def _end_visit(self, request: Request, progress: Progress | None, now: float) -> None:
+        request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
+        request.replica, request.came_s, request.busy = -1, nan, BusyTime()
 
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""

@@ -12,15 +12,15 @@ from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import rank as prefill_first
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank
+from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, assert_conserved, dates, workloads
+from engine_workloads import BASE, PER_CONTEXT, PER_TOKEN, Affine, Windowed, assert_conserved, dates, workloads
 from reference_engine import drain
-from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static
+from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
 
 POLICIES = {
     "prefill_first": (PrefillFirstRank, PrefillFirst),
@@ -46,6 +46,35 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
         assert ours.cached_tokens == theirs.cached_tokens
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
+
+
+@given(workloads(), st.integers(90, 400))
+@settings(max_examples=60, deadline=None)
+def test_slots_over_one_cache_agree_exactly(workload, cells) -> None:
+    requests, limits = workload
+    own = {"num_gpu_blocks": cells + 1, "block_size": 1, "max_model_len": cells, "scheduling": "fcfs"}
+    limits |= own | {"enable_prefix_caching": False}
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(Affine(), RankLimits(**limits), UnifiedRank)
+    fits = [engine.serves(one) for one in fast]
+    drain(engine, fast)
+    reference = Unified(Affine().leap, **limits)
+    slow = reference.run([Request(**r) for r in requests])
+    for ours, theirs, fitted in zip(fast, slow, fits, strict=True):
+        assert dates(ours) == dates(theirs)
+        assert ours.rejected == (theirs in reference.broken or not fitted)
+    assert engine.meters(1e9).steps == reference.steps
+    assert engine._pool.free == engine._pool.usable
+
+
+def test_a_full_cache_ends_all_requests_in_slots() -> None:
+    # 10 cells, two slots: after four steps two requests have 5 cells each. If one has its last token then, the third
+    # joins, has its own last token with 3 cells beside 7, and the first one ends alone; else both end there
+    for tokens, ended in ((4, [False, False, False]), (5, [True, True, False])):
+        requests = [Request(0, 0.0, 2, 8), Request(1, 0.0, 2, tokens), Request(2, 0.0, 2, 2)]
+        drain(VllmEngine(Affine(), RankLimits(11, 1, 2, 64, 10), UnifiedRank), requests)
+        assert [one.rejected for one in requests] == ended
+    assert requests[2].started_s == 4 * BASE + PER_TOKEN * 10 + PER_CONTEXT * (4 + 6 + 8)
 
 
 @given(workloads(), st.booleans())

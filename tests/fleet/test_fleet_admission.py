@@ -94,6 +94,19 @@ def test_the_limits_of_a_vllm_server_are_those_of_all_its_ranks(plan: CasePlan) 
         assert 10 < sum(one.rejected for one in requests) < len(requests) - 10
 
 
+def test_requests_that_a_full_cache_ends_are_sent_again(plan: CasePlan) -> None:
+    busy = replace(at_rate(plan, 3.0), horizon_s=40.0)
+    shared = limited(busy, "slots", kv_unified=True, max_num_seqs=4, max_model_len=200)
+    once, often = run(shared), run(shared, client=Client(attempts=9, backoff_s=0.5))
+    for log in (once, often):
+        assert {one.status for one in log.requests} == {"finished", "rejected"}
+        assert all(one.finished_s > 0 for one in log.requests if one.status == "finished")
+    ended = [one for one in once.requests if one.left]
+    assert len(ended) > 10
+    assert all(one.rejected and one.started_s >= one.arrived_s for one in ended)
+    assert sum(one.attempts > 1 and not one.rejected for one in often.requests) > 10
+
+
 def test_clients_that_are_turned_away_ask_again(plan: CasePlan) -> None:
     rules = Admission(max_outstanding=2)
     for backoff_s in (0.0, 1.0):

@@ -80,6 +80,17 @@ def test_slots_are_reserved_or_the_engine_does_not_start(tmp_path: Path, catalog
     assert "40 slots of 8192 tokens asked for, the memory holds" in asked.infeasible
 
 
+def test_slots_may_share_one_cache(tmp_path: Path, catalog: Catalog) -> None:
+    shared = {"policy": "slots", "kv_unified": True, "max_num_seqs": 40, "max_model_len": 8192}
+    one = plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared)
+    limits = rank_limits(one.pools[0])
+    assert (one.infeasible, limits.num_gpu_blocks, limits.block_size, limits.max_num_seqs) == ("", 8193, 1, 40)
+    small = {"model": "qwen3-32b", "quantization": "gguf-q4_0", "batching": shared | {"max_model_len": 40960}}
+    assert "of KV cache per GPU for one request of 40960 tokens" in plan_of(tmp_path, catalog, **small).infeasible
+    with pytest.raises(ScenarioErrors, match="kv_unified: needs one pipeline stage"):
+        plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared, pipeline_parallel_size=2)
+
+
 def test_a_limit_that_the_engine_does_not_know_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ScenarioErrors, match=r"enable_prefix_caching: is nothing that ollama knows"):
         plan_of(tmp_path, catalog, engine="ollama", batching={"enable_prefix_caching": True})

@@ -7,8 +7,12 @@ its prompt are enough for a request to join, and where one that has started find
 that started last is paused: its blocks are free, and it computes prompt and tokens again when it is its turn. Its
 "two steps look-ahead", which keeps one more block free for requests that decode, is left out.
 
-llama.cpp's slots are the same as the former with one block each, as large as a slot's context: `update_slots` puts one
-token of each generating slot into the batch and fills it up to n_batch with prompts.
+llama.cpp's slots are the same as the former with one block each, as large as a slot's context: `update_slots`
+(`tools/server/server-context.cpp`) puts one token of each generating slot into the batch and fills it up to n_batch
+with prompts. Where slots share one KV cache (`--kv-unified`), a request needs a free slot to begin and no cells
+beforehand; each token takes a cell. Where there are fewer cells than tokens in a step, the server computes what fits,
+in ever smaller parts, and then ends all requests in slots with an error ("Context size has been exceeded."); the cache
+is empty after that, and whoever waits goes on.
 """
 
 from sim.engine.kv.blocks import BlockPool
@@ -62,3 +66,65 @@ class MaxUtilizationRank(Rank):
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._answers = None
+
+
+class UnifiedRank(Rank):
+    """llama.cpp's slots over one cache; a block is a cell."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._breaks = False
+        """The step formed last has more tokens than there were cells: those in slots end with it."""
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`."""
+        return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
+
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        return 0
+
+    def _form(self, now: float) -> int:
+        self.blocked_by = ""
+        if not self.running and not self.waiting:
+            return 0
+        self.recomputed_in_step = self.cached_in_step = 0
+        still = self._serve_answers()
+        self._admit(self._continue_prompt(self._max_num_batched_tokens - self._decoding), now)
+        self._fill_decodes()
+        if still:
+            self._drop(still)
+        self._fill_chunks()
+        return 1 if self._chunks or self._breaks else self._steps_until_change()
+
+    def _serve_answers(self) -> list[Sequence]:
+        """Gives those who decode their cells, as long as there are some; those for whom there are none."""
+        cells = self.pool.free
+        self._breaks = self._decoding > cells
+        self.pool.take(min(self._decoding, cells))
+        if not self._breaks:
+            return []
+        return self._leave_out([one for one in self.running if one.decoding][cells:])
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        fits = min(chunk, self.pool.free)
+        self._breaks = self._breaks or fits < chunk
+        if fits:
+            super()._schedule_chunk(sequence, fits)
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """See `Schedule.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
+        left = super().commit(steps, end_s)
+        if self._breaks or not self.pool.free:
+            left += self._end_all()
+        return left
+
+    def _end_all(self) -> list[Sequence]:
+        self._breaks = False
+        ended = list(self.running)
+        for one in ended:
+            self._prefilling.pop(one, None)
+            if one.decoding:
+                self._finishing.remove(one)
+            one.request.rejected = True
+            self._leave(one)
+        return ended

@@ -70,11 +70,18 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
 def queue_limit_complaints(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[Complaint]:
-    """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere."""
+    """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere; and servers
+    that end answers with an error.
+    """
     resumes = scenario.client is not None and scenario.client.retry == "resume"
     migrates = any(pool.spot is not None and pool.spot.on_notice == "migrate" for pool in fleet.pools)
     for j, pool in enumerate(bound):
         limits = pool.batching
+        unified = (*place, "pools", j, "batching", "kv_unified")
+        if getattr(limits, "kv_unified", False) and pool.spec.sharing is not None:
+            yield Complaint(unified, "needs a pool with one model")
+        if getattr(limits, "kv_unified", False) and resumes:
+            yield Complaint(unified, "does not go with client.retry: resume: the error ends an answer")
         if not getattr(limits, "limits_its_queue", False):
             continue
         at = (*place, "pools", j, "batching")

@@ -297,8 +297,9 @@ def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
 
 
 def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:
-    """Whether the memory holds fewer slots than are wanted."""
-    return memory is not None and memory.num_gpu_blocks < (pool.batching.max_num_seqs or 1)
+    """Whether the memory holds fewer slots than are wanted; a cache that they share holds any number of them."""
+    shared = isinstance(pool.batching, Slots) and pool.batching.kv_unified
+    return memory is not None and not shared and memory.num_gpu_blocks < (pool.batching.max_num_seqs or 1)
 
 
 def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:

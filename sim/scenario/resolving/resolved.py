@@ -287,8 +287,13 @@ class CasePlan:
 
     @property
     def refuses(self) -> bool:
-        """Whether servers have queue limits of their own."""
-        return any(getattr(pool.batching, "limits_its_queue", False) for pool in self.pools)
+        """Whether servers have queue limits of their own, or end requests with an error."""
+        return self.breaks or any(getattr(pool.batching, "limits_its_queue", False) for pool in self.pools)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether servers end requests that they have begun with an error."""
+        return any(getattr(pool.batching, "kv_unified", False) for pool in self.pools)
 
     @property
     def fails(self) -> bool:

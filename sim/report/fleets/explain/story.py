@@ -59,7 +59,8 @@ def story(journal: Journal) -> Iterator[RenderableType]:
             s=_s(request.arrived_s),
         )
     )
-    if request.rejected:
+    broken = journal.plan.breaks and bool(request.left) and request.left[-1].progress is None
+    if request.rejected and not broken:
         yield _why_rejected(journal)
         return
     if not request.hops:
@@ -79,6 +80,8 @@ def story(journal: Journal) -> Iterator[RenderableType]:
         yield _("It was sent {attempts} times.", attempts=request.attempts)
     if request.given_up:
         yield _(ENDINGS[request.gave_up])
+    elif request.rejected:
+        yield _("Its server ended it with an error: the KV cache that all slots share was full.")
     elif isnan(request.finished_s):
         yield _("It had not finished when the run ended.")
 
