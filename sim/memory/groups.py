@@ -7,6 +7,7 @@ than such a block, the block grows until it holds one.
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from math import ceil
 
 from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, state_bytes
 from sim.catalogue.entries.quantization import KvCacheDtype, kv_element_bytes
@@ -31,8 +32,13 @@ class KvLayout:
     """Steps whose tokens a window keeps while they are computed."""
 
     @classmethod
-    def of(cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto") -> "KvLayout":
-        """The groups of *model* where blocks hold *block_size* tokens if nothing asks for larger ones."""
+    def of(
+        cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto", tensor_parallel_size: int = 1
+    ) -> "KvLayout":
+        """The groups of *model* where blocks hold *block_size* tokens if nothing asks for larger ones.
+
+        States are split over the ranks, KV heads up to their number, and MLA's latents not at all.
+        """
         kinds: list[tuple[int | None, int]] = [
             (None, model.layers - model.sliding_window_layers - model.linear_attention_layers),
             (model.sliding_window, model.sliding_window_layers),
@@ -43,7 +49,8 @@ class KvLayout:
         size = most if most < FEW_MORE * fewest else fewest
         windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
         per_token = kv_elements_per_token_layer(model) * kv_element_bytes(dtype)
-        blocks = -(-state_bytes(model) // (block_size * per_token))
+        heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tensor_parallel_size) / model.kv_heads
+        blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * per_token * heads))
         return cls(tuple(windows), size, block_size * max(1, blocks))
 
     def blocks(self, tokens: int, budget: int) -> int:

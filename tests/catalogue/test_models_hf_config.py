@@ -86,6 +86,16 @@ CONFIGS |= {
     | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
     | {"first_k_dense_replace": 1, "vocab_size": 163840, "max_position_embeddings": 262144}
     | {"quantization_config": {"quant_method": "compressed-tensors"}},
+    "kimi-k3": V3
+    | {"model_type": "kimi_linear", "intermediate_size": 33792, "num_hidden_layers": 93, "num_attention_heads": 96}
+    | {"num_key_value_heads": 96, "vocab_size": 163840, "max_position_embeddings": 1048576, "num_experts": 896}
+    | {"num_experts_per_token": 16, "moe_intermediate_size": 3072, "num_shared_experts": 2, "first_k_dense_replace": 1}
+    | {"routed_expert_hidden_size": 3584, "mla_use_output_gate": True}
+    | {"quantization_config": {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}}
+    | {
+        "linear_attn_config": {"kda_layers": list(range(69)), "num_heads": 96, "head_dim": 128}
+        | {"short_conv_kernel_size": 4, "use_full_rank_gate": True}
+    },
     "mistral-small-4": V3
     | {"model_type": "mistral4", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
     | {"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 131072, "n_routed_experts": 128}
@@ -156,7 +166,10 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
             {"model_type": "deepseek_v4"},
             "compress_ratios: attention to a compressed context (CSA and HCA)",
         ),
-        ({"model_type": "kimi_linear"}, "linear_attn_config: Kimi Delta Attention (KDA) cannot be costed"),
+        (
+            {"model_type": "kimi_linear", "linear_attn_config": {"short_conv_kernel_size": 5}},
+            "other width than 4 cannot be",
+        ),
         (
             {"model_type": "nemotron_h"},
             "hybrid_override_pattern: a stack of Mamba-2, attention",

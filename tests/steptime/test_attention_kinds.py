@@ -4,6 +4,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.entries.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, state_bytes
+from sim.memory import KvLayout
 from sim.records import Batch
 
 CATALOG = load_catalog()
@@ -48,6 +49,19 @@ def test_what_a_sequence_leaves_in_memory():
     assert kv_bytes_per_token(chosen) == 61 * (576 * 2 + 132)
     assert kv_bytes_per_token(shared) == 78 * 576 * 2 + 21 * 132
     assert kv_bytes_per_token(blocks) == 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2
+
+
+def test_kimi_delta_attention_keeps_a_state_a_head_and_gates_every_channel():
+    model = CATALOG.model("kimi-k3")
+    assert state_bytes(model) == 96 * 128 * 128 * 4 + 3 * 96 * 128 * 3 * 2
+    assert kv_bytes_per_token(model) == (93 - 69) * 576 * 2
+    assert weight("kimi-k3", "linear_qkvz_proj").params == 69 * 7168 * 4 * 96 * 128
+    decay = [weight("kimi-k3", f"linear_decay_{half}_proj").params for half in "ab"]
+    assert decay == [69 * 7168 * 128, 69 * 128 * 96 * 128]
+    experts = [weight("kimi-k3", "latent_down_proj"), weight("kimi-k3", "latent_up_proj")]
+    assert [(one.inputs, one.outputs, one.count) for one in experts] == [(7168, 3584, 92), (3584, 7168, 92)]
+    assert KvLayout.of(model, 16).block_size == 16 * 354  # 6,512,640 bytes in blocks of 18,432
+    assert KvLayout.of(model, 16, tensor_parallel_size=8).block_size == 16 * 45  # latents are whole on every rank
 
 
 def test_indexers_have_weights():

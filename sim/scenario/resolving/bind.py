@@ -242,7 +242,7 @@ def _grouped(
             return batching, None, f"{model.id}: windows take their mean share of a KV block, states nothing, {without}"
     elif batching.kv_groups != "model":
         return batching, None, ""
-    layout = KvLayout.of(model, batching.block_size, dtype)
+    layout = KvLayout.of(model, batching.block_size, dtype, pool.tensor_parallel_size)
     filled: dict[str, object] = {"block_size": layout.block_size}
     filled["kv_groups"] = tuple(KvGroup(window=window) for window in layout.windows)
     if layout.has_states and batching.enable_prefix_caching is None:

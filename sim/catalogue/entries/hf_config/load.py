@@ -20,6 +20,8 @@ READERS = {**PLAIN, **MIXED}
 
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
+MXFP4_PACKED = "mxfp4-pack-quantized"
+"""Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
 
 
 def _printable(text: str) -> str:
@@ -85,7 +87,10 @@ def model_from_config(path: Path) -> Model:
 
 
 def _native_dtype(config: Config) -> str:
-    method = config.get("quantization_config", dict, {}).get("quant_method")
+    stored = config.get("quantization_config", dict, {})
+    method = stored.get("quant_method")
+    if stored.get("format") == MXFP4_PACKED:
+        return "mxfp4"
     if method in ("fp8", "mxfp4"):
         return "float8" if method == "fp8" else "mxfp4"
     dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))

@@ -7,10 +7,12 @@ the model is refused with the part named.
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
-from sim.catalogue.entries.hf_config.plain import deepseek, gated_moe, llama, moe, qwen3, sliding
+from sim.catalogue.entries.hf_config.plain import deepseek, gated_moe, latent_heads, llama, moe, qwen3, sliding
 
 LINEAR_INTERVAL = 4
 """Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+SHORT_CONVOLUTION = 4
+"""Inputs that the convolution before a layer with a state sees, in all models so far."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 """Of DeepSeek-V3.2, where the config leaves them out."""
 
@@ -99,7 +101,30 @@ def _deepseek_v4(config: Config) -> Fields:
 
 
 def _kimi_linear(config: Config) -> Fields:
-    raise config.no_step_time("linear_attn_config", "Kimi Delta Attention (KDA)")
+    """Kimi Delta Attention in most layers, latent attention in the others (arXiv 2510.26692)."""
+    linear = Config(config.path, config.get("linear_attn_config", dict, {}))
+    if linear.whole("short_conv_kernel_size", SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
+        raise config.no_step_time("linear_attn_config", "a convolution of other width than 4")
+    heads, size = linear.count("num_heads"), linear.count("head_dim")
+    leading = config.whole("first_k_dense_replace", 0)
+    latent, shared = config.whole("routed_expert_hidden_size", 0), config.whole("num_shared_experts", 0)
+    sizes = {"latent": latent, "shared_experts": shared, "dense_layers": leading}
+    return (
+        latent_heads(config)
+        | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_token", **sizes)
+        | {"attention_output_gate": config.flag("mla_use_output_gate")}
+        | {"linear_attention_layers": len(linear.get("kda_layers", list, []))}
+        | {
+            "linear_attention": {
+                "rule": "kda",
+                "key_heads": heads,
+                "value_heads": heads,
+                "key_head_dim": size,
+                "value_head_dim": size,
+                "low_rank_gate": not linear.flag("use_full_rank_gate"),
+            }
+        }
+    )
 
 
 def _nemotron_h(config: Config) -> Fields:

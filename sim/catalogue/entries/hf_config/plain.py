@@ -79,8 +79,8 @@ def _mixtral(config: Config) -> Fields:
     return mistral(config) | moe(config, "num_local_experts", "intermediate_size")
 
 
-def deepseek(config: Config) -> Fields:
-    """Multi-head latent attention, routed and shared experts."""
+def latent_heads(config: Config) -> Fields:
+    """Multi-head latent attention."""
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim")
     mla = {
         "q_lora_rank": config.whole("q_lora_rank", 0) or None,
@@ -89,7 +89,12 @@ def deepseek(config: Config) -> Fields:
         "qk_rope_head_dim": rope,
         "v_head_dim": config.count("v_head_dim"),
     }
-    return llama(config) | {"head_dim": nope + rope, "mla": mla} | shared_moe(config)
+    return llama(config) | {"head_dim": nope + rope, "mla": mla}
+
+
+def deepseek(config: Config) -> Fields:
+    """Multi-head latent attention, routed and shared experts."""
+    return latent_heads(config) | shared_moe(config)
 
 
 def shared_moe(config: Config) -> Fields:

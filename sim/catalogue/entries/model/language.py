@@ -17,6 +17,8 @@ class Moe(Spec):
     """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
     shared_expert_gate: bool = False
     """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
+    latent: WholeNumber = 0
+    """Width that routed experts read and write, between a projection down and one up; 0: the model's own (Kimi-K3)."""
     dense_layers: WholeNumber = 0
     """Leading layers with an ordinary feed-forward block."""
 

@@ -52,7 +52,10 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
         found += _feed_forward(model, "mlp", model.intermediate, (0, sparse_from))
     if moe is not None:
         span = (moe.dense_layers, model.layers)
-        found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts)
+        found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts, moe.latent)
+        if moe.latent:
+            found.append(Matrix("latent_down_proj", "shared_expert", model.hidden, moe.latent, "none", *span))
+            found.append(Matrix("latent_up_proj", "shared_expert", moe.latent, model.hidden, "none", *span))
         if moe.shared_experts:
             found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, span)
         found.append(Matrix("router", "router", model.hidden, moe.experts, "none", *span))
@@ -70,16 +73,21 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
 
 def _attention(model: Model) -> list[Matrix]:
     chosen = [] if model.indexer is None else _indexer(model, model.indexer)
-    return [*chosen, *(_whole_attention(model) if model.mla is None else _latent_attention(model, model.mla))]
+    states = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
+    heads = _whole_attention(model) if model.mla is None else _latent_attention(model, model.mla)
+    return [*chosen, *states, *heads]
+
+
+def _span_of_heads(model: Model) -> tuple[int, int]:
+    """Layers with heads. Both kinds of layers alternate; only their numbers matter, so those with states come first."""
+    return (model.linear_attention_layers if model.linear_attention is not None else 0, model.layers)
 
 
 def _whole_attention(model: Model) -> list[Matrix]:
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    found = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
-    # Both kinds of layers alternate; only their numbers matter, so the linear ones come first here.
-    span = (model.linear_attention_layers if found else 0, model.layers)
+    span = _span_of_heads(model)
     gates = 2 if model.attention_output_gate else 1
-    found += [
+    found = [
         Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
         Matrix("kv_proj", "attention", model.hidden, 2 * keys, "kv_heads", *span),
         Matrix("o_proj", "attention", queries, model.hidden, "inputs", *span),
@@ -94,14 +102,28 @@ def _whole_attention(model: Model) -> list[Matrix]:
 
 
 def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
-    """Queries, keys, values, output gate, and two scalars per value head (arXiv 2412.06464)."""
+    """Queries, keys, values, output gate; two scalars per value head (arXiv 2412.06464), or a decay per channel of keys
+    through their size and one scalar per head (2510.26692).
+    """
     keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
     span = (0, model.linear_attention_layers)
-    return [
-        Matrix("linear_qkvz_proj", "attention", model.hidden, 2 * keys + 2 * values, "outputs", *span),
-        Matrix("linear_scalars_proj", "attention", model.hidden, 2 * linear.value_heads, "outputs", *span),
-        Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span),
-    ]
+    out = Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span)
+    whole = 2 * keys + values + (0 if linear.low_rank_gate else values)
+    found = [Matrix("linear_qkvz_proj", "attention", model.hidden, whole, "outputs", *span)]
+    if linear.rule == "gated_delta":
+        return [
+            *found,
+            Matrix("linear_scalars_proj", "attention", model.hidden, 2 * linear.value_heads, "outputs", *span),
+            out,
+        ]
+    size, narrow = linear.key_head_dim, [("decay", keys)]
+    if linear.low_rank_gate:
+        narrow.append(("gate", values))
+    found.append(Matrix("linear_scalars_proj", "attention", model.hidden, linear.value_heads, "outputs", *span))
+    for name, width in narrow:
+        found.append(Matrix(f"linear_{name}_a_proj", "attention", model.hidden, size, "none", *span))
+        found.append(Matrix(f"linear_{name}_b_proj", "attention", size, width, "outputs", *span))
+    return [*found, out]
 
 
 def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
@@ -120,8 +142,11 @@ def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
 
 def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
     """Queries and KV through low-rank latents; every rank holds the down-projections (arXiv 2405.04434, 2.1)."""
-    head, span = mla.qk_nope_head_dim + mla.qk_rope_head_dim, (0, model.layers)
+    head, span = mla.qk_nope_head_dim + mla.qk_rope_head_dim, _span_of_heads(model)
     found = []
+    if model.attention_output_gate:
+        gate = model.heads * mla.v_head_dim
+        found.append(Matrix("gate_proj", "attention", model.hidden, gate, "outputs", *span))
     if mla.q_lora_rank is None:
         found.append(Matrix("q_proj", "attention", model.hidden, model.heads * head, "outputs", *span))
     else:
@@ -139,16 +164,17 @@ def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
 
 
 def _feed_forward(
-    model: Model, role: Role, intermediate: int, span: tuple[int, int], per_layer: int = 1
+    model: Model, role: Role, intermediate: int, span: tuple[int, int], per_layer: int = 1, latent: int = 0
 ) -> list[Matrix]:
+    outside = latent or model.hidden
     width = 2 * intermediate if model.gated_mlp else intermediate
     up = "gate_up_proj" if model.gated_mlp else "up_proj"
     found = [
-        Matrix(up, role, model.hidden, width, "outputs", *span, per_layer),
-        Matrix("down_proj", role, intermediate, model.hidden, "inputs", *span, per_layer),
+        Matrix(up, role, outside, width, "outputs", *span, per_layer),
+        Matrix("down_proj", role, intermediate, outside, "inputs", *span, per_layer),
     ]
     if model.linear_bias:
-        found.append(Matrix(f"{role}_bias", "vector", 1, width + model.hidden, "none", *span, per_layer))
+        found.append(Matrix(f"{role}_bias", "vector", 1, width + outside, "none", *span, per_layer))
     return found
 
 
