@@ -15,7 +15,7 @@ def load_label(axis: LoadAxis) -> str:
 def load_notes(scenario: Scenario) -> list[str]:
     """Whose load it is, where the scenario has several services or a chosen tenant."""
     if scenario.tenant is not None:
-        told = [_("The load is that of {tenant}; the other tenants hold theirs.", tenant=scenario.tenant)]
+        told = [_("The load is that of {tenant}; the other tenants hold their mean rates.", tenant=scenario.tenant)]
         return [*told, *([_("The other services hold theirs, too.")] if scenario.services else [])]
     if not scenario.services:
         return []
