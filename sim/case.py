@@ -46,6 +46,8 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
 
 def of_services(result: CaseResult) -> dict[str, CaseResult]:
     """The part of *result* that each service has: its requests, and its part of replicas and of the bill."""
+    if not result.plan.services:
+        return {}
     parts = parts_of(result.plan, result.log)
     return {service.name: _of_service(result, service, parts) for service in result.plan.services}
 

@@ -95,11 +95,15 @@ class RunningFleet:
     def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:
         """The routing policy, and who moves requests between replicas where pools have roles."""
         plan, pools = self._plan, [replica.pool for replica in self._replicas]
+        roles: ServiceRouter | RoleRouter
         if plan.services:
-            return ServiceRouter(plan, self._replicas, partial(_streams, plan), lambda: self._env.now), None
-        if plan.kv_transfer is None:
+            roles = ServiceRouter(plan, self._replicas, partial(_streams, plan), lambda: self._env.now)
+        elif plan.kv_transfer is not None:
+            roles = RoleRouter(plan, pools, streams)
+        else:
             return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
-        roles = RoleRouter(plan, pools, streams)
+        if plan.kv_transfer is None:
+            return roles, None
         ways = Ways(lambda: self._router, roles.choose_answering, self._found_nobody, self._losses)
         return roles, Handover(plan, self._env, self._replicas, ways)
 

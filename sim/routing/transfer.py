@@ -1,7 +1,7 @@
 """How the KV of prompts goes from the replicas that compute them to those that answer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from typing import Annotated, Literal, Self
@@ -67,8 +67,19 @@ class TransferPlan:
     routing: Routing
     overlaps: bool = False
     """Whether KV leaves while its prompt is computed, layer by layer."""
-    layers: int | None = None
-    """Of the model; None: as if there were very many."""
+    layers: tuple[int | None, ...] = (None,)
+    """Of each pool's model; None: as if there were very many."""
+
+    def within(self, positions: Sequence[int]) -> "TransferPlan | None":
+        """The plan of the pools at *positions* alone; None where none of them computes prompts for others."""
+        if not any(self.sends[one] for one in positions):
+            return None
+        return replace(
+            self,
+            pools=tuple(self.pools[one] for one in positions),
+            sends=tuple(self.sends[one] for one in positions),
+            layers=tuple(self.layers[one] for one in positions),
+        )
 
     def ports(self, pool_of_replica: Sequence[int]) -> list[int]:
         """The port of each replica: neighbours of one pool share a port."""

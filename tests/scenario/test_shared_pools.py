@@ -106,7 +106,10 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
 @given(data=fleets())
 @settings(max_examples=6, deadline=None)
 def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[str, Any]) -> None:
-    result = run(data)
+    services_sum_to_the_fleet(run(data))
+
+
+def services_sum_to_the_fleet(result: CaseResult) -> None:
     whole, parts = measure(result), of_services(result)
     assert result.ledger is not None
     figures = [measure(part) for part in parts.values()]
@@ -127,6 +130,45 @@ def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[st
         assert sum(ends) == 1
         if request.replica >= 0:
             assert request.service in result.plan.pools[result.log.pool_of_replica[request.replica]].served
+
+
+def split(*pools: dict[str, Any], services: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A fleet whose prompts of 16 tokens and more are computed on replicas of their own."""
+    data = scenario(services, [one | {"kv_bytes_per_token": 1e5} for one in pools], **more)
+    data["fleets"][0]["kv_transfer"] = {"bytes_per_s": 2e8, "min_prompt_tokens": 16}
+    return data
+
+
+def test_services_share_prompts_answers_and_their_bill_where_pools_have_roles() -> None:
+    chat, batch = service("chat", 3.0, talks=True), service("batch", 2.0)
+    pools = [pool("chat", "batch", role="prefill"), pool("chat", role="decode"), pool("batch", "chat", role="decode")]
+    result = run(split(*pools, services=[chat, batch], warmup_s=0))
+    services_sum_to_the_fleet(result)
+    requests, pool_of = result.log.requests, result.log.pool_of_replica
+    moved = [one for one in requests if one.prefill_replica >= 0]
+    assert {pool_of[one.prefill_replica] for one in moved} == {0}
+    assert {(one.service, pool_of[one.replica]) for one in moved} == {("chat", 1), ("chat", 2), ("batch", 2)}
+    assert all(one.kv_transfer_s >= one.prompt_tokens * 1e5 / 2e8 - 1e-9 for one in moved)
+    whole = [one for one in requests if one.prefill_replica < 0 and pool_of[one.replica] > 0]
+    assert {one.prompt_tokens < 16 for one in whole} == {True}
+    for name, own in of_services(result).items():
+        mine = [one for one in requests if one.service == name]
+        done = sum(one.output_tokens for one in mine if one.finished_s <= 12)
+        assert sum(meters.output_tokens for meters in own.log.meters) == pytest.approx(done, rel=0.05)
+
+
+def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
+    chat, code = service("chat", 3.0), service("code", 2.0)
+    own = [pool("chat", role="prefill"), pool("chat", role="decode")]
+    both = run(split(pool("code"), *own, services=[code, chat]))
+    alone = run(split(*own, services=[chat]))
+    times = [
+        [(one.kv_transfer_s, one.finished_s) for one in each.log.requests if one.service == "chat"]
+        for each in (both, alone)
+    ]
+    assert repr(times[0]) == repr(times[1])
+    assert {one.prefill_replica for one in both.log.requests if one.service == "chat"} == {-1, 1}
+    assert {one.prefill_replica for one in both.log.requests if one.service == "code"} == {-1}
 
 
 def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
@@ -244,6 +286,12 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
             "must be off beside another",
         ),
         (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
+        (RESIDENT | {"role": "prefill"}, {}, "role: does not go with several models: they take turns on a GPU"),
+        (
+            CARD | {"services": ["chat", "mail"], "role": "prefill"},
+            {},
+            "chat: prefill needs a pool with role: decode or both",
+        ),
         (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
     ],
 )

@@ -68,7 +68,7 @@ class Handover:
         """By answering replica: who waits for blocks there."""
         self._homeless: dict[Move, None] = {}
         """While no answering replica was open."""
-        self._answering = [rank_limits(pool) for pool in plan.pools if pool.role != "prefill"]
+        self._answering = [(pool.served, rank_limits(pool)) for pool in plan.pools if pool.role != "prefill"]
         self._splits = [plan.pools[replica.pool].role == "prefill" for replica in replicas]
         computing = [replica for replica, splits in zip(replicas, self._splits, strict=True) if splits]
         if ways.losses is not None:
@@ -88,7 +88,9 @@ class Handover:
         if not self._splits[index]:
             return False
         sequence = Sequence(request)
-        if not all(limits.serves(sequence) for limits in self._answering):
+        several = bool(self._plan.services)
+        known = (limits for served, limits in self._answering if not several or request.service in served)
+        if not all(limits.serves(sequence) for limits in known):
             request.rejected = True
         elif self._layers is not None:
             self._layers.offered(request)

@@ -27,7 +27,7 @@ class LayerStreams:
 
     def __init__(self, plan: TransferPlan, stream: Stream, replicas: Iterable[Replica]) -> None:
         """*replicas* compute prompts only."""
-        self._lead = 1 / plan.layers if plan.layers else 0.0
+        self._lead = 1 / plan.layers[0] if plan.layers[0] else 0.0
         self._send = stream
         self._prompts: dict[int, Request] = {}
         """By index: prompts at replicas that compute nothing else."""

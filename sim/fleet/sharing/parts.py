@@ -1,6 +1,6 @@
 """What each service had of the pools that it shares: parts of their time, and of what their meters show."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -43,9 +43,10 @@ class Parts:
         busy = [sum(each) for each in zip(*phases.values(), strict=True)]
         window_s = plan.window_s(log.end_s)
         tokens: dict[str, list[float]] = {name: [] for name in TOKENS}
+        replicas = {place for place, name in enumerate(names) if name == pool.name}
         for name in pool.services:
             here = [one for one in log.requests if one.service == name and any(_there(one, names, pool))]
-            for kind, count in _tokens(here, *window_s).items():
+            for kind, count in _tokens(here, replicas, *window_s).items():
                 tokens[kind].append(count)
         tokens["recomputed_tokens"] = [float(each) for each in phases["recompute"]]
         blocks = [max(1, (pool.serving(name).batching.num_gpu_blocks or 1) - 1) for name in (*pool.services, "")]
@@ -144,15 +145,23 @@ def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[Hop]:
     return [hop for hop in request.hops if pools[hop.replica] == pool.name]
 
 
-def _tokens(requests: Iterable[Request], start_s: float, end_s: float) -> dict[str, float]:
-    """Tokens of *requests* in the window [start, end) [s]; of those that straddle an edge in proportion to time."""
+def _tokens(requests: Iterable[Request], here: Container[int], start_s: float, end_s: float) -> dict[str, float]:
+    """Tokens of *requests* on the replicas *here* in the window [start, end) [s]; of those that straddle an edge in
+    proportion to time. Where one replica computes the prompt and another answers, the first token is the former's.
+    """
     found = dict.fromkeys(TOKENS, 0.0)
     for one in requests:
-        prompt = _inside(one.started_s, one.first_token_s, start_s, end_s)
-        found["prompt_tokens"] += prompt * (one.prompt_tokens - one.cached_tokens)
-        found["cached_tokens"] += prompt * one.cached_tokens
-        found["output_tokens"] += one.output_tokens * _inside(one.first_token_s, one.finished_s, start_s, end_s)
-        found["preemptions"] += one.preemptions
+        moved = one.prefill_replica >= 0
+        if not moved or one.prefill_replica in here:
+            prompt = _inside(one.started_s, one.first_token_s, start_s, end_s)
+            found["prompt_tokens"] += prompt * (one.prompt_tokens - one.cached_tokens)
+            found["cached_tokens"] += prompt * one.cached_tokens
+        if moved and one.prefill_replica in here:
+            found["output_tokens"] += _inside(one.first_token_s, one.first_token_s, start_s, end_s)
+        if not moved or one.replica in here:
+            answer = _inside(one.first_token_s, one.finished_s, start_s, end_s)
+            found["output_tokens"] += (one.output_tokens - moved) * answer
+            found["preemptions"] += one.preemptions
     return found
 
 

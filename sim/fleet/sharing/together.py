@@ -47,5 +47,7 @@ def _gated(group: tuple[ServicePlan, ...]) -> bool:
 def _renumber(request: Request, places: list[int]) -> None:
     """The replicas that *request* has been to under their numbers in the whole fleet."""
     request.replica = places[request.replica] if request.replica >= 0 else -1
+    if request.prefill_replica >= 0:
+        request.prefill_replica = places[request.prefill_replica]
     if request.left:
         request.left = tuple(replace(hop, replica=places[hop.replica]) for hop in request.left)

@@ -149,12 +149,15 @@ def role_complaints(
         yield Complaint(
             (*place, "kv_transfer"), "is missing: pools with a role need a link, e.g. {link: infiniband-ndr}"
         )
-    if "prefill" not in roles:
-        yield Complaint(
-            (*place, "pools", roles.index("decode"), "role"), "decode needs a pool with role: prefill beside it"
-        )
-    elif set(roles) == {"prefill"}:
-        yield Complaint((*place, "pools", 0, "role"), "prefill needs a pool with role: decode or both beside it")
+    for places, whose in _served_together(scenario, fleet):
+        own = {fleet.pools[j].role for j in places}
+        if "decode" in own and "prefill" not in own:
+            first = next(j for j in places if fleet.pools[j].role == "decode")
+            text = f"{whose}decode needs a pool with role: prefill beside it"
+            yield Complaint((*place, "pools", first, "role"), text)
+        elif own == {"prefill"}:
+            text = f"{whose}prefill needs a pool with role: decode or both beside it"
+            yield Complaint((*place, "pools", places[0], "role"), text)
     if fleet.admission is not None:
         text = "does not go with admission: a gateway knows no requests between two replicas"
         yield Complaint((*place, "kv_transfer"), text)
@@ -163,8 +166,9 @@ def role_complaints(
     if scenario.slo is not None and scenario.slo.availability is not None:
         text = "does not go with slo.availability: replicas of one role do not stand in for those of another"
         yield Complaint((*place, "kv_transfer"), text)
-    if scenario.services:
-        yield Complaint((*place, "kv_transfer"), "does not go with services: pools with a role serve a single one")
+    for j, pool in enumerate(fleet.pools):
+        if pool.sharing is not None and pool.role != "both":
+            yield Complaint((*place, "pools", j, "role"), "does not go with several models: they take turns on a GPU")
     routings = {"routing": fleet.routing}
     if fleet.kv_transfer is not None:
         routings["kv_transfer.routing"] = fleet.kv_transfer.routing
@@ -172,8 +176,24 @@ def role_complaints(
         if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
             what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
             yield Complaint((*place, *name.split(".")), f"{what} and roles of pools do not go together")
-    for i, pool in enumerate(bound):
-        yield from _of_role(pool, bound[0], (*place, "pools", i))
+    found = [
+        one
+        for places, _ in _served_together(scenario, fleet)
+        if {fleet.pools[j].role for j in places} != {"both"}
+        for j in places
+        for one in _of_role(bound[j], bound[places[0]], (*place, "pools", j))
+    ]
+    yield from dict.fromkeys(found)  # a pool may be several services'
+
+
+def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[int], str]]:
+    """Places of the pools that hand requests of a service over to one another, with words for whose they are."""
+    every = list(range(len(fleet.pools)))
+    if not scenario.services:
+        yield every, ""
+    for one in scenario.services:
+        if own := [j for j in every if one.name in fleet.pools[j].served]:
+            yield own, f"{one.name}: "
 
 
 def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Complaint]:

@@ -28,6 +28,8 @@ def with_one_service(scenario: Scenario) -> Scenario:
     for fleet in data.get("fleets", ()):
         own = (pool for pool in fleet["pools"] if pool.get("service") == name)
         fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
+        if not any(pool.get("role") == "prefill" for pool in fleet["pools"]):
+            fleet.pop("kv_transfer", None)
     if data.get("sweep"):
         data["sweep"] = _sweep(data["sweep"], [f"services.{name}.", f"services.{services.index(chosen)}."])
     return Scenario.model_validate(data)

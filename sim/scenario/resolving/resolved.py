@@ -250,19 +250,23 @@ class CasePlan:
     def together(self, group: tuple[ServicePlan, ...]) -> "CasePlan":
         """The part of the plan that serves the services of *group*, which share pools."""
         names = {service.name for service in group}
-        pools = tuple(pool for pool in self.pools if not names.isdisjoint(pool.served))
+        positions = [place for place, pool in enumerate(self.pools) if not names.isdisjoint(pool.served)]
+        pools = tuple(self.pools[place] for place in positions)
         label = " + ".join(service.name for service in group)
-        return replace(self, pools=pools, carbon=None, services=group, service=label)
+        own = replace(self, pools=pools, carbon=None, services=group, service=label)
+        return replace(own, kv_transfer=self.kv_transfer and self.kv_transfer.within(positions))
 
     def alone(self, service: ServicePlan) -> "CasePlan":
         """The part of the plan that serves *service*: its pools, with their charges."""
-        pools = tuple(pool.serving(service.name) for pool in self.pools if service.name in pool.served)
+        positions = [place for place, pool in enumerate(self.pools) if service.name in pool.served]
+        pools = tuple(self.pools[place].serving(service.name) for place in positions)
         names = {pool.name for pool in pools}
         costs = self.costs and replace(
             self.costs, charges=tuple(charge for charge in self.costs.charges if charge.pool in names)
         )
         whole = replace(self, pools=pools, costs=costs, carbon=None, services=(), service=service.name)
-        return replace(whole, workload=service.workload, slo=service.slo)
+        transfer = self.kv_transfer and self.kv_transfer.within(positions)
+        return replace(whole, workload=service.workload, slo=service.slo, kv_transfer=transfer)
 
     def window_s(self, end_s: float) -> tuple[float, float]:
         """[start, end) of what is measured [s]; without a horizon it lasts until *end_s*, the end of the run."""

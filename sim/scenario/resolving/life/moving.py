@@ -42,7 +42,7 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
         min_prompt_tokens=spec.min_prompt_tokens,
         routing=spec.routing,
         overlaps=spec.overlap == "layers",
-        layers=bound[0].model.layers if bound[0].model is not None else None,
+        layers=tuple(pool.model.layers if pool.model is not None else None for pool in bound),
     )
 
 
