@@ -35,7 +35,11 @@ class CaseResult:
 
 def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:
     """Simulates and prices *case*; the plan alone where the fleet cannot run (`plan.infeasible` says why)."""
-    plan = resolve(scenario, case, catalog)  # ids become sourced values
+    return run_plan(resolve(scenario, case, catalog))  # ids become sourced values
+
+
+def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
+    """Simulates and prices the case of *plan*; *plan* itself where the fleet cannot run."""
     if plan.infeasible:
         return plan
     if plan.warmup_auto:

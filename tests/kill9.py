@@ -53,9 +53,9 @@ plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
 """
 MORE = {
     "run": ("--set", "precision={max_replications: 5}"),
-    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}"),
+    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 3}"),
     "breakeven": ("--replications", "1"),
-    "plan": ("--relative", "0.5"),
+    "plan": ("--relative", "0.5", "--set", "replications=1"),
 }
 REPORTING = ("run",)
 """Drawing takes most of a command's time: of few moments only those of one command are spent on it."""

@@ -14,7 +14,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.schedulers.ahead import AsyncRank, Flight
 from sim.engine.sequence import Sequence
-from sim.records import Meters, Progress, Request, Span, StepTime
+from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
 class AsyncEngine:
@@ -138,8 +138,8 @@ class AsyncEngine:
         steps = self._rank.form(begins_s)
         if not steps:
             return None
-        leap = copy(self._steptime.leap(self._rank.batch))
-        leap.first_s += self._rank.read_s
+        leap = self._steptime.leap(self._rank.batch)
+        leap = Leap(leap.first_s + self._rank.read_s, leap.growth_s, leap.valid_steps, leap.load)
         self._meters.cached_tokens += self._rank.cached_in_step
         return Flight(self._rank, max(1, int(min(steps, leap.valid_steps))), leap)
 

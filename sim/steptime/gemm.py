@@ -20,9 +20,12 @@ ACTIVATION_BYTES = 2
 """Activations stay at 16 bit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Times:
-    """Seconds of matrix products: by cause, of the arithmetic alone at the dense peak, of the memory traffic alone."""
+    """Seconds of matrix products: by cause, of the arithmetic alone at the dense peak, of the memory traffic alone.
+
+    Nobody changes one; it is not frozen because so many are made, and freezing takes longer than the arithmetic.
+    """
 
     compute_s: float = 0.0
     memory_s: float = 0.0

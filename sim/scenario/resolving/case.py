@@ -18,14 +18,20 @@ the workload beside its arrivals.
 """
 
 
+Kept = dict[str, tuple[list[Any], FleetPlan]]
+"""Name of a fleet -> what its plan was made from, and the plan."""
+
+
 class Resolver:
     """Makes the plans of the cases of one *scenario* that has passed `load`. From one point of the sweep to the next
-    only what the sweep changes is looked up and computed anew.
+    only what the sweep changes is looked up and computed anew; from one resolver to the next, where both have the same
+    *kept*, what differs between their scenarios or in *beside*: whatever else the fleets rest on.
     """
 
-    def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
+    def __init__(self, scenario: Scenario, catalog: Catalog, kept: Kept | None = None, beside: Any = None) -> None:
         self.scenario, self.catalog = scenario, catalog
-        self._last: dict[str, tuple[list[Any], FleetPlan]] = {}
+        self._last: Kept = {} if kept is None else kept
+        self._beside = beside
         self._positions = {fleet.name: position for position, fleet in enumerate(scenario.fleets)}
 
     def plan(self, case: Case) -> CasePlan:
@@ -42,7 +48,7 @@ class Resolver:
         return at, at.fleets[self._positions[case.fleet]]
 
     def _built(self, at: Scenario, fleet: Fleet) -> FleetPlan:
-        asked = [fleet, _but_for_arrivals(at.workload)]
+        asked = [self._beside, fleet, _but_for_arrivals(at.workload)]
         asked += [getattr(at, name) for name in Scenario.model_fields if name not in OF_THE_LOAD]
         last = self._last.get(fleet.name)
         if last is None or last[0] != asked:

@@ -7,15 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.registry import Registration, enter, entered
+from sim.scenario.resolving.case import Kept, Resolver, resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, warn_of
-from sim.study.cases.inputs import rests_on
+from sim.study.cases.inputs import SCENARIO, rests_on
 from sim.study.cases.store import StoredCase, load_case, read_case, save_case
 from sim.study.metrics.case_metrics import measure
+
+_FLEETS: Kept = {}
+"""Those of the last cases of this process: the next case often has one of them, at another load or draw."""
+MOST_FLEETS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +36,19 @@ class Job:
 
     def run(self, foundations: dict[str, str] | None = None) -> None:
         """Simulates the case and stores it, with its *foundations* as they are where the command runs."""
-        outcome = run_case(self.scenario, self.case, self.catalog)
-        metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
         known = foundations or self.foundations()
+        outcome = run_plan(self._plan(known))
+        metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
         save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", known)
+
+    def _plan(self, foundations: dict[str, str]) -> CasePlan:
+        """Its fleet as the last case left it, where both rest on the same; a user's policies begin anew."""
+        if entered():
+            return resolve(self.scenario, self.case, self.catalog)
+        if len(_FLEETS) > MOST_FLEETS:
+            _FLEETS.clear()
+        beside = {one: content for one, content in foundations.items() if one != SCENARIO}
+        return Resolver(self.scenario, self.catalog, _FLEETS, (self.catalog, beside)).plan(self.case)
 
     def foundations(self) -> dict[str, str]:
         """What its quantities rest on, in words -> digest."""

@@ -23,6 +23,8 @@ CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
 """Parts of the catalogue that no simulated quantity depends on."""
 CATALOGUE_OF_REPORTS = ("fidelity",)
 """Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
+SCENARIO = "the scenario"
+"""Of what a case rests on, the name of its own part of the scenario."""
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
 
@@ -57,7 +59,7 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
     return {
-        "the scenario": _short(json.dumps(placeless(data), sort_keys=True)),
+        SCENARIO: _short(json.dumps(placeless(data), sort_keys=True)),
         **{f"the file {name}": content[:16] for name, content in named.items()},
         **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
         "the program": program_digest(),

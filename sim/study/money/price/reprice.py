@@ -17,7 +17,7 @@ from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
-from sim.study.cases.inputs import MONEY, digest, rests_on
+from sim.study.cases.inputs import MONEY, SCENARIO, digest, rests_on
 from sim.study.cases.points import POINTS
 from sim.study.cases.store import SHARES, VISITS, StoredCase, load_case, read_case, save_repriced
 from sim.study.metrics.case_metrics import CaseMetrics
@@ -83,7 +83,7 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
 
 def _told(run: Path, what: str) -> InputError:
     """That *what* the run rests on is not as it was."""
-    if what == "the scenario":
+    if what == SCENARIO:
         text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"
         return InputError(str(run / SCENARIO_FILE), 0, "", text)
     return InputError(str(run), 0, "", f"{what} has changed since it was simulated: simulate it anew")
