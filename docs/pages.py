@@ -40,7 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Links that leave docs/ for a page of the site, and the tables of columns where a page asks for them."""
-    found = markdown.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
+    found = re.sub(r"\[([^\]]*)\]\(\.\./benchmarks/[^)]*(?<!\.md)\)", r"\1", markdown)  # no page of the site
+    found = found.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
     for mark, declared in WORK_MARKS.items():
         found = found.replace(mark, "\n".join(_work_columns(declared)))
     return found
