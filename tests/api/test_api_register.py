@@ -2,8 +2,6 @@
 
 import pickle
 import runpy
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -171,18 +169,13 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
     (tmp_path / "s.yaml").write_text(dump(scenario | {"horizon_s": 5}))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(minus=0, workers=2))
-    done = subprocess.run(
-        [sys.executable, script.name], cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 4\n"
-
-    script.write_text(SCRIPT.format(minus=1, workers=1))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cores, "ALONE_S", cores.ALONE_S)  # which the script changes
-    with redirect_stdout(StringIO()) as told:
-        runpy.run_path(script.name, run_name="__main__")
-    assert told.getvalue() == "0 4\n"
+    for minus, workers, printed in ((0, 2, "1 4\n"), (1, 1, "0 4\n")):
+        script.write_text(SCRIPT.format(minus=minus, workers=workers))
+        with redirect_stdout(StringIO()) as told:
+            runpy.run_path(script.name, run_name="__main__")
+        assert told.getvalue() == printed
 
 
 def test_a_worker_elsewhere_gets_what_only_the_sweep_names(scenario: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 100, sigma: 0.7, max: 1000}
     output: {distribution: lognormal, mean: 60, sigma: 0.7, max: 300}
-horizon_s: 4
+horizon_s: 2.5
 seed: 3
 replications: 2
 fleets:

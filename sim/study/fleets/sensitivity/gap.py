@@ -76,6 +76,8 @@ class Explained:
 class Game:
     """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
 
+    key: str
+    """Of all that the two fleets rest on."""
     names: tuple[str, str]
     replication: int
     clients: int
@@ -119,7 +121,7 @@ def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str,
         same = alike(*(_at_load(one, clients) for one in plans))
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
-        yield Game(names, replication, clients, same, paths)
+        yield Game(key, names, replication, clients, same, paths)
 
 
 def _cases(names: tuple[str, str], replication: int) -> list[Case]:
@@ -137,7 +139,7 @@ def _plans(
 def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress: Progress) -> None:
     """The hybrids whose costs are not on disk yet."""
     known = {
-        path: (game.names, game.replication, game.clients, chosen)
+        path: (game.key, game.names, game.replication, game.clients, chosen)
         for game in games
         for chosen, path in game.paths.items()
     }
@@ -208,12 +210,25 @@ def _name(key: str, chosen: frozenset[str]) -> str:
 
 
 def _costs(
-    scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int, chosen: Chosen
+    scenario: Scenario,
+    catalog: Catalog,
+    key: str,
+    names: tuple[str, str],
+    replication: int,
+    clients: int,
+    chosen: Chosen,
 ) -> Sequence[float]:
     """Simulates one hybrid, and bills it at either price."""
-    plans = _plans(scenario, catalog, names, replication, clients)
+    if (key, clients) not in _PLANS:
+        _PLANS.clear()
+        _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
+    plans = _PLANS[key, clients]
     plan = hybrid(*plans, chosen)
     return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
+
+
+_PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
+"""The two fleets of the last hybrid, which those of the next one often are, too, by the game's key and load."""
 
 
 def _kept(path: Path) -> bool:
