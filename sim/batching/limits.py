@@ -61,7 +61,8 @@ class QueueLimits(PagedLimits):
     """Limits of an engine that can share prefixes and order its queue."""
 
     enable_prefix_caching: bool | None = None
-    """Share the KV blocks of equal prefixes; a preempted request finds its own again. Left out: as the engine does."""
+    """Share the KV blocks of equal prefixes; a preempted request finds its own again. Left out: as the engine does, and
+    off where layers keep states."""
     scheduling: Literal["fcfs", "priority", "fair"] = "fcfs"
     """fcfs; or lower `priority` first and then by arrival; or fair: among tenants by virtual token counters."""
 
@@ -113,12 +114,6 @@ class VllmLimits(QueueLimits):
         """Sliding windows of the groups of layers."""
         groups = self.kv_groups if isinstance(self.kv_groups, tuple) else (KvGroup(window=None),)
         return tuple(group.window for group in groups)
-
-    @model_validator(mode="after")
-    def _states_are_not_shared(self) -> Self:
-        if 0 in self.windows and self.enable_prefix_caching:
-            raise ValueError("enable_prefix_caching must be off with states (a window of 0), which are not shared")
-        return self
 
     @model_validator(mode="after")
     def _chunks_hold_drafts(self) -> Self:

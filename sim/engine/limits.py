@@ -71,6 +71,11 @@ class RankLimits:
     window: int | None = None
     """Sliding window of the model [tokens]."""
 
+    @property
+    def caches_states(self) -> bool:
+        """Whether groups that keep states leave them in the prefix cache."""
+        return self.enable_prefix_caching and 0 in self.kv_groups
+
     def new_queue(self) -> WaitingQueue:
         """An empty queue in the order of `order` and `scheduling`."""
         if self.new_adapters is not None:
@@ -108,6 +113,6 @@ class RankLimits:
         if window is None:
             return blocks
         if window == 0:
-            return min(blocks, 1)
+            return min(blocks, 1 + self.batches_in_flight * self.caches_states)
         inside = min(window - 1 + self.batches_in_flight * self.max_num_batched_tokens, self.max_model_len)
         return min(blocks, -(-inside // self.block_size) + 1)

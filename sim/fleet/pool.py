@@ -107,7 +107,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if pool.adapters is not None:
         limits = replace(limits, new_adapters=_new_adapters(pool.adapters))
     grouped = limits.kv_groups != (None,)
-    if pool.pipeline_parallel_size > 1 and schedule is Rank and isinstance(batching, VllmLimits):
+    flying = pool.pipeline_parallel_size > 1 or limits.caches_states
+    if flying and schedule is Rank and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
     if grouped and schedule is Rank and isinstance(batching, VllmLimits):
         if not batching.async_scheduling:

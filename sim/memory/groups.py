@@ -30,6 +30,8 @@ class KvLayout:
     """Tokens in a block."""
     steps_in_flight: int = 1
     """Steps whose tokens a window keeps while they are computed."""
+    states: int = 1
+    """Most states that a sequence holds in a group of them."""
 
     @classmethod
     def of(
@@ -59,7 +61,7 @@ class KvLayout:
         total = 0
         for window in self.windows:
             inside = -(-((window or 0) - 1 + budget * self.steps_in_flight) // self.block_size) + 1
-            total += whole if window is None else min(whole, 1 if window == STATE else inside)
+            total += whole if window is None else min(whole, self.states if window == STATE else inside)
         return total
 
     def longest(self, blocks: int, budget: int) -> int:

@@ -253,3 +253,60 @@ def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> 
     assert drain_evicting(engine, fast, evictions, crashes) == drain_evicting(slow_engine, slow, evictions, crashes)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine._pool.free == engine._pool.usable
+
+
+def steps_with_states(rows, **further) -> tuple[list[dict[int, int]], list[Request]]:
+    """(arrival, prompt, output, names of its blocks of 4 tokens): who computes how many tokens in each step."""
+    limits = {
+        "num_gpu_blocks": 60, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 40, "max_model_len": 100,
+        "enable_prefix_caching": True, "kv_groups": (None, 0, 0),
+    } | further  # fmt: skip
+    engine = StagesEngine(Affine(), RankLimits(**limits), 1)
+    requests = [
+        Request(index, arrived_s, prompt, output, block_hashes=names, hash_block_tokens=4)
+        for index, (arrived_s, prompt, output, names) in enumerate(rows)
+    ]
+    steps, form = [], engine._schedule.form
+
+    def formed(now: float):
+        if launch := form(now):
+            steps.append({one.request.index: new for one, new in launch.chunks.items()})
+        return launch
+
+    engine._schedule.form = formed
+    drain(engine, requests)
+    assert_conserved(engine, requests)
+    return steps, requests
+
+
+def test_prompts_end_their_chunks_where_a_state_is_kept() -> None:
+    """With a block of 4 tokens a prompt of 10 stops at 8; who comes later goes on from there."""
+    steps, requests = steps_with_states([(0.0, 10, 1, (1, 2)), (9.0, 10, 1, (1, 2)), (9.0, 10, 1, (1, 3))])
+    assert steps == [{0: 8}, {0: 2}, {1: 2, 2: 4}, {2: 4}, {2: 2}]  # the third stops where the first left no state
+    assert [one.cached_tokens for one in requests] == [0, 8, 0]
+    steps, _ = steps_with_states([(0.0, 10, 1, ())], max_num_batched_tokens=8, long_prefill_token_threshold=3)
+    assert steps == [{0: 8}, {0: 2}]  # alone no threshold holds
+    steps, _ = steps_with_states([(0.0, 10, 1, ()), (0.0, 10, 1, ())], long_prefill_token_threshold=3)
+    assert steps[:4] == [{0: 3, 1: 3}, {0: 1, 1: 1}, {0: 3, 1: 3}, {0: 1, 1: 1}]  # no chunk holds a block
+
+
+def test_a_state_is_read_in_the_step_after_it_is_named() -> None:
+    steps, requests = steps_with_states([(0.0, 10, 1, (1, 2)), (0.0, 10, 1, (1, 2))])
+    assert steps == [{0: 8}, {0: 2, 1: 2}]
+    assert requests[1].cached_tokens == 8
+
+
+def test_a_junction_leaves_a_state_for_those_who_come_next() -> None:
+    """The first leaves one behind 12 tokens only; the second shares 4 of them and leaves one there for the third."""
+    rows = [(9.0 * index, 14, 1, (1, 10 * index + 2, 10 * index + 3)) for index in range(3)]
+    steps, requests = steps_with_states(rows)
+    assert steps == [{0: 12}, {0: 2}, {1: 4}, {1: 8}, {1: 2}, {2: 8}, {2: 2}]
+    assert [one.cached_tokens for one in requests] == [0, 0, 4]
+
+
+def test_a_sequence_holds_the_state_that_is_read_and_the_one_that_is_written() -> None:
+    """Two groups of states: 3 blocks of keys and values for 10 tokens, 2 of states, 2 more where a block begins."""
+    steps, _ = steps_with_states([(0.0, 6, 8, ())], num_gpu_blocks=9)
+    assert len(steps) == 9
+    _, requests = steps_with_states([(0.0, 6, 8, ())], num_gpu_blocks=8)
+    assert requests[0].rejected

@@ -84,8 +84,11 @@ def test_models_with_states_count_them() -> None:
     limits = rank_limits(by_itself)
     assert (limits.kv_groups, limits.block_size, limits.enable_prefix_caching) == ((None, 0, 0, 0), 528, False)
     assert (rank_limits(mean).kv_groups, mean.batching.block_size) == ((None,), 16)
-    with pytest.raises(ScenarioErrors, match="enable_prefix_caching: must be off: the states"):
-        pool("qwen3.5-9b", enable_prefix_caching=True)
+    cached = rank_limits(pool("qwen3.5-9b", enable_prefix_caching=True))
+    assert cached.caches_states
+    assert cached.num_gpu_blocks == limits.num_gpu_blocks
+    with pytest.raises(ScenarioErrors, match="enable_chunked_prefill: must be on where states are kept"):
+        pool("qwen3.5-9b", enable_prefix_caching=True, enable_chunked_prefill=False, max_num_batched_tokens=8192)
 
 
 def test_windows_have_groups_where_the_engine_deals_them() -> None:

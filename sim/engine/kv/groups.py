@@ -173,13 +173,20 @@ class GroupPool(NamedBlocks):
         """Gives back what lies before the windows, *computed* tokens being done; the last block first."""
         for group, table in enumerate(self._tables[sequence]):
             freed: list[GroupBlock] = []
-            place = min(self.skipped(group, computed), len(table)) - 1
-            while place >= 0 and (block := table[place]) is not None:
-                freed.append(block)
-                table[place] = None
-                place -= 1
+            for place in self._behind(sequence, group, min(self.skipped(group, computed), len(table))):
+                if (block := table[place]) is not None:
+                    freed.append(block)
+                    table[place] = None
             self._free(freed)
         self._count()
+
+    def _behind(self, sequence: Sequence, group: int, places: int) -> list[int]:
+        """Which of the first *places* of *sequence* in *group* it still holds, the last one first."""
+        table = self._tables[sequence][group]
+        first = places
+        while first and table[first - 1] is not None:
+            first -= 1
+        return list(range(places - 1, first - 1, -1))
 
     def name(self, sequence: Sequence, tokens: int) -> None:
         """Names the full blocks among the first *tokens* of *sequence*."""

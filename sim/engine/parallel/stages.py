@@ -14,15 +14,18 @@ from math import inf
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.groups import GroupPool
+from sim.engine.kv.states import StatePool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
-from sim.engine.schedulers.groups import GroupSchedule
+from sim.engine.schedulers.groups import GroupSchedule, StateSchedule
 from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
 from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
 
 def _group_pool(limits: RankLimits) -> GroupPool:
+    if limits.caches_states:
+        return StatePool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups)
     return GroupPool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups, limits.enable_prefix_caching)
 
 
@@ -36,7 +39,7 @@ class StagesEngine(Unsplit):
         self._waiting = limits.new_queue()
         self._depth = stages + asynchronous
         self._limits = limits = replace(limits, batches_in_flight=self._depth)
-        schedule = GroupSchedule if grouped else StageSchedule
+        schedule = StateSchedule if limits.caches_states else GroupSchedule if grouped else StageSchedule
         self._schedule = schedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
         self._flying: deque[Launch] = deque()
         self._stage_free_s = [0.0] * stages

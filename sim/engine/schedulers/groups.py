@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from sim.engine.kv.decode_blocks import ADMISSION, GroupPhases
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.groups import GroupPool
+from sim.engine.kv.states import StatePool
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.ahead import AsyncRank
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.stages import Flying, StageSchedule
+from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
 from sim.engine.sequence import Sequence
 
 
@@ -40,6 +41,37 @@ class GroupSchedule(StageSchedule):
     def _give(self, one: Flying, blocks: int, new: int) -> None:
         self.pool.grow(one, one.computed + new)
         self._name(one, min(one.computed + new, one.tokens))
+
+
+class StateSchedule(GroupSchedule):
+    """Who is in the next batch, where states are kept in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
+
+    pool: StatePool
+
+    def form(self, now: float) -> Launch | None:
+        """See `StageSchedule.form`."""
+        self.pool.begin_step()
+        return super().form(now)
+
+    def _cut(self, one: Flying, start: int, new: int) -> int:
+        """A chunk of a prompt ends with a whole block, unless the prompt does or no chunk holds a block; none reaches
+        beyond the last whole block or beyond what others have computed without leaving a state.
+        """
+        if one not in self.running:
+            one.junction = self.pool.junction(one)
+        size, limits, end = self.pool.block_size, self.limits, start + new
+        prefill_end = max(one.request.prompt_tokens, one.tokens - 1)
+        if start >= prefill_end:
+            return new
+        if end < prefill_end:
+            most = min(limits.max_num_batched_tokens, limits.long_prefill_token_threshold or limits.max_model_len)
+            whole = end // size * size
+            if whole > start or size <= most:
+                end = whole
+        stops = [one.tokens // size * size, one.junction // size * size]
+        if start % size:
+            stops.append((start // size + 1) * size)
+        return max(0, min((stop for stop in stops if start < stop < end), default=end) - start)
 
 
 class GroupRank(Rank):

@@ -18,7 +18,7 @@ from sim.records import Batch, Request, Span
 class Flying(Sequence):
     """A request that may be in several batches at once."""
 
-    __slots__ = ("eligible", "flying", "gone", "last_end_s", "named", "placeholders", "stale")
+    __slots__ = ("eligible", "flying", "gone", "junction", "last_end_s", "named", "placeholders", "stale")
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         super().__init__(request, prompt_only)
@@ -30,6 +30,8 @@ class Flying(Sequence):
         """Of these, those scheduled before a preemption."""
         self.eligible = 0
         """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
+        self.junction = 0
+        """Tokens of its prompt behind which its state is to be kept, because others have computed as much."""
         self.named = 0
         """Tokens whose blocks have their names."""
         self.last_end_s = 0.0
@@ -167,7 +169,7 @@ class StageSchedule:
         while position < len(order) and budget > 0:
             one = order[position]
             position += 1
-            new = min(one.new_tokens, self._longest_chunk, budget)
+            new = self._cut(one, one.computed, min(one.new_tokens, self._longest_chunk, budget))
             if not new or self._calls < one.eligible or (self._prompts_wait and not one.decoding):
                 continue
             blocks = self._need(one, new)
@@ -228,7 +230,7 @@ class StageSchedule:
             if one is None:
                 return
             hits = pool.lookup(one)
-            new = self._chunk(one.tokens - hits * pool.block_size, budget)
+            new = self._cut(one, hits * pool.block_size, self._chunk(one.tokens - hits * pool.block_size, budget))
             missing = self._joins(one, hits, new) + (self._kept_free if self.running else 0)
             if not new or missing > pool.free:
                 self.blocked_by = "kv" if new else "budget"
@@ -244,6 +246,10 @@ class StageSchedule:
             return 0
         left = min(left, self._longest_chunk)
         return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
+
+    def _cut(self, one: Flying, start: int, new: int) -> int:
+        """How many of the *new* tokens of *one* behind the first *start* the step computes."""
+        return new
 
     def _seat(self, one: Flying, hits: int, now: float) -> None:
         self.pool.claim(one, hits)

@@ -117,8 +117,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             yield Complaint((*place, "kv_groups"), "model: needs a gpu and a model")
         elif pool.kv_layout is None and not isinstance(pool.steptime, Affine):
             yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
-        if pool.kv_layout is not None and pool.kv_layout.has_states and limits.enable_prefix_caching:
-            yield Complaint((*place, "enable_prefix_caching"), "must be off: the states of this model are not shared")
+        if 0 in limits.windows and limits.enable_prefix_caching and not limits.enable_chunked_prefill:
+            yield Complaint((*place, "enable_chunked_prefill"), "must be on where states are kept in the prefix cache")
         if limits.speculative is not None or together:
             text = "needs ranks that do not step together, and no drafts"
             yield Complaint((*place, "kv_groups"), text)

@@ -180,8 +180,9 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         per_slot = slot_bytes(pool.model, pool.spec.lora, layout.tensor_parallel_size)
         settings["adapter_bytes"] = pool.spec.lora.max_loras * per_slot
     if pool.kv_layout is not None:
-        ahead = bool(getattr(batching, "async_scheduling", False))
-        settings["groups"] = replace(pool.kv_layout, steps_in_flight=layout.pipeline_parallel_size + ahead)
+        in_flight = layout.pipeline_parallel_size + bool(getattr(batching, "async_scheduling", False))
+        states = 1 + in_flight * bool(getattr(batching, "enable_prefix_caching", False))
+        settings["groups"] = replace(pool.kv_layout, steps_in_flight=in_flight, states=states)
     if pool.model is not None and pool.model.sliding_window is not None:
         settings["context_tokens"] = _usual_context(workload)
     return settings
