@@ -125,10 +125,8 @@ class Request:
         """When it came to this replica."""
         self.started_s = nan
         """When the first step that works on it began."""
-        self.first_token_s = nan
-        """When its first token was there."""
-        self.finished_s = nan
-        """When its last token was there."""
+        self.first_token_s, self.finished_s = nan, nan
+        """When its first and when its last token was there."""
         self.cached_tokens = 0
         """Prompt tokens that the prefix cache had when it was admitted."""
         self.preemptions = 0
@@ -348,3 +346,5 @@ class FleetLog:
     """Position of each replica's pool in the plan."""
     end_s: float
     """When the last request had finished, or the drain limit."""
+    kv_sent_bytes: float | None = None
+    """KV that crossed the network inside the window; None where none can."""

@@ -123,7 +123,10 @@ class RunningFleet:
         end_s = stop_s if self._outstanding else max(self._finished_s, last_arrival_s)
         end_s = max(end_s, plan.horizon_s or 0.0)
         self._add_overheads()
-        return self._log.close(end_s, self._source.requests)
+        log = self._log.close(end_s, self._source.requests)
+        if self._handover is not None:
+            log.kv_sent_bytes = self._handover.network.sent_bytes(end_s)
+        return log
 
     def _switched(self, policy: Router, states: list[State], streams: Streams) -> Roster:
         """Lets schedules, autoscalers and failures move replicas; the router that follows them."""

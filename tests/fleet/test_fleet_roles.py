@@ -2,16 +2,19 @@
 
 from math import inf, isnan
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
+from sim.case import CaseResult
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.handing.network import Network
 from sim.routing import LeastOutstanding
 from sim.routing.transfer import Ports, TransferPlan
 from sim.scenario.reading.errors import ScenarioErrors
+from sim.study.metrics.case_metrics import measure
 
 
 def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
@@ -31,7 +34,7 @@ def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
 def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
     pools = [PAIR[0] | {"replicas": 8}, PAIR[1] | {"replicas": 1}]
     slow = scenario({"bytes_per_s": 5e8, "latency_s": 0.002, "concurrent": 1}, pools)
-    _, log = log_of(slow | {"horizon_s": 150}, tmp_path)
+    fleet, log = log_of(slow | {"horizon_s": 150}, tmp_path)
     service_s = 0.002 + 500 * 30_000 / 5e8
     arrived = sorted((one.first_token_s, one.first_token_s + one.kv_transfer_s) for one in moved(log))
     free_s = 0.0
@@ -41,6 +44,23 @@ def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
     load = len(arrived) / 150 * service_s
     waited_s = sum(there_s - came_s for came_s, there_s in arrived) / len(arrived) - service_s
     assert waited_s == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.2)  # M/D/1
+    sent_s = sum(max(0.0, min(there_s, 150.0) - (there_s - service_s + 0.002)) for _, there_s in arrived)
+    assert log.kv_sent_bytes == pytest.approx(sent_s * 5e8)
+    figures = measure(CaseResult(fleet._plan, log, None, None))
+    assert figures["kv_port_busy_fraction"] == pytest.approx(sent_s / 150)
+    assert (figures["kv_transfer_s_p50"], figures["kv_transfer_s_p95"]) == pytest.approx(
+        tuple(np.percentile([there_s - came_s for came_s, there_s in arrived if came_s < 150], [50, 95])), rel=0.05
+    )
+    assert figures["limited_by"] != "kv transfer"
+
+
+def test_ports_that_are_full_are_what_limits(tmp_path) -> None:
+    slow = scenario({"bytes_per_s": 2e8}, [PAIR[0], PAIR[1] | {"replicas": 1}])
+    fleet, log = log_of(slow | {"horizon_s": 10, "drain_limit_s": 0}, tmp_path)
+    figures = measure(CaseResult(fleet._plan, log, None, None))
+    assert sum(isnan(one.kv_transfer_s) for one in moved(log)) > 10  # on their way in the end, and carried in part
+    assert 0.9 < figures["kv_port_busy_fraction"] <= 1
+    assert figures["limited_by"] == "kv transfer"
 
 
 def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None:

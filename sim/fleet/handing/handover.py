@@ -8,7 +8,7 @@ on there, and the replica that computed the prompt gives up its blocks. Until th
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import nan
+from math import inf, nan
 
 from sim.engine.sequence import Sequence
 from sim.fleet.arrivals.source import Clock
@@ -62,7 +62,8 @@ class Handover:
         if plan.kv_transfer is None:
             raise ValueError("no pool has a role")
         self._plan, self._replicas, self._ways = plan, replicas, ways
-        self.network = Network(clock, plan.kv_transfer, [replica.pool for replica in replicas], self._arrived)
+        pools, window_s = [replica.pool for replica in replicas], plan.window_s(inf)
+        self.network = Network(clock, plan.kv_transfer, pools, self._arrived, window_s)
         self._moves: dict[Request, Move] = {}
         self._expected: list[deque[Move]] = [deque() for _ in replicas]
         """By answering replica: who waits for blocks there."""

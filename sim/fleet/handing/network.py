@@ -63,8 +63,9 @@ class Network:
         plan: TransferPlan,
         pool_of_replica: Sequence[int],
         arrived: Callable[["Transfer", float], None],
+        window_s: tuple[float, float] = (0.0, inf),
     ) -> None:
-        """*arrived* gets a transfer when its last byte is there."""
+        """*arrived* gets a transfer when its last byte is there. Bytes are counted between the times *window_s*."""
         self._clock, self._plan, self._arrived = clock, plan, arrived
         self._port_of = plan.ports(pool_of_replica)
         rates = plan.rates(pool_of_replica)
@@ -77,6 +78,8 @@ class Network:
         self._pushed = 0
         self._call = -1
         self._call_s = inf
+        self._window_s = window_s
+        self._sent_bytes = 0.0
 
     def send(self, what: Any, source: int, target: int, size_bytes: float, making: Making | None = None) -> Transfer:
         """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
@@ -97,6 +100,16 @@ class Network:
                 self._stop(transfer, now)
         self._begin_waiting(now)
         self._arm()
+
+    def sent_bytes(self, now: float) -> float:
+        """What has crossed inside the window until *now*, of transfers that never arrived too."""
+        flowing = (transfer for port in self.sending for transfer in port.flowing)
+        return self._sent_bytes + sum(self._sent_inside(transfer, now) for transfer in flowing)
+
+    def _sent_inside(self, transfer: Transfer, now: float) -> float:
+        """What *transfer* has sent at its present rate, inside the window."""
+        begins_s, ends_s = self._window_s
+        return transfer.rate * max(0.0, min(now, ends_s) - max(transfer.since_s, begins_s))
 
     def _begin(self, transfer: Transfer, now: float) -> bool:
         sender, receiver = self.sending[transfer.source], self.receiving[transfer.target]
@@ -151,7 +164,8 @@ class Network:
                 del self._waiting[waiting]
 
     def _stop(self, transfer: Transfer, now: float) -> None:
-        """The last byte of *transfer* is there."""
+        """The last byte of *transfer* is there, or it is given up."""
+        self._sent_bytes += self._sent_inside(transfer, now)
         for port in self._ports(transfer):
             del port.flowing[transfer]
         self._share(transfer, now)
@@ -174,6 +188,7 @@ class Network:
 
     def _go_on(self, transfer: Transfer, rate: float, now: float) -> None:
         """*transfer* goes on at *rate*: until its last byte is there, or until all that it sends is computed."""
+        self._sent_bytes += self._sent_inside(transfer, now)
         transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
         transfer.rate, transfer.since_s = rate, max(now, transfer.since_s)
         due_s = transfer.since_s + max(0.0, transfer.left_bytes) / rate

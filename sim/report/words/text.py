@@ -25,6 +25,8 @@ LIMITS = {
     "kv": N_("KV memory"),
     "seats": N_("concurrent sequences (max_num_seqs)"),
     "token budget": N_("token budget (max_num_batched_tokens)"),
+    "adapter slots": N_("adapter slots (max_loras)"),
+    "kv transfer": N_("the ports that carry KV"),
     "load": N_("the load alone"),
     "memory": N_("memory bandwidth"),
     "compute": N_("compute"),

@@ -13,7 +13,7 @@ from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
 from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefix_hits
-from sim.study.metrics.limits import availability, limited_by, step_share
+from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
 
@@ -117,6 +117,8 @@ class CaseMetrics:
     """None where a request is sent once and waits for as long as it takes."""
     prefixes: PrefixHits | None = None
     """None where no prompts have anything in common."""
+    transfers: KvTransfers | None = None
+    """None where pools have no roles."""
     services: Mapping[str, "CaseMetrics"] = field(default_factory=dict)
     """Service -> its part, where a fleet serves several."""
 
@@ -162,12 +164,7 @@ class CaseMetrics:
         groups["latencies"] = Latencies(data.get("thin_percentiles") or [], by_column)
         if data.get("cost_usd") is None:
             groups["money"] = None
-        if "embodied_kg_co2e" not in data:
-            groups["carbon"] = None
-        if "timed_out" not in data:
-            groups["endings"] = None
-        if "prefix_hit_rate" not in data:
-            groups["prefixes"] = None
+        groups |= {group: None for group, name in ALWAYS_HAS.items() if name not in data}
         services = {name: cls.of_data(one) for name, one in (data.get(OF_SERVICES) or {}).items()}
         return cls(**groups, services=services)
 
@@ -191,7 +188,11 @@ GROUPS = {
     "carbon": Emissions,
     "endings": Endings,
     "prefixes": PrefixHits,
+    "transfers": KvTransfers,
 }
+ALWAYS_HAS = {"carbon": "embodied_kg_co2e", "endings": "timed_out", "prefixes": "prefix_hit_rate",
+              "transfers": "kv_port_busy_fraction"}  # fmt: skip
+"""A figure that a group always has where it is there at all."""
 GROUP_OF = {one.name: group for group, kind in GROUPS.items() for one in fields(kind) if one.name != "by_column"}
 LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 
@@ -211,6 +212,7 @@ def measure(result: CaseResult) -> CaseMetrics:
             cohort.endings(result.log.requests, result.plan.client is not None) if result.plan.asks_again else None
         ),
         prefixes=prefix_hits(result.log.requests, cohort.start_s, inf if cohort.open_end else cohort.end_s),
+        transfers=kv_transfers(result, cohort),
         services={name: measure(own) for name, own in of_services(result).items()},
     )
 

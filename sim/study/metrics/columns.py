@@ -178,6 +178,13 @@ WHERE_KNOWN = (
     Column("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had", MEAN),
     Column("prefix_hit_bound", "share",
            "those that one cache would have had that never forgets, for requests in the order of arrival", MEAN),
+    Column("kv_transfer_s_p50", "s",
+           "median of the time from a request's first token to the arrival of its KV where the answer is made", MEAN),
+    Column("kv_transfer_s_p95", "s",
+           "95th percentile of the same", MEAN, "KV transfer p95", "KV transfer p95 [s]"),
+    Column("kv_port_busy_fraction", "share",
+           "KV that crossed the network, over what the ports of those who send, of those who receive, or the network "
+           "between can carry, whichever is least", MEAN, "KV ports busy"),
     Column("unit", "", "noun for a service's unit of work, such as image or sequence", FIRST),
     Column("usd_per_thousand_units", "USD", "all cost over a service's units of work", Ratio(("cost_usd",), "units")),
     Column("currency", "", "the currency of the report, where it is not the US dollar", FIRST),
@@ -213,6 +220,7 @@ BY_NAME = {column.name: column for column in COLUMNS}
 IN_REPORT = (
     *("slo_attainment", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_p50", "tpot_s_p95", "e2e_s_p95"),
     "availability",
+    *("kv_transfer_s_p95", "kv_port_busy_fraction"),
     *("output_tokens_per_s", "kv_used_peak_fraction", "gpu_busy_fraction", "facility_power_w_mean", "cost_usd_per_h"),
     *("usd_per_million_output_tokens", "usd_per_million_good_tokens", "api_usd_per_million_output_tokens"),
     "kg_co2e_per_million_output_tokens",

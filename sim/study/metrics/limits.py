@@ -1,13 +1,17 @@
-"""What keeps a fleet from serving more: a shortage that made requests wait, or what its steps spend their time on."""
+"""What keeps a fleet from serving more: ports full of KV, a shortage that made requests wait, or what its steps spend
+their time on.
+"""
 
 from collections.abc import Sequence
-from math import fsum
+from dataclasses import dataclass
+from math import fsum, isnan
 
 import numpy as np
 
 from sim.case import CaseResult
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
+from sim.study.metrics.cohort import Cohort, percentile
 
 SHORTAGE_SHARE = 0.05
 """A shortage that kept requests waiting in less of the busy time than this is not what limits."""
@@ -16,6 +20,9 @@ LIGHT_LOAD = 0.5
 SHAREABLE = 0.2
 """Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than
 this, a larger batch would gain nothing, and the shortage that keeps it small is not what limits."""
+CROWDED = 0.7
+"""Ports that carry this share of what they can make a transfer take more than three times as long as one alone: with
+equal parts and arrivals at random 1 / (1 - share)."""
 LABELS = {
     "seats_blocked_s": "seats",
     "kv_blocked_s": "kv",
@@ -24,13 +31,28 @@ LABELS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class KvTransfers:
+    """Transfers of the window's requests."""
+
+    kv_transfer_s_p50: float | None
+    """From the first token to the arrival of the KV; None where nothing moved."""
+    kv_transfer_s_p95: float | None
+    kv_port_busy_fraction: float
+    """Part of what the ports could carry that they carried in the window."""
+
+
 def limited_by(result: CaseResult) -> str:
-    """The largest shortage (sequences, KV, budget), else the largest part of a step; `load` where replicas idle."""
+    """Ports too full of KV, else the largest shortage (sequences, KV, budget), else the largest part of a step; `load`
+    where replicas idle.
+    """
     totals = result.log.meters
     busy_s = sum(meters.busy_s for meters in totals)
     start_s, end_s = result.window_s
     if busy_s == 0:
         return "load"
+    if kv_port_busy_fraction(result) >= CROWDED:
+        return "kv transfer"
     waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
     worst = max(waited, key=lambda label: waited[label])
     shares = step_share(result)
@@ -41,6 +63,31 @@ def limited_by(result: CaseResult) -> str:
     if not short and busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
         return "load"
     return max(shares, key=lambda cause: shares[cause]) if shares else "load"
+
+
+def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:
+    """None where pools have no roles."""
+    if result.log.kv_sent_bytes is None:
+        return None
+    measured = zip(result.log.requests, cohort.measured, strict=True)
+    took_s = [one.kv_transfer_s for one, inside in measured if inside and not isnan(one.kv_transfer_s)]
+    p50, p95 = (percentile(np.array(took_s), percent) if took_s else None for percent in (50, 95))
+    return KvTransfers(p50, p95, kv_port_busy_fraction(result))
+
+
+def kv_port_busy_fraction(result: CaseResult) -> float:
+    """KV that crossed in the window over what the narrowest of three can carry in it: the ports of those who send, the
+    ports of those who receive, the network between.
+    """
+    plan, pools, moving = result.plan, result.log.pool_of_replica, result.plan.kv_transfer
+    start_s, end_s = result.window_s
+    if moving is None or not result.log.kv_sent_bytes or end_s <= start_s:
+        return 0.0
+    ports = dict(zip(moving.ports(pools), pools, strict=True))
+    rates = moving.rates(pools)
+    sending = sum(rates[port] for port, pool in ports.items() if moving.sends[pool])
+    receiving = sum(rates[port] for port, pool in ports.items() if plan.pools[pool].role != "prefill")
+    return result.log.kv_sent_bytes / (min(sending, receiving, moving.between(pools)) * (end_s - start_s))
 
 
 def step_share(result: CaseResult) -> dict[str, float]:
