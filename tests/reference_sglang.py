@@ -14,7 +14,7 @@ from reference_queued import Launched, QueuedReference
 class Sglang(PrefillFirst):
     def __init__(
         self, *args, schedule_conservativeness=1.0, max_prefill_tokens=0, scheduler_recv_interval=1,
-        enable_mixed_chunk=False, **limits,
+        enable_mixed_chunk=False, preemption_threshold=10, **limits,
     ):  # fmt: skip
         super().__init__(*args, **limits)
         self.ratio = self.first_ratio = min(0.7 * schedule_conservativeness, 1.0)
@@ -29,10 +29,43 @@ class Sglang(PrefillFirst):
         """Who decodes, and who has left since the last decode step was formed."""
         self.last_prompts: list[Tracked] = []
         self.full = False
+        self.threshold = preemption_threshold
+        self.entered: dict[Tracked, int] = {}
+        self.entries = 0
+        self.extend: dict[Tracked, int] = {}
+        """`extend_input_len` as of the last time that somebody was tried."""
+
+    def _enter(self, one: Tracked) -> None:
+        self.entries += 1
+        self.entered[one] = self.entries
+        self.extend[one] = 0
 
     def _queue(self, one: Tracked) -> None:
         super()._queue(one)
+        self._enter(one)
         self.unread.append(one)
+
+    def _next(self, able: list[Tracked]) -> Tracked:
+        if not self.priority:
+            return super()._next(able)
+        return min(able, key=lambda one: (one.request.priority, self.entered[one]))
+
+    def _make_room(self, one: Tracked, offset: float) -> list[Tracked]:
+        """`preempt_to_schedule`: who gives way."""
+        short = self.extend[one] + min(one.request.output_tokens, 4096) - (len(self.free) * self.size - offset)
+        victims = []
+        able = [other for other in self.batch if not other.gone and self._new_tokens(other)]
+        for other in sorted(able, key=lambda other: (-other.request.priority, -self.entered[other])):
+            if other.request.priority - one.request.priority <= self.threshold:
+                break
+            victims.append(other)
+            short -= self._counted_on(other)
+            if short <= 0:
+                return victims
+        return []
+
+    def _counted_on(self, one: Tracked) -> float:
+        return self.new_token_ratio * min(one.request.output_tokens - one.made, 4096)
 
     def _look(self) -> None:
         self.counter += self.weight
@@ -67,8 +100,11 @@ class Sglang(PrefillFirst):
             for one in going:
                 assert self._allocate(one, 1)
         prompts: dict[Tracked, int] = {}
+        if self.priority:
+            self.full = False
         if any(not one.decoding for one in self.running) or not self.full:
             self._add_prompts(prompts, len(self.batch) if taken else 0)
+            going = [one for one in going if one in self.batch]
         if not prompts:
             return self._decode(bool(taken))
         self.last_prompts = list(prompts)
@@ -99,14 +135,22 @@ class Sglang(PrefillFirst):
                 offset += min(one.request.output_tokens, 4096)
         while True:
             able = [one for one in self.waiting if one not in self.unread and not self._skipped(one)]
-            if not able or self.full:
+            if not able or (self.full and not self.priority):
                 return
             if len(prompts) >= self.seats - len(self.batch):
                 self.full = True
-                return
             one = self._next(able)
+            if self.full:
+                victims = self._make_room(one, offset) if self.priority else []
+                if not victims:
+                    return
+                for other in victims:
+                    offset -= self._counted_on(other)
+                    self.batch.remove(other)
+                    self.running.remove(other)
+                    self._preempt(other)
             hits = self._hits(one)
-            new = one.tokens - len(hits) * self.size
+            self.extend[one] = new = one.tokens - len(hits) * self.size
             room = (len(self.free) - sum(block.users == 0 for block in hits)) * self.size - offset
             answer = min(one.request.output_tokens - one.made, 4096)
             if new + answer >= room and self.running:
@@ -125,6 +169,9 @@ class Sglang(PrefillFirst):
                 offset += min(one.request.output_tokens, 4096)
             if len(self.free) * self.size - offset <= 0:
                 self.full = True
+                return
+            if self.priority and (chunk_left <= 0 or input_left <= 0):
+                return
 
     def _padded(self, tokens: int) -> int:
         return -(-tokens // self.size) * self.size
@@ -173,6 +220,7 @@ class Sglang(PrefillFirst):
 
     def _preempt(self, one: Tracked) -> None:
         super()._preempt(one)
+        self._enter(one)
         if not (self.priority or self.fair):
             self.waiting.insert(len(self.waiting) - 1 - len(self.unread), self.waiting.pop(0))
 

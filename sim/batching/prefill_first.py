@@ -32,6 +32,9 @@ class PrefillFirst(QueueLimits):
     scheduler_recv_interval: Annotated[int, Field(ge=1, le=1000)] = 1
     """Decode steps from one look for new requests to the next (SGLang) [steps]. Whoever has just computed prompts, or
     has nothing to do, looks at once."""
+    priority_scheduling_preemption_threshold: Annotated[int, Field(ge=0)] = 10
+    """With `scheduling: priority`, a running request gives its seat to a waiting one whose `priority` is lower than its
+    own by more than this, where all seats are taken (SGLang)."""
     max_queued_requests: Count | None = None
     """Requests that wait at most; more are refused (SGLang). Left out: no limit."""
     watermark: Fraction = 0.01

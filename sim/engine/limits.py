@@ -10,7 +10,7 @@ from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.tiers import Tiers
 from sim.engine.schedulers.queues.adapters import AdapterQueue
 from sim.engine.schedulers.queues.fair import FairQueue
-from sim.engine.schedulers.queues.waiting import FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
+from sim.engine.schedulers.queues.waiting import EntryQueue, FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Request
 
@@ -47,6 +47,8 @@ class RankLimits:
     """Decode steps from one look for new requests to the next, where the policy polls them."""
     schedule_conservativeness: float | None = None
     """Scales what SGLang believes that running requests will still make; None: a watermark takes its place."""
+    preemption_threshold: int = 10
+    """Priorities by which SGLang's running requests must be lower than a waiting one to give it their seats."""
     max_prefill_tokens: int = 0
     """Most prompt tokens in a step that has several prompts, where chunks have a limit of their own; 0: as chunks."""
     enable_mixed_chunk: bool = False
@@ -87,7 +89,7 @@ class RankLimits:
         if self.longest_prefix_first:
             return PrefixQueue()
         if self.scheduling == "priority":
-            return PriorityQueue()
+            return PriorityQueue() if self.schedule_conservativeness is None else EntryQueue()
         return FcfsQueue() if self.schedule_conservativeness is None else PrefixQueue()
 
     def new_pool(self) -> BlockPool:

@@ -13,8 +13,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "brought", "busy", "computed", "decoding", "finish_step", "held", "high_water", "made",
-        "output_tokens", "prompt_only", "request", "token_s", "tokens",
+        "admission", "base", "brought", "busy", "computed", "decoding", "entered", "finish_step", "held", "high_water",
+        "made", "output_tokens", "prompt_only", "request", "token_s", "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
@@ -39,6 +39,8 @@ class Sequence:
         self.base = 0
         self.finish_step = 0
         self.admission = 0
+        self.entered = 0
+        """Its number among those that have joined the queue, where the queue counts them."""
         self.held = 0
         """KV blocks held while the prompt is computed; while decoding they follow from the context."""
 

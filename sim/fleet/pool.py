@@ -191,6 +191,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["max_prefill_tokens"] = batching.max_num_batched_tokens or 0
         for name in ("scheduler_recv_interval", "schedule_conservativeness", "enable_mixed_chunk"):
             values[name] = getattr(batching, name)
+        values["preemption_threshold"] = batching.priority_scheduling_preemption_threshold
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ OPTIONS = st.fixed_dictionaries(
         "schedule_conservativeness": st.sampled_from([0.1, 0.5, 1.0]),
         "max_prefill_tokens": st.sampled_from([0, 20, 200]),
         "enable_mixed_chunk": st.booleans(),
+        "preemption_threshold": st.sampled_from([0, 1, 10]),
     }
 )
 
@@ -74,6 +76,13 @@ def test_a_full_batch_is_looked_at_again_one_step_after_somebody_left() -> None:
     # the prompt, two more tokens, and a step that finds the batch smaller before the second one joins
     rows = [Request(0, 0.0, 16, 3), Request(1, 0.0, 16, 20), Request(2, 0.0, 16, 2)]
     assert started(rows, max_num_seqs=2) == [0, 0, 4]
+
+
+@pytest.mark.parametrize(("priority", "gives_way"), [(10, False), (11, True)])
+def test_a_request_gives_its_seat_to_one_that_is_more_urgent_by_more_than_the_threshold(priority, gives_way) -> None:
+    rows = [Request(0, 0.0, 16, 20, priority=priority), Request(1, 0.3, 16, 4, priority=0)]
+    assert started(rows, max_num_seqs=1, scheduling="priority")[1] == (1 if gives_way else 20)
+    assert [one.preemptions for one in rows] == [int(gives_way), 0]
 
 
 def test_the_shortest_answer_is_retracted_and_waits_behind_all_others() -> None:

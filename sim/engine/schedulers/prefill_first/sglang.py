@@ -40,6 +40,12 @@ class SglangRank(PrefillFirstRank):
         """Nobody can decode before those leave whose last tokens are being made."""
         self._in_prompt_step: list[Sequence] = []
         """Whom the last step had, if it computed prompts."""
+        self._preempts = limits.scheduling == "priority"
+        self._threshold = limits.preemption_threshold
+        self._looked_at: dict[Sequence, int] = {}
+        """Tokens that waiting requests had to compute when they were last tried, where they may preempt others."""
+        self._tries_again = False
+        """The next step tries to admit the head of the queue, full or not."""
 
     def enqueue(self, sequence: Sequence) -> bool:
         """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
@@ -66,7 +72,7 @@ class SglangRank(PrefillFirstRank):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`; who is unread may join once it is read."""
-        return self._inbox.interval > 1 or not self._full
+        return self._inbox.interval > 1 or not self._full or self._preempts
 
     def _form(self, now: float) -> int:
         for sequence in self._inbox.read(not self.running):
@@ -106,6 +112,8 @@ class SglangRank(PrefillFirstRank):
 
     def _compute_prompts(self, now: float, mixed: int = 0) -> None:
         """See `PrefillFirstRank._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
+        if self._preempts:
+            self._full = ""
         if not self._prefilling and (self._full or not self.waiting):
             self.blocked_by = self._full if self.waiting else ""
             return
@@ -119,13 +127,17 @@ class SglangRank(PrefillFirstRank):
             input_left -= -(-chunk // size) * size
             if one.computed + chunk == one.tokens:
                 taken += min(one.output_tokens, LONGEST_ANSWER)
-        while self.waiting and not self._full:
+        while self.waiting and (self._preempts or not self._full):
+            one = self.waiting.head()
             if len(self._chunks) >= self.seats - self._size:
                 self._full = "seats"
-                break
-            one = self.waiting.head()
+            if self._full:
+                freed = self._preempt_for(one, taken, mixed)
+                if freed is None:
+                    break
+                taken -= freed
             hits = self.pool.lookup(one)
-            new = one.tokens - hits * size
+            self._looked_at[one] = new = one.tokens - hits * size  # until it has a seat
             padded = -(-new // size) * size
             idle = self.pool.missing(one, hits, one.tokens) - padded // size
             room = (self.pool.free - idle) * size - taken
@@ -140,6 +152,7 @@ class SglangRank(PrefillFirstRank):
             if not chunk:
                 self.blocked_by = "budget"
                 break
+            del self._looked_at[one]
             self._seat(self.waiting.pop(), hits, now)
             self._schedule_chunk(one, chunk)
             chunk_left -= -(-chunk // size) * size
@@ -148,9 +161,40 @@ class SglangRank(PrefillFirstRank):
                 taken += min(one.output_tokens, LONGEST_ANSWER)
             if self.pool.free * size - taken <= 0:
                 self._full = "kv"
+            if self._full == "kv" or (self._preempts and min(chunk_left, input_left) <= 0):
+                break
+        if self._preempts:
+            self._tries_again = self._full != "seats" or bool(self.waiting and self._below(self.waiting.head()))
         if self._full:
             self.blocked_by = self._full if self.waiting else ""
         self._in_prompt_step = [one for one, _ in self._chunks]
+
+    def _preempt_for(self, waiting: Sequence, taken: float, mixed: int) -> float | None:
+        """Running requests of lower priority give their seats to *waiting* (`preempt_to_schedule`), the lowest first
+        and of these the last in; what was counted on for them, of *taken* [tokens]. None where nobody gives way.
+        """
+        free = self.pool.free * self.pool.block_size - taken
+        short = self._looked_at.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
+        freed = 0.0
+        victims: list[Sequence] = []
+        for one in self._below(waiting):
+            victims.append(one)
+            freed += self._ratio.value * min(self._left(one), LONGEST_ANSWER)
+            if freed >= short:
+                break
+        if not victims or freed < short:
+            return None
+        for one in victims:
+            self._preempt(one, int(mixed > 0))
+        self._preempted_in_step = False
+        self._size -= len(victims)
+        return freed
+
+    def _below(self, waiting: Sequence) -> list[Sequence]:
+        """Who decodes with a priority that is lower than that of *waiting* by more than the threshold."""
+        least = waiting.request.priority + self._threshold
+        below = [one for one in self.running if one.decoding and one.request.priority > least]
+        return sorted(below, key=lambda one: (-one.request.priority, -one.entered))
 
     def _batch(self) -> list[Sequence]:
         """Whose prompts are computed."""
@@ -176,7 +220,7 @@ class SglangRank(PrefillFirstRank):
             super()._fill_decodes()
 
     def _steps_until_change(self) -> int:
-        if self.waiting and not self._full:
+        if self.waiting and (self._tries_again or not self._full):
             return 1
         steps = super()._steps_until_change()
         return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps

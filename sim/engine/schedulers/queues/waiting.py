@@ -149,4 +149,27 @@ class PriorityQueue:
         return max(running, key=lambda sequence: self._key(sequence)[:-1])
 
 
+class EntryQueue(PriorityQueue):
+    """The lowest priority first, and of equals who joined the queue first; a preempted request joins it again."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries = 0
+
+    def _key(self, sequence: Sequence) -> tuple[Any, ...]:
+        return sequence.request.priority, sequence.entered
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request, or one that joins again; whether it is now the head."""
+        self._entries += 1
+        sequence.entered = self._entries
+        return super().add(sequence)
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        self.add(sequence)
+
+
 WaitingQueue = FcfsQueue | PriorityQueue | FairQueue | AdapterQueue
