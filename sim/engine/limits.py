@@ -81,11 +81,14 @@ class RankLimits:
     def new_queue(self) -> WaitingQueue:
         """An empty queue in the order of `order` and `scheduling`."""
         if self.new_adapters is not None:
-            return AdapterQueue(self.new_adapters(), self.scheduling == "priority")
+            slots = self.new_adapters()
+            if self.scheduling == "fair":
+                return FairQueue(lambda: AdapterQueue(slots, by_priority=False), slots)
+            return AdapterQueue(slots, self.scheduling == "priority")
         if self.order is not None:
             return PriorityQueue(self.order)
         if self.scheduling == "fair":
-            return FairQueue()
+            return FairQueue(FcfsQueue)
         if self.longest_prefix_first:
             return PrefixQueue()
         if self.scheduling == "priority":

@@ -1,5 +1,6 @@
 """What the fleet is asked to do: when requests arrive and how long they are."""
 
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
@@ -208,9 +209,15 @@ class Workload(Spec):
         """Whether any request may ask for a LoRA adapter."""
         return self.adapters is not None or any(tenant.adapter is not None for tenant in self.tenants)
 
-    def adapter_draws(self, streams: Streams) -> AdapterDraws:
-        """Who gives requests their adapters."""
-        return AdapterDraws(self.adapters, self.tenants, streams)
+    @property
+    def adapter_names(self) -> list[str]:
+        """LoRA adapters that requests may ask for."""
+        own = [tenant.adapter for tenant in self.tenants if tenant.adapter is not None]
+        return [*(self.adapters.names if self.adapters is not None else ()), *own]
+
+    def adapter_draws(self, streams: Streams, known: Iterable[str] = ()) -> AdapterDraws:
+        """Who gives requests their adapters; *known* are those of all whom the same replicas serve."""
+        return AdapterDraws(self.adapters, self.tenants, streams, known)
 
     def mean_rate_rps(self) -> float | None:
         """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).

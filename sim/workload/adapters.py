@@ -1,5 +1,6 @@
 """Which LoRA adapter a request asks for."""
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Annotated, Self
 
@@ -61,7 +62,10 @@ class Adapters(Spec):
 class AdapterDraws:
     """The adapter of each request: its tenant's, else drawn, by session or by its place in the order of arrival."""
 
-    def __init__(self, adapters: Adapters | None, tenants: tuple[Tenant, ...], streams: Streams) -> None:
+    def __init__(
+        self, adapters: Adapters | None, tenants: tuple[Tenant, ...], streams: Streams, known: Iterable[str] = ()
+    ) -> None:
+        """*known* are all names that requests at the same replicas may ask for; left out: these alone."""
         self._of_tenant = {tenant.name: tenant.adapter for tenant in tenants if tenant.adapter is not None}
         self._streams = streams
         self._names = [*(adapters.names if adapters else ()), "", ""]
@@ -69,7 +73,7 @@ class AdapterDraws:
         self._ends = adapters.ends() if adapters else np.array([])
         self._drawn: list[str] = []
         self._numbers: dict[str, int] = {"": 0}
-        for name in [*self._names, *self._of_tenant.values()]:
+        for name in [*known, *self._names, *self._of_tenant.values()]:
             self._numbers.setdefault(name, len(self._numbers))
         self._salt = streams("adapter").bytes(8)
 

@@ -133,6 +133,11 @@ def test_adapters_and_their_slots_agree(
     requests, limits = workload
     for request, name in zip(requests, names, strict=False):
         request["adapter"] = name
+    if data.draw(st.booleans()):
+        limits["scheduling"] = "fair"
+        tenants = data.draw(st.lists(st.integers(0, 3), min_size=24, max_size=24))
+        for request, tenant in zip(requests, tenants, strict=False):
+            request |= {"tenant": "abcd"[tenant], "weight": (1.0, 3.0, 0.7, 1.0)[tenant]}
     on_gpu = data.draw(st.integers(1, 3))
     slots = (on_gpu, on_gpu + data.draw(st.integers(0, 2)), 1 / 64, 3 / 64)
     fast = [Request(**r) for r in requests]

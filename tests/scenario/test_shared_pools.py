@@ -265,6 +265,29 @@ def test_a_finished_run_is_billed_anew_alike(shared_card: CaseResult, tmp_path: 
     }
 
 
+def test_services_share_slots_for_adapters_and_each_asks_for_its_own() -> None:
+    adapted = [
+        one | {"workload": one["workload"] | {"adapters": {"weights": {name: 1, "sql": 2}, "base_share": 0.2}}}
+        for one, name in zip(MODELS[:2], ("web", "post"), strict=True)
+    ]
+    fair = CARD | {"batching": {"policy": "vllm", "scheduling": "fair"}, "lora": {"max_loras": 1, "max_cpu_loras": 3}}
+    shared = run(scenario(adapted, [fair | {"services": ["chat", "mail"]}]))
+    services_sum_to_the_fleet(shared)
+    slots = sorted((one.started_s, one.finished_s, one.adapter) for one in shared.log.requests if one.adapter)
+    assert {name for *_, name in slots} == {"web", "post", "sql"}
+    # one slot: an adapter comes when the last request of the one before it has ended
+    for place, (start, _, name) in enumerate(slots):
+        assert all(end <= start + 0.1 for _, end, other in slots[:place] if other != name)
+    own = [fair | {"service": "mail"}, CARD | {"services": ["chat", "code"], "sharing": {"models": "resident"}}]
+    apart, alone = run(scenario([MODELS[0], adapted[1], MODELS[2]], own)), run(scenario([adapted[1]], own[:1]))
+    asked = [
+        [(one.adapter, one.finished_s) for one in each.log.requests if one.service == "mail"] for each in (apart, alone)
+    ]
+    assert asked[0] == asked[1]
+    together = [one.adapter for one in shared.log.requests if one.service == "mail"]
+    assert together == [name for name, _ in asked[0]]
+
+
 BROKEN = {"replica": {"mtbf_h": 1, "repair_h": 1}}
 MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed": 0.4}}
 
@@ -286,6 +309,7 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
             "must be off beside another",
         ),
         (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
+        (RESIDENT | {"lora": {"max_loras": 2}}, {}, "lora: does not go with services that share the pool"),
         (RESIDENT | {"role": "prefill"}, {}, "role: does not go with several models: they take turns on a GPU"),
         (
             CARD | {"services": ["chat", "mail"], "role": "prefill"},

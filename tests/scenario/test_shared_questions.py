@@ -128,6 +128,10 @@ def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None
     assert Prospects(sized(300.0), CATALOG).look(unit).least_replicas > prospects.look(unit).least_replicas
     hopeless = asked.model_copy(update={"services": (asked.services[0], _within(asked.services[1], 1e-4))})
     assert Prospects(hopeless, CATALOG).look(unit).reason.startswith("code: served alone, 0% of the requests")
+    choices = {"lora": [{"max_loras": 1}, {"max_loras": 3}]}
+    assert asked.size is not None
+    slots = asked.size.model_validate(asked.size.model_dump(exclude_unset=True) | choices)
+    assert [one.pool["lora"]["max_loras"] for one in units(asked, slots, CATALOG)] == [1, 3]
     alone = with_one_service(asked.model_copy(update={"service": "code"}))
     (unit,) = units(alone, alone.size, CATALOG) if alone.size is not None else ()
     assert (alone.services, alone.model, "services" in unit.pool) == ((), "llama3.2-3b", False)

@@ -6,6 +6,7 @@ from sim.engine.kv.adapters import AdaptedBatch
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.transit import Transit
 from sim.engine.schedulers.queues.adapters import AdapterQueue
+from sim.engine.schedulers.queues.fair import FairQueue
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Progress, Request
@@ -19,7 +20,7 @@ class Entrance:
     def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting
-        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue) else None
+        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
         """Where requests may ask for LoRA adapters."""
         self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
         """In admission order."""

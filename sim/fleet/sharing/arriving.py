@@ -23,9 +23,11 @@ class ServicesSource:
         """Those that have arrived."""
         self._send, self._turn_away = send, turn_away
         self._sources: dict[str, Source] = {}
+        self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
+        """Of all services: one that two of them name is the same one."""
         for place, service in enumerate(plan.services):
-            arrive = self._gate(service, place, len(plan.services))
             own = streams(service.name)
+            arrive = self._gate(service, place, len(plan.services), own)
             self._sources[service.name] = source_of(service.workload, own, plan.horizon_s, env, arrive)
 
     @property
@@ -42,8 +44,9 @@ class ServicesSource:
         """*request* has its answer, or its refusal, at *now*."""
         self._sources[request.service].answered(request, now)
 
-    def _gate(self, service: ServicePlan, place: int, services: int) -> Send:
+    def _gate(self, service: ServicePlan, place: int, services: int, streams: Streams) -> Send:
         """What the requests of *service* pass on their way to the fleet."""
+        draws = service.workload.adapter_draws(streams, self._adapters) if self._adapters else None
         bucket = Bucket(service.rate_limit) if service.rate_limit is not None else None
 
         def weighted(requests: list[Request], now: float) -> None:
@@ -59,6 +62,8 @@ class ServicesSource:
             refused: list[Request] = []
             for request in requests:
                 request.service = service.name
+                if draws is not None:  # by its number among those of the service
+                    draws.give(request)
                 request.index = request.index * services + place
                 request.priority = request.priority if service.priority is None else service.priority
                 request.rejected = bucket is not None and not bucket.takes(now)

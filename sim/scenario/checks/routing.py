@@ -100,14 +100,14 @@ def adapter_use_complaints(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[Complaint]:
     """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
-    asked = scenario.workload.asks_for_adapters
-    if scenario.services and any(one.workload.asks_for_adapters for one in scenario.services):
-        yield Complaint((*place, "pools"), "adapters are modelled for one service: remove them from the workloads")
-        return
+    of_services = {one.name: one.workload.asks_for_adapters for one in scenario.services}
+    asked = scenario.workload.asks_for_adapters or any(of_services.values())
     for j, pool in enumerate(bound):
-        if asked and pool.spec.lora is None:
+        served = [of_services[name] for name in fleet.pools[j].served if name in of_services]
+        here = any(served) if served else asked
+        if here and pool.spec.lora is None:
             yield Complaint((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
-        if not asked and pool.spec.lora is not None:
+        if not here and pool.spec.lora is not None:
             text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
             yield Complaint((*place, "pools", j, "lora"), text)
     if not asked and isinstance(fleet.routing, AdapterAffinity):

@@ -143,7 +143,7 @@ def sharing_complaints(
     if isinstance(routing, Exact):
         text = "exact needs caches of one service, and services share pools here: choose index: {kind: approximate}"
         yield Complaint((*place[:2], "routing", "index"), text)
-    for key in ("mig", "spot", "kv_tiers", "lora") + (() if len(models) == 1 else SWITCHED):
+    for key in ("mig", "spot", "kv_tiers") + (() if len(models) == 1 else ("lora", *SWITCHED)):
         if getattr(pool, key):
             yield Complaint((*place, key), "does not go with services that share the pool")
     if any(isinstance(one.batching, Dynamic) for one in models):

@@ -11,6 +11,7 @@ from sim.catalogue.catalog import Catalog
 from sim.coldstart import ColdStart
 from sim.cost import Cost, CostError, resolve_costs
 from sim.failures import COMPONENTS, Failures
+from sim.memory import Lora
 from sim.routing.transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
@@ -93,6 +94,8 @@ class Size(Spec):
     """Ids in data/quantizations; left out: the scenario's own."""
     batching: Annotated[tuple[Batching, ...], Field(min_length=1)] = (OfEngine(),)
     """Schedulers and limits to try; left out: the engine's own."""
+    lora: tuple[Lora, ...] = ()
+    """Slots for LoRA adapters to try, where requests ask for adapters."""
     costs: dict[Label, Cost] = Field(default_factory=dict)
     """Label -> a `cost` for every GPU: {bought: {acquisition: buy}}."""
     rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
@@ -124,7 +127,7 @@ class Size(Spec):
         return self
 
 
-LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching")
+LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching", "lora")
 
 
 def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
@@ -180,6 +183,12 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
     if size.mixed is not None and workload.trace is None and not steady:
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
         yield Complaint(("size", "mixed"), text)
+    asks = [one.workload for one in scenario.services] or [workload]
+    if bool(size.lora) != (needs := any(one.asks_for_adapters for one in asks)):
+        text = "is missing: requests ask for adapters" if needs else "has slots that no request asks for: remove it"
+        yield Complaint(("size", "lora"), text)
+    if size.mixed is not None and size.lora:
+        yield Complaint(("size", "mixed"), "does not go with lora: its bounds know no slots for adapters")
     if size.mixed is not None and scenario.services:
         yield Complaint(("size", "mixed"), "needs a single service: its classes are lengths of one service's prompts")
     if size.mixed is not None and any(name != WHOLE for name in size.mig):

@@ -7,7 +7,7 @@ from math import ceil
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostError, Problem
 from sim.scenario.checks.pools import pool_complaints
-from sim.scenario.checks.routing import role_complaints
+from sim.scenario.checks.routing import adapter_use_complaints, role_complaints
 from sim.scenario.checks.services import sharing_complaints
 from sim.scenario.resolving.resolve import FleetPlan, pool_models, resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
@@ -21,7 +21,6 @@ from sim.study.fleets.capacity.search import why_not_its_mean
 from sim.study.fleets.size.bounds import Floor, OfferedLoad
 from sim.study.fleets.size.budget import Needs, least_kw_by_pool
 from sim.study.fleets.size.units import Unit
-from sim.workload import Workload
 
 
 def why_no_size(scenario: Scenario) -> str:
@@ -32,16 +31,16 @@ def why_no_size(scenario: Scenario) -> str:
         return ONLY_RAISED
     if scenario.service is not None:
         return f"service: {scenario.service} shares pools, and a fleet is sized for all who share it: remove `service`"
-    levels = [(f"services.{i}.", one.slo, one.workload) for i, one in enumerate(scenario.services)]
-    told = (_why_no_level(*one) for one in levels or [("", scenario.slo, scenario.workload)])
+    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
+    told = (_why_no_level(*one) for one in levels or [("", scenario.slo)])
     first = next((one for one in told if one), "")
     return (
         first or why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets, scenario.operations)
     )
 
 
-def _why_no_level(place: str, slo: Slo, workload: Workload) -> str:
-    """What a workload and its service level lack; *place* stands before their keys."""
+def _why_no_level(place: str, slo: Slo) -> str:
+    """What a service level lacks; *place* stands before its key."""
     if not slo.goals:
         return f"{place}slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
     if slo.tenants is not None:
@@ -51,8 +50,6 @@ def _why_no_level(place: str, slo: Slo, workload: Workload) -> str:
         )
     if place and slo.availability is not None:
         return f"{place}slo.availability: is not looked at for several services: remove it"
-    if workload.asks_for_adapters:
-        return f"{place}workload.adapters: a search knows no slots for adapters: compare fleets with run and capacity"
     return ""
 
 
@@ -151,6 +148,7 @@ class Prospects:
             models = [pool_models(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
             wrong = [one for pool in models for own in pool for one in pool_complaints(own, (), self.catalog)]
             wrong += [one for pool in models for one in sharing_complaints(self.scenario, fleet, pool, ())]
+            wrong += adapter_use_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
             wrong += role_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
         except (ValueError, ArithmeticError) as error:
             return str(error).splitlines()[0]

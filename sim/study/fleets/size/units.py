@@ -129,10 +129,14 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
     formats = size.quantizations or (None,)
     layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
     told: set[str] = set()
-    for ((gpu, profile), tensor, pipeline), quantization, batching in product(layouts, formats, size.batching):
+    choices = product(layouts, formats, size.batching, size.lora or (None,))
+    for ((gpu, profile), tensor, pipeline), quantization, batching, lora in choices:
         if profile is not None and tensor * pipeline > 1:
             continue  # slices have no link between them
         limits = batching.model_dump(mode="json", exclude_unset=True)
+        slots = None
+        if lora is not None:
+            slots = {"max_loras": lora.max_loras} | lora.model_dump(mode="json", exclude_unset=True)
         wanted = {
             "gpu": gpu,
             "mig": profile,
@@ -140,12 +144,14 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
             "pipeline_parallel_size": pipeline,
             "quantization": quantization,
             "batching": limits,
+            "lora": slots,
             **_served(scenario, quantization),
         }
         words = [f"{tensor * pipeline}x {gpu}" if profile is None else f"{profile} of {gpu}"]
         words += [quantization] if quantization else []
         words += [f"in {pipeline} stages"] if pipeline > 1 else []
         more = _limits(limits) if len(size.batching) > 1 else []
+        more += _limits(slots) if slots is not None and len(size.lora) > 1 else []
         if gpu in size.servers:
             servers = size.servers[gpu]
             for server in servers:
