@@ -19,7 +19,7 @@ from sim.workload.sessions.arriving import ComingSessions, OpenSessions, Recorde
 from sim.workload.sessions.drawn import SessionDraws, sample
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
 from sim.workload.streams import Streams, uniforms
-from sim.workload.tenants import Tenant, drawn_names
+from sim.workload.tenants import NOBODY, Tenant, drawn_names
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
 
 
@@ -60,6 +60,8 @@ class Workload(Spec):
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tenants: {twice[0]!r} stands twice")
+        if NOBODY in names:
+            raise ValueError(f"tenants: {NOBODY!r} is the row of what no request causes: choose another name")
         if self.tenants and not any(tenant.share for tenant in self.tenants):
             raise ValueError("tenants: at least one needs a share above 0")
         if self.shared_prefix is not None and self.lengths is None:

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from sim.spec import Count, NonNegative, Positive, Spec
 
+NOBODY = "(nobody)"
+"""Beside the tenants in tables of who pays: what no request causes, idle time above all."""
+
 
 class RateLimit(Spec):
     """A bucket of requests that fills at a rate: a request that finds it empty is refused, and for good."""

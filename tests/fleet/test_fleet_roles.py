@@ -142,6 +142,10 @@ WRONG = {
         {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"kv_bytes_per_token": 7.0}]
     ),
     "kv_transfer.bytes_per_s: must be above 0, not 0": ({"bytes_per_s": 0}, PAIR),
+    "kv_bytes_per_token: follows from the model llama3.1-8b: leave it out": (
+        {"bytes_per_s": 1e9}, [PAIR[0] | {"model": "llama3.1-8b", "kv_bytes_per_token": 7.0},
+                               PAIR[1] | {"model": "llama3.1-8b", "kv_bytes_per_token": None}]
+    ),
 }  # fmt: skip
 
 

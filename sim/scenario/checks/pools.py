@@ -49,7 +49,10 @@ def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """What a step time and a KV cache follow from, and what follows from it."""
     given = not isinstance(pool.steptime, Roofline)
+    if pool.model is not None and pool.spec.kv_bytes_per_token is not None:
+        yield Complaint((*place, "kv_bytes_per_token"), f"follows from the model {pool.model.id}: leave it out")
     if given and pool.batching.num_gpu_blocks is not None:
         return
     why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"

@@ -62,7 +62,8 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
         service = scenario.service_of(pool.spec)
         workload = scenario.workload if service is None else service.workload
         if not workload.names_tenants and not pool.spec.services:
-            yield Complaint(at, "fair shares a replica among tenants, and the workload has none: give tenants")
+            text = "fair shares a replica among tenants, and the workload has none: give tenants"
+            yield Complaint(at, text, lacks=("workload.tenants",))
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
             yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
 
@@ -109,9 +110,10 @@ def adapter_use_complaints(
             yield Complaint((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
         if not here and pool.spec.lora is not None:
             text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
-            yield Complaint((*place, "pools", j, "lora"), text)
+            yield Complaint((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
     if not asked and isinstance(fleet.routing, AdapterAffinity):
-        yield Complaint((*place, "routing"), "goes by adapters, and no request asks for one")
+        text = "goes by adapters, and no request asks for one"
+        yield Complaint((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
 
 
 def level_complaints(scenario: Scenario) -> Iterator[Complaint]:

@@ -33,7 +33,7 @@ from sim.scenario.reading.layers import value_at, with_values
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
 from sim.scenario.resolving.terms import other_currencies
-from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Scenario
+from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Pool, Scenario
 from sim.scenario.sections.section import Section
 from sim.workload import TraceError, hourly_table, length_table
 
@@ -221,9 +221,11 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     for i, fleet in enumerate(scenario.fleets):
         try:
             models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
-        except ValueError:
+        except ValueError:  # an unknown id: id_complaints names it
+            models = []
+        if not models or not all(_serves_known_services(scenario, pool) for pool in fleet.pools):
             complete = False
-            found += _terms_complaints(scenario, i, fleet)  # an unknown id: id_complaints names it
+            found += _terms_complaints(scenario, i, fleet)
             continue
         pools = [replace(each[0], spec=pool) for each, pool in zip(models, fleet.pools, strict=True)]
         bound += [pool for each in models for pool in each]
@@ -247,6 +249,12 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         for section, asked in sections:
             found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
     return [*found, *(unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+
+
+def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
+    """Whether it is known what runs on *pool*; the names of services are looked at elsewhere."""
+    names = {service.name for service in scenario.services}
+    return not names or (bool(pool.served) and names.issuperset(pool.served))
 
 
 def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:

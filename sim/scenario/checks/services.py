@@ -102,7 +102,8 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
                     yield Complaint(place, f"there is no service {name!r}{did_you_mean(name, names)}")
             yield from _names_complaints(pool, ("fleets", i, "pools", j))
         served = {name for pool in fleet.pools for name in pool.served}
-        if missing := [name for name in names if name not in served]:
+        missing = [name for name in names if name not in served]
+        if missing and served.issubset(names):
             yield Complaint(("fleets", i, "pools"), f"none serves {' and '.join(missing)}")
         if isinstance(fleet.routing, ByLength):
             text = "divides the requests of one service by their lengths; with several services choose another policy"

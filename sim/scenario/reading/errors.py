@@ -59,7 +59,8 @@ class Complaint:
     place: Place
     message: str
     lacks: tuple[str, ...] = ()
-    """Keys beside it, or within it, one of which would put it right."""
+    """Keys beside it, or within it, one of which would put it right; with a dot the path from the top, or from a
+    service: `workload.tenants`."""
 
 
 def dotted(place: Place) -> str:

@@ -1,6 +1,6 @@
 """From a scenario file to a Scenario, or to all its mistakes at once."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
 from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
-from sim.scenario.reading.blame import suspects_of, told_at_sweep
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, nearest
+from sim.scenario.reading.blame import follows, suspects_of, told_at_sweep
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
 from sim.scenario.reading.layers import (
     LONGEST_SHOWN,
     Layers,
@@ -289,30 +289,8 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
         found += closed_loop_complaints(built, catalog)
-    unknown = [one.place for one in schema if one.message.startswith("unknown key")]
-    wrong = [one.place for one in schema if one.place not in unknown]
-    broken = {place[:4] for place in wrong} | {place[:3] for place in wrong if place[2:3] != ("pools",)}
     told = {one.place for one in found if isinstance(one, Complaint)}
-    return found + [
-        one
-        for one in plans
-        if one.place[:4] not in broken
-        and one.place not in told
-        and not _lacks_what_is_broken(one.place, at, broken)
-        and not _lacks_what_is_misspelt(one, unknown)
-    ]
-
-
-def _lacks_what_is_misspelt(one: Complaint, unknown: Iterable[Place]) -> bool:
-    """Whether what would put *one* right is there under an *unknown* name."""
-    beside = (one.place, one.place[:-1])
-    return any(nearest(place[-1], one.lacks) for place in unknown if place[:-1] in beside)
-
-
-def _lacks_what_is_broken(place: Place, at: dict[str, Any], broken: Collection[Place]) -> bool:
-    """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
-    fleet = value_at(at, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
-    return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
+    return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
 
 
 def _beside_the_sweep(data: dict[str, Any]) -> Iterator[Complaint]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sim.workload.requests import RequestTable
 from sim.workload.sessions.context import Context, ContextBlocks
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
+from sim.workload.tenants import NOBODY
 from sim.workload.traces import columns
 from sim.workload.traces.faults import Faults, TraceError
 from sim.workload.traces.file import TraceFile, TraceReading, rows_of
@@ -49,6 +50,9 @@ class CsvTrace(TraceFile):
             if name in texts:
                 setattr(requests, name, [text.strip() for text in texts[name]])
         _number_turns(requests, texts.get("turn"), lines, faults)
+        nobody = np.flatnonzero([name == NOBODY for name in requests.tenant or ()])
+        message = f"tenant {NOBODY!r} is the row of what no request causes: choose another name"
+        faults.add_rows(nobody, lines, lambda row: message)
         faults.stop_if_any()
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS

@@ -17,7 +17,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.sweep import Sweep
-from sim.study.fleets.run.tenants import NOBODY
+from sim.workload.tenants import NOBODY
 
 CAUSES = {
     "compute": "#2f4b7c",

@@ -14,13 +14,12 @@ from sim.study.metrics.cohort import percentile
 from sim.study.metrics.service_level import tenants_met
 from sim.study.metrics.statistics import mean
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+from sim.workload.tenants import NOBODY
 
 COUNTS = ("requests", "completed", "rejected", "prompt_tokens", "output_tokens")
 LATENCIES = ("ttft_s_mean", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "e2e_s_mean", "e2e_s_p95", "e2e_s_p99")
 PRICED = ("it_energy_kwh", "cost_usd")
 COLUMNS = ("tenant", *COUNTS, "slo_attainment", "meets_slo", *LATENCIES, *PRICED)
-NOBODY = "(nobody)"
-"""Whose is what no request has caused: idle time above all."""
 PHASES = {"prefill": "prefill_s", "recompute": "recompute_s", "decode": "decode_s"}
 
 
