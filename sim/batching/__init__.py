@@ -5,7 +5,8 @@ from typing import Annotated, Any, get_args
 from pydantic import BeforeValidator, Field
 
 from sim.batching.dynamic import Dynamic
-from sim.batching.limits import OfEngine, QueueLimits
+from sim.batching.limits import QueueLimits
+from sim.batching.of_engine import OfEngine
 from sim.batching.prefill_first import PrefillFirst
 from sim.batching.registered import RegisteredBatching
 from sim.batching.reserve import Reserve

@@ -134,9 +134,3 @@ class VllmLimits(QueueLimits):
                 "without enable_chunked_prefill"
             )
         return self
-
-
-class OfEngine(VllmLimits):
-    """The engine's own policy, with its own defaults for what is left out: what a pool without a policy gets."""
-
-    policy: Literal["engine"] = "engine"

@@ -8,14 +8,10 @@ from sim.batching.limits import QueueLimits
 from sim.spec import Count, Fraction
 
 
-class PrefillFirst(QueueLimits):
-    """Waiting prompts are computed, several in a step, before anybody decodes; KV blocks are handed out on demand.
+class PrefillFirstLimits(QueueLimits):
+    """Limits of a scheduler that puts prompts first, with SGLang's names."""
 
-    `max_num_batched_tokens` limits the prompts of a step; a longer prompt is computed by itself. The rules are in
-    `sim/engine/schedulers/prefill_first/`.
-    """
-
-    policy: Literal["prefill_first"]
+    policy: str
     schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
     """Order of waiting requests: as they come, or by the longest prefix that is cached (SGLang)."""
     chunked_prefill_size: Count | None = None
@@ -57,3 +53,13 @@ class PrefillFirst(QueueLimits):
         """Most new tokens that a step can have."""
         chunk, budget = self.chunked_prefill_size, self.max_num_batched_tokens
         return budget if chunk is None or budget is None else min(chunk, budget)
+
+
+class PrefillFirst(PrefillFirstLimits):
+    """Waiting prompts are computed, several in a step, before anybody decodes; KV blocks are handed out on demand.
+
+    `max_num_batched_tokens` limits the prompts of a step; a longer prompt is computed by itself. The rules are in
+    `sim/engine/schedulers/prefill_first/`.
+    """
+
+    policy: Literal["prefill_first"]

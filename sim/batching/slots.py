@@ -5,7 +5,16 @@ from typing import Literal, Self
 from sim.batching.limits import BatchingLimits
 
 
-class Slots(BatchingLimits):
+class SlotLimits(BatchingLimits):
+    """Limits that llama.cpp alone knows."""
+
+    policy: str
+    kv_unified: bool = False
+    """All slots share one cache of `max_model_len` tokens (`--kv-unified`), as llama.cpp has it since autumn 2025 where
+    `--parallel` is left out. Where a step finds no place, all requests in slots end with an error."""
+
+
+class Slots(SlotLimits):
     """`max_num_seqs` slots (`--parallel`, OLLAMA_NUM_PARALLEL) of `max_model_len` tokens (num_ctx), all of it reserved.
 
     A step holds one token of each slot that answers, and prompts up to `max_num_batched_tokens` (n_batch) in all; a
@@ -15,9 +24,6 @@ class Slots(BatchingLimits):
     """
 
     policy: Literal["slots"]
-    kv_unified: bool = False
-    """All slots share one cache of `max_model_len` tokens (`--kv-unified`), as llama.cpp has it since autumn 2025 where
-    `--parallel` is left out. Where a step finds no place, all requests in slots end with an error."""
 
     @property
     def block_size(self) -> int:

@@ -91,6 +91,22 @@ def test_slots_may_share_one_cache(tmp_path: Path, catalog: Catalog) -> None:
         plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared, pipeline_parallel_size=2)
 
 
+OWN_OPTIONS = {
+    "sglang-0.5": {"overlap_schedule": False, "schedule_policy": "lpm"},
+    "tensorrt-llm-1.0": {"capacity_scheduler_policy": "max_utilization"},
+    "llama.cpp": {"kv_unified": True, "max_model_len": 8192},
+}
+
+
+@pytest.mark.parametrize("engine", OWN_OPTIONS)
+def test_options_of_an_engine_need_no_policy_beside_them(tmp_path: Path, catalog: Catalog, engine: str) -> None:
+    own = OWN_OPTIONS[engine]
+    resolved = plan_of(tmp_path, catalog, engine=engine, batching=own).pools[0].batching
+    assert {key: getattr(resolved, key) for key in own} == own
+    with pytest.raises(ScenarioErrors, match=f"{next(iter(own))}: is nothing that vllm-0.14 knows"):
+        plan_of(tmp_path, catalog, engine="vllm-0.14", batching=own)
+
+
 def test_a_limit_that_the_engine_does_not_know_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ScenarioErrors, match=r"enable_prefix_caching: is nothing that ollama knows"):
         plan_of(tmp_path, catalog, engine="ollama", batching={"enable_prefix_caching": True})
