@@ -65,6 +65,9 @@ def test_slots_over_one_cache_agree_exactly(workload, cells) -> None:
         assert ours.rejected == (theirs in reference.broken or not fitted)
     assert engine.meters(1e9).steps == reference.steps
     assert engine._pool.free == engine._pool.usable
+    in_turn = [Request(**r) for r in requests]
+    drain(PipelineEngine(Affine(0.5), RankLimits(**limits), 2, UnifiedRank, 1), in_turn)
+    assert [(*dates(one), one.rejected) for one in in_turn] == [(*dates(one), one.rejected) for one in fast]
 
 
 def test_a_full_cache_ends_all_requests_in_slots() -> None:

@@ -87,8 +87,7 @@ def test_slots_may_share_one_cache(tmp_path: Path, catalog: Catalog) -> None:
     assert (one.infeasible, limits.num_gpu_blocks, limits.block_size, limits.max_num_seqs) == ("", 8193, 1, 40)
     small = {"model": "qwen3-32b", "quantization": "gguf-q4_0", "batching": shared | {"max_model_len": 40960}}
     assert "of KV cache per GPU for one request of 40960 tokens" in plan_of(tmp_path, catalog, **small).infeasible
-    with pytest.raises(ScenarioErrors, match="kv_unified: needs one pipeline stage"):
-        plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared, pipeline_parallel_size=2)
+    assert plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared, pipeline_parallel_size=2).pools[0].batching
 
 
 OWN_OPTIONS = {

@@ -176,8 +176,6 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
             yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
     yield from _ahead_complaints(pool, (*place, "batching"))
-    if isinstance(limits, Slots) and limits.kv_unified and pool.layout.pipeline_parallel_size > 1:
-        yield Complaint((*place, "batching", "kv_unified"), "needs one pipeline stage")
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)
