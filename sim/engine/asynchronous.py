@@ -13,6 +13,7 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.schedulers.ahead import AsyncRank, Flight
+from sim.engine.schedulers.queues.waiting import EntryQueue
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
@@ -217,6 +218,10 @@ class AsyncEngine:
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`."""
         return [] if self._rank.adapters is None else [self._rank.adapters]
+
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`."""
+        return self._waiting.last() if isinstance(self._waiting, EntryQueue) else None
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

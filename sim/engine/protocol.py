@@ -94,6 +94,10 @@ class ReplicaEngine(Protocol):
         """The slots for LoRA adapters of its ranks; none where no request asks for one."""
         ...
 
+    def last_waiting(self) -> Request | None:
+        """Who of those that wait would join last, where a more urgent request may take its place in the queue."""
+        ...
+
     def waiting(self) -> int:
         """Requests that wait for admission."""
         ...

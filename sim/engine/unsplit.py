@@ -26,6 +26,10 @@ class Unsplit:
         usable = sum(cache.usable for cache in caches)
         return 1 - sum(cache.free for cache in caches) / usable if usable else 0.0
 
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`: nobody."""
+        return None
+
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`: none, as no request may ask for one here."""
         return []

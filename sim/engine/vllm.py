@@ -7,6 +7,7 @@ from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.schedulers.queues.waiting import EntryQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
@@ -182,6 +183,10 @@ class VllmEngine:
     def adapters(self) -> list[AdapterSlots]:
         """See `Engine.adapters`."""
         return [] if self._rank.adapters is None else [self._rank.adapters]
+
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`."""
+        return self._waiting.last() if isinstance(self._waiting, EntryQueue) else None
 
     def waiting(self) -> int:
         """See `Engine.waiting`."""

@@ -170,10 +170,14 @@ class RunningFleet:
                 self._held.append(request)
                 self._found_nobody()
                 continue
-            if self._doors is not None and not self._doors.admit(request, index, now):
-                self._outstanding += 1
-                refused.append(request)
-                continue
+            if self._doors is not None and (loser := self._doors.turns_away(request, index, now)) is not None:
+                refused.append(loser)
+                if loser is request:
+                    self._outstanding += 1
+                    continue
+                touched[index] = self._replicas[index]
+                touched[index].withdraw(loser, now)
+                self._left(loser, index)
             if self._losses is not None and self._losses.swallows(request, index):
                 self._outstanding += 1
                 self._joined(request, index)

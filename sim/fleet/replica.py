@@ -112,6 +112,10 @@ class Replica:
         request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
         request.replica, request.came_s, request.busy = -1, nan, BusyTime()
 
+    def withdraw(self, request: Request, now: float) -> None:
+        """Takes *request*, which waits, away from here; `replan` is needed."""
+        self._end_visit(request, self.engine.evict(request, now), now)
+
     def replan(self, now: float) -> None:
         """Asks the engine for its next end and arms the timeout."""
         end_s = self.engine.plan(now)

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+import sim
 from sim.batching import POLICIES
 from sim.catalogue.catalog import load_catalog
 from sim.failures import Domain, Law
@@ -78,6 +79,17 @@ def test_a_server_with_a_queue_limit_turns_away_whom_the_gateway_would(plan: Cas
             one.status for one in by_gateway.requests
         ]
     assert sum(one.rejected for one in by_gateway.requests) > 20
+
+
+def test_a_full_queue_refuses_the_least_urgent() -> None:
+    step = {"model": "affine", "base_s": 0.01, "per_token_s": 0.0, "per_context_token_s": 0.0}
+    limits = {"max_num_seqs": 1, "max_num_batched_tokens": 64, "num_gpu_blocks": 99, "max_model_len": 99}
+    sglang = {"policy": "prefill_first", "schedule_conservativeness": 1, "scheduling": "priority"}
+    pool = {"steptime": step, "batching": limits | sglang | {"max_queued_requests": 2}}
+    times = {"arrived_s": [0, 0.035, 0.036, 0.037, 0.038, 0.039], "prompt_tokens": [8] * 6, "output_tokens": [10] * 6}
+    done = sim.simulate(times | {"priority": [1, 2, 1, 2, 0, 0]}, {"pools": [pool]})
+    # an equal one does not push the second out; the fifth and the sixth push out who is last then
+    assert done.status.tolist() == ["finished", *["rejected"] * 3, "finished", "finished"]
 
 
 def test_the_limits_of_a_vllm_server_are_those_of_all_its_ranks(plan: CasePlan) -> None:

@@ -194,6 +194,10 @@ class LockstepEngine:
         caches = self.caches()
         return 1 - sum(cache.free for cache in caches) / sum(cache.usable for cache in caches)
 
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`: nobody."""
+        return None
+
     def waiting(self) -> int:
         """See `Engine.waiting`."""
         return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)

@@ -25,16 +25,21 @@ class Server:
         self._in_flight: set[Request] = set()
         self._before_first_token: set[Request] = set()
 
-    def admits(self, engine: Replica, now: float) -> bool:
-        """Whether one request more may come to *engine*."""
+    def turns_away(self, request: Request, engine: Replica, now: float) -> Request | None:
+        """Who is refused where *request* wants to come to *engine*: it, one that waits there and is less urgent, or
+        nobody.
+        """
         limits = self._limits
         for one in self._engines:
             one.catch_up(now)
         if isinstance(limits, PrefillFirst):
-            return limits.max_queued_requests is None or engine.engine.waiting() < limits.max_queued_requests
-        if limits.max_num_queued_reqs is not None and len(self._in_flight) >= limits.max_num_queued_reqs:
-            return False
-        return limits.max_num_queued_tokens is None or self._prompt_tokens() < limits.max_num_queued_tokens
+            if limits.max_queued_requests is None or engine.engine.waiting() < limits.max_queued_requests:
+                return None
+            last = engine.engine.last_waiting()
+            return request if last is None or last.priority <= request.priority else last
+        most, tokens = limits.max_num_queued_reqs, limits.max_num_queued_tokens
+        full = most is not None and len(self._in_flight) >= most
+        return request if full or (tokens is not None and self._prompt_tokens() >= tokens) else None
 
     def _prompt_tokens(self) -> int:
         """Tokens of the prompts of which no answer has begun; a prompt counts whole until then."""
@@ -58,12 +63,12 @@ class Doors:
     def __init__(self, gate: Gate | None, replicas: Sequence[Replica], servers: dict[int, Server]) -> None:
         self._gate, self._replicas, self._servers = gate, replicas, servers
 
-    def admit(self, request: Request, replica: int, now: float) -> bool:
-        """Whether *request* may go to *replica*."""
+    def turns_away(self, request: Request, replica: int, now: float) -> Request | None:
+        """Who is refused where *request* is to go to *replica*: it, one that waits there, or nobody."""
         if self._gate is not None and not self._gate.admits(request, replica, now):
-            return False
+            return request
         server = self._servers.get(replica)
-        return server is None or server.admits(self._replicas[replica], now)
+        return None if server is None else server.turns_away(request, self._replicas[replica], now)
 
     def joined(self, replica: int, request: Request) -> None:
         """*request* is on its way to *replica*."""

@@ -148,8 +148,6 @@ def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Ite
             yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")
     if limits.max_queued_requests is not None and limits.scheduler_recv_interval > 1:
         yield Complaint((*place, "max_queued_requests"), "needs scheduler_recv_interval: 1")
-    if limits.max_queued_requests is not None and limits.scheduling == "priority":
-        yield Complaint((*place, "max_queued_requests"), "needs scheduling: fcfs or fair")
     threshold = "priority_scheduling_preemption_threshold"
     if threshold in limits.model_fields_set and (several or limits.scheduling != "priority"):
         text = "needs scheduling: priority, one pipeline stage, and ranks that do not step together"

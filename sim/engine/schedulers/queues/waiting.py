@@ -167,6 +167,10 @@ class EntryQueue(PriorityQueue):
         sequence.entered = self._entries
         return super().add(sequence)
 
+    def last(self) -> Request | None:
+        """The last of those who wait."""
+        return max(self._heap)[1].request if self._heap else None
+
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request."""
         self.add(sequence)

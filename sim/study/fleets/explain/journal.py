@@ -117,6 +117,10 @@ class Watched:
         """See `Engine.adapters`."""
         return self._engine.adapters()
 
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`."""
+        return self._engine.last_waiting()
+
     def waiting(self) -> int:
         """See `Engine.waiting`."""
         return self._engine.waiting()
