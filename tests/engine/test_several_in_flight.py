@@ -241,7 +241,7 @@ def test_who_loses_its_cached_blocks_may_need_fewer_to_join(kind, ahead) -> None
 def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> None:
     requests, limits = workload
     size, most = limits["block_size"], limits["max_num_batched_tokens"]
-    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": 0 not in windows}
+    limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": False}
     limits |= {"max_num_batched_tokens": -(-most // size) * size}
     usual = [Request(**r) for r in requests]
     engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
@@ -310,3 +310,39 @@ def test_a_sequence_holds_the_state_that_is_read_and_the_one_that_is_written() -
     assert len(steps) == 9
     _, requests = steps_with_states([(0.0, 6, 8, ())], num_gpu_blocks=8)
     assert requests[0].rejected
+
+
+def test_a_crash_empties_the_cache_of_groups() -> None:
+    limits = RankLimits(60, 4, 8, 40, 100, enable_prefix_caching=True, kv_groups=(None, 8))
+    for make in (lambda: StagesEngine(Affine(), limits, 1), lambda: VllmEngine(Affine(), limits, GroupRank)):
+        engine, found = make(), []
+        for index in range(3):
+            drain(engine, [one := Request(index, 9.0 * index, 10, 1, block_hashes=(1, 2), hash_block_tokens=4)])
+            found.append(one.cached_tokens)
+            if index == 1:
+                engine.crash(17.0)
+                engine.caches()[0].clear()
+        assert found == [0, 8, 0]
+
+
+def test_who_is_evicted_at_a_boundary_leaves_nothing_behind() -> None:
+    """At the very time when the step begins that computes its prompt, the crash finds a step that nobody has closed."""
+    limits = RankLimits(60, 4, 8, 40, 100)
+    for crash_s in boundaries(limits):
+        engine = AsyncEngine(Affine(), limits)
+        drain_evicting(engine, two_requests(), [], [crash_s])
+        assert engine._rank._decoding == 0
+        assert not engine._rank._finishing.sequences()
+
+
+def two_requests() -> list[Request]:
+    return [Request(0, 0.0, 4, 9), Request(1, 1 / 64, 5, 6)]
+
+
+def boundaries(limits: RankLimits) -> list[float]:
+    """When steps end."""
+    engine, ends = AsyncEngine(Affine(), limits), []
+    plan = engine.plan
+    engine.plan = lambda now: ends.append(plan(now)) or ends[-1]
+    drain(engine, two_requests())
+    return [end_s for end_s in ends if end_s < 1e9]

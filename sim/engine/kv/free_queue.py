@@ -20,11 +20,13 @@ class Entry:
 class Block(Entry):
     """A block of one group that others may ask for, or its owner after a preemption."""
 
-    __slots__ = ("group", "name", "users")
+    __slots__ = ("group", "name", "twins", "users")
 
     def __init__(self, group: int, name: object, users: int) -> None:
         super().__init__(1)
         self.group, self.name, self.users = group, name, users
+        self.twins: tuple[Block, ...] = ()
+        """Of the oldest block of a name, the younger ones that bear it, too."""
 
 
 class Run(Entry):

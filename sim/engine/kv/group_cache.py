@@ -4,11 +4,14 @@ books block by block.
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 
 from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.kv.free_queue import Block, FreeQueue, Run, Slid
-from sim.engine.kv.groups import Windows, by_window, offered_by_all, reported_group
+from sim.engine.kv.groups import Windows, by_window, neighbours, offered_by_all, reported_group
 from sim.engine.sequence import Sequence
+
+USERS = attrgetter("users")
 
 
 class Table:
@@ -45,7 +48,7 @@ class GroupCache(NamedBlocks):
         self._caches = caches
         self._alike = by_window(windows)
         self._reported = reported_group(windows)
-        self._kinds = _kinds(windows)
+        self._kinds = neighbours(windows)
         self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
         self.sliding = sorted({window for window in windows if window})
         """The windows."""
@@ -56,8 +59,8 @@ class GroupCache(NamedBlocks):
         """Groups that keep one block for a sequence."""
         self.growing = len(windows) - self.states
         self._queue = FreeQueue(self.usable)
-        self._named: list[dict[object, list[Block]]] = [{} for _ in windows]
-        """Of each group, the blocks of each name, the oldest first."""
+        self._named: list[dict[object, Block]] = [{} for _ in windows]
+        """Of each group, the oldest block of each name."""
         self._tables: dict[Sequence, Table] = {}
         self._found_blocks: list[list[Block]] = []
         """Of each group, what the last one who wants to join has found."""
@@ -118,7 +121,7 @@ class GroupCache(NamedBlocks):
         new = [sum([max(0, one[window] - hits) for window in self.windows]) for one in places]
         if not hits:
             return max(new), max(new)
-        idle = [sum([not block.users for block in blocks]) for blocks in found]
+        idle = [[*map(USERS, blocks)].count(0) for blocks in found]
         surely = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
         return max(new) + sum(idle), max([new[0], *[one + surely for one in new[1:]]])
 
@@ -128,7 +131,7 @@ class GroupCache(NamedBlocks):
             return []
         named, names = self._named[group], self._names(sequence, hits)
         skipped = self.skipped(self.windows[group], hits * self.block_size)
-        return [named[name][0] for name in names[skipped:]]
+        return [*map(named.__getitem__, names[skipped:])]
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the cached blocks of *sequence* for it, which `joins` has found."""
@@ -181,21 +184,25 @@ class GroupCache(NamedBlocks):
 
     def _new_block(self, group: int, name: object, users: int) -> Block:
         block = Block(group, name, users)
-        same_name = self._named[group].setdefault(name, [])
-        same_name.append(block)
-        if self.listener is not None and group == self._reported and len(same_name) == 1:
+        oldest = self._named[group].setdefault(name, block)
+        if oldest is not block:
+            oldest.twins += (block,)
+        elif self.listener is not None and group == self._reported:
             self.listener([name], True)
         return block
 
     def _unname(self, block: Block) -> None:
-        named = self._named[block.group]
-        same_name = named[block.name]
-        if len(same_name) > 1:
-            same_name.remove(block)
-            return
-        del named[block.name]
-        if self.listener is not None and block.group == self._reported:
-            self.listener([block.name], False)
+        named, name = self._named[block.group], block.name
+        oldest = named[name]
+        if oldest is not block:
+            oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
+        elif block.twins:
+            named[name], *others = block.twins
+            named[name].twins = tuple(others)
+        else:
+            del named[name]
+            if self.listener is not None and block.group == self._reported:
+                self.listener([name], False)
 
     def slide(self, sequence: Sequence, computed: int) -> None:
         """Gives back what lies before the windows of *sequence*, *computed* tokens being done; the last place first."""
@@ -221,7 +228,12 @@ class GroupCache(NamedBlocks):
             if table.named > place:
                 self._add_slid(owners, groups)
                 owners = []
-                self._slide_several(one, groups, range(place, place + 1))
+                for group in groups:
+                    block = table.blocks[group].pop(0)
+                    block.users -= 1
+                    if not block.users:
+                        self._queue.add(block)
+                        self.free += 1
             else:
                 owners.append(one)
         self._add_slid(owners, groups)
@@ -334,14 +346,3 @@ class GroupCache(NamedBlocks):
             if isinstance(entry, Block):
                 self._unname(entry)
         self._queue = FreeQueue(self.free)
-
-
-def _kinds(windows: Windows) -> list[tuple[range, int | None]]:
-    """Neighbouring groups with the same window, and that window."""
-    kinds: list[tuple[range, int | None]] = []
-    for group, window in enumerate(windows):
-        if kinds and kinds[-1][1] == window:
-            kinds[-1] = range(kinds[-1][0].start, group + 1), window
-        else:
-            kinds.append((range(group, group + 1), window))
-    return kinds

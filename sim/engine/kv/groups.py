@@ -20,6 +20,17 @@ def by_window(windows: Windows) -> dict[int | None, list[int]]:
     return {window: found[window] for window in sorted(found, key=lambda window: window is not None)}
 
 
+def neighbours(windows: Windows) -> list[tuple[range, int | None]]:
+    """Neighbouring groups with the same window, and that window."""
+    kinds: list[tuple[range, int | None]] = []
+    for group, window in enumerate(windows):
+        if kinds and kinds[-1][1] == window:
+            kinds[-1] = range(kinds[-1][0].start, group + 1), window
+        else:
+            kinds.append((range(group, group + 1), window))
+    return kinds
+
+
 def reported_group(windows: Windows) -> int:
     """The group whose blocks a router hears of: one that keeps all tokens, where *windows* have one."""
     return windows.index(None) if None in windows else 0

@@ -119,6 +119,8 @@ class AsyncRank(Rank):
             if sequence.computed == sequence.tokens:
                 flight.first.append(sequence)
                 self._end_prefill(sequence, nan, flight.finished)
+                if sequence.decoding and sequence in self._evicted:  # at the very begin of the flight
+                    self._finishing.remove(sequence)
         self._chunks.clear()
         self._leaving.update(dict.fromkeys(flight.finished))
 
