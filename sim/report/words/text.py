@@ -24,7 +24,7 @@ AXIS_UNITS = {
 LIMITS = {
     "kv": N_("KV memory"),
     "seats": N_("concurrent sequences (max_num_seqs)"),
-    "token budget": N_("token budget (max_num_batched_tokens)"),
+    "token budget": N_("token budget (max_num_batched_tokens; SGLang: chunked_prefill_size)"),
     "adapter slots": N_("adapter slots (max_loras)"),
     "kv transfer": N_("the ports that carry KV"),
     "load": N_("the load alone"),

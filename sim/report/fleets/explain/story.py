@@ -22,7 +22,7 @@ WAITS = {
     "": N_("waits for the step under way"),
     "seats": N_("waits for a free sequence (max_num_seqs)"),
     "kv": N_("waits for KV blocks"),
-    "budget": N_("waits for token budget (max_num_batched_tokens)"),
+    "budget": N_("waits for token budget (max_num_batched_tokens; SGLang: chunked_prefill_size)"),
     "batch": N_("waits for the end of the batch under way"),
     "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
     "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),
