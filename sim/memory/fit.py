@@ -18,7 +18,7 @@ from math import copysign, inf
 
 from sim.catalogue.entries.engine import Engine, EngineMemory
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, index_key_bytes, kv_elements_per_token_layer, matrices
+from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes, kv_elements_per_token_layer, matrices
 from sim.catalogue.entries.offload import HostWeights, Offload
 from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
 from sim.memory.drafts import DraftMemory
@@ -240,13 +240,17 @@ def _activation_bytes(
 
 def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int | None) -> float:
     """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer, as
-    much as one without *context*. Keys of indexers are whole on every GPU.
+    much as one without *context*. Keys of indexers are whole on every GPU, and so are
+    compressed entries, whose window counts only with *context*.
     """
     heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tp) / model.kv_heads
     cached = model.layers - model.linear_attention_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     full = (cached - model.sliding_window_layers * (1.0 - window)) / cached
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
+    if (compressed := model.compressed) is not None:
+        near = 0.0 if context is None else model.layers * min(1.0, compressed.window / context)
+        return model.head_dim * kv_element_bytes(dtype) * (entries_per_token(model) + near) / cached + indexers
     return kv_elements_per_token_layer(model) * kv_element_bytes(dtype) * heads * full + indexers
 
 

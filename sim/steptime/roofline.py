@@ -116,7 +116,7 @@ class RooflineStepTime:
         self._stream_s, self._window_stream_s = whole.stream_s, windowed.stream_s
         self._pair_s, self._window_pair_s = whole.pair_s, windowed.pair_s
         self._peak_per_pair, self._stream_per_read = attention.peak_per_pair, attention.stream_per_read
-        self._states = attention.states
+        self._beside = attention.beside
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*; with pipeline parallelism, of one stage.
@@ -140,10 +140,10 @@ class RooflineStepTime:
             first_s += read_s + pairs_s
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
-        if self._states is not None:
-            moved_s, scanned_s = self._states.times(batch)
+        if self._beside is not None:
+            moved_s, scanned_s = self._beside.times(batch)
             first_s += moved_s + scanned_s
-            peak_s += self._states.token_peak_s * batch.prefill_tokens
+            peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s) if self._load else 1.0
         return Leap(first_s, growth_s, inf, load)
@@ -155,8 +155,8 @@ class RooflineStepTime:
         attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
-        if self._states is not None:
-            attention_s += sum(self._states.times(batch))
+        if self._beside is not None:
+            attention_s += sum(self._beside.times(batch))
         return {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,

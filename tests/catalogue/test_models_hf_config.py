@@ -96,6 +96,13 @@ CONFIGS |= {
         "linear_attn_config": {"kda_layers": list(range(69)), "num_heads": 96, "head_dim": 128}
         | {"short_conv_kernel_size": 4, "use_full_rank_gate": True}
     },
+    "deepseek-v4-flash": LLAMA
+    | {"model_type": "deepseek_v4", "hidden_size": 4096, "intermediate_size": None, "num_hidden_layers": 43}
+    | {"num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "vocab_size": 129280, "hc_mult": 4}
+    | {"max_position_embeddings": 1048576, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6}
+    | {"moe_intermediate_size": 2048, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 512}
+    | {"q_lora_rank": 1024, "o_lora_rank": 1024, "o_groups": 8, "sliding_window": 128, "expert_dtype": "fp4"}
+    | {"compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "quantization_config": {"quant_method": "fp8"}},
     "mistral-small-4": V3
     | {"model_type": "mistral4", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
     | {"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 131072, "n_routed_experts": 128}
@@ -163,8 +170,8 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
         (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),
         (
-            {"model_type": "deepseek_v4"},
-            "compress_ratios: attention to a compressed context (CSA and HCA)",
+            LLAMA | {"model_type": "deepseek_v4", "compress_ratios": [8] * 32},
+            "compress_ratios: attention to a context that is compressed otherwise",
         ),
         (
             {"model_type": "kimi_linear", "linear_attn_config": {"short_conv_kernel_size": 5}},

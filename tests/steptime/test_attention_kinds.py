@@ -3,7 +3,7 @@
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, state_bytes
+from sim.catalogue.entries.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, params_total, state_bytes
 from sim.memory import KvLayout
 from sim.records import Batch
 
@@ -62,6 +62,30 @@ def test_kimi_delta_attention_keeps_a_state_a_head_and_gates_every_channel():
     assert [(one.inputs, one.outputs, one.count) for one in experts] == [(7168, 3584, 92), (3584, 7168, 92)]
     assert KvLayout.of(model, 16).block_size == 16 * 354  # 6,512,640 bytes in blocks of 18,432
     assert KvLayout.of(model, 16, tensor_parallel_size=8).block_size == 16 * 45  # latents are whole on every rank
+
+
+def test_compressed_entries_and_their_indexer_are_counted_once_for_several_tokens():
+    model = CATALOG.model("deepseek-v4-flash")
+    assert kv_bytes_per_token(model) == 512 * 2 * (21 / 4 + 20 / 128) + 21 * (128 + 4) / 4
+    assert params_total(model) == pytest.approx(284e9, rel=0.002)
+    assert weight("deepseek-v4-flash", "fine_compressor").params == 21 * 4096 * 2 * 2 * 512
+    assert weight("deepseek-v4-flash", "o_a_proj").params == 43 * 64 * 512 * 1024
+
+
+def test_a_compressed_context_is_read_by_entries(build):
+    steptime = build("deepseek-v4-flash", *H200, tp=8)
+    values, rate = steptime.values, BYTES_PER_S * steptime.values["memory_efficiency"].value
+    assert steptime.window == 4 * 512
+    key_s = 21 * (132 + 2 * 4) / 4 / rate * values["index_read_time_factor"].value
+    entry_s = 512 * 2 / min(rate / 0.55, BYTES_PER_S)  # one for 128 tokens in 20 layers
+    long_s = attention_s(steptime, decode(1, 400_000)) - attention_s(steptime, decode(1, 300_000))
+    assert long_s == pytest.approx(100_000 * (key_s + 20 / 128 * entry_s), rel=0.02)
+    near_s = attention_s(steptime, decode(1, 0))
+    streams_s = 43 * values["hyper_connection_s"].value
+    passes_s = 43 * values["hyper_connection_passes"].value * 4 * 4096 * 2 / BYTES_PER_S
+    assert near_s == pytest.approx(43 * 128 * entry_s + streams_s + passes_s, rel=0.02)
+    chosen_s = attention_s(steptime, decode(1, 2048)) - near_s - 2048 * (key_s + 20 / 128 * entry_s)
+    assert chosen_s == pytest.approx(21 * 512 * entry_s, rel=0.02)
 
 
 def test_indexers_have_weights():

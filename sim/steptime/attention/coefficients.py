@@ -48,6 +48,12 @@ class AttentionCoefficients(Spec):
     sparse_kernel_heads: dict[str, Value]
     """Least heads that such a kernel computes on a GPU, by the first words of its architecture; others: its own."""
 
+    hyper_connection_passes: Value
+    """Times that hyper-connections read or write the streams of a token around the blocks of a layer, at the card's
+    bandwidth."""
+    hyper_connection_s: Value
+    """Time of hyper-connections around the blocks of a layer for few tokens [s]."""
+
     @model_validator(mode="after")
     def _last_rule_is_general(self) -> Self:
         last = self.scan_efficiencies[-1] if self.scan_efficiencies else None

@@ -21,13 +21,14 @@ def indexing(rates: Rates, indexer: Indexer) -> LayerAttention:
     """What one indexer adds, per context token and per query-key pair."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     model = inputs.model
-    scores_bytes = 2 * SCORE_BYTES / indexer.block_tokens
+    together = indexer.block_tokens * indexer.tokens_per_key
+    scores_bytes = 2 * SCORE_BYTES / together
     read_bytes = index_key_bytes(model) + scores_bytes
     read_s = read_bytes / rates.bytes_per_s * coefficients.index_read_time_factor.value
     ranks = 1 if indexer.of_latents else min(inputs.tensor_parallel_size, indexer.heads)
     peak = peak_flops(inputs.gpu, "fp8" if indexer.key_bits == 8 else "fp16")
-    pair_peak_s = FLOP_PER_WEIGHT * indexer.heads * indexer.head_dim / ranks / peak
-    chosen_bytes = coefficients.choice_bytes_per_pair.value / indexer.block_tokens
+    pair_peak_s = FLOP_PER_WEIGHT * indexer.heads * indexer.head_dim / indexer.tokens_per_key / ranks / peak
+    chosen_bytes = coefficients.choice_bytes_per_pair.value / together
     choosing_s = chosen_bytes / inputs.gpu.memory_bytes_per_s.value
     arithmetic_s = pair_peak_s / coefficients.index_arithmetic_efficiency.value
     return LayerAttention(
@@ -43,7 +44,7 @@ def indexing(rates: Rates, indexer: Indexer) -> LayerAttention:
 def chosen(rates: Rates, layer: LayerAttention) -> LayerAttention:
     """*layer* where each query of a prompt reads tokens of its own."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
-    if inputs.model.mla is None:
+    if inputs.model.mla is None and inputs.model.compressed is None:
         return layer
     in_latents, _ = attention_flop(inputs.model)
     heads, least = inputs.model.heads / inputs.tensor_parallel_size, coefficients.kernel_heads(inputs.gpu.architecture)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from sim.catalogue.entries.model import Model
+from sim.catalogue.entries.model import CompressedAttention, Indexer, Model
 from sim.catalogue.value import Value
+from sim.steptime.attention.compressed import NearTokens
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.indexing import chosen, indexing
 from sim.steptime.attention.states import States
@@ -19,7 +20,8 @@ class Attention:
     windowed: LayerAttention
     """Of what grows with the context up to `window`."""
     window: int | None
-    states: States | None
+    beside: States | NearTokens | None
+    """Of what does not grow with the context."""
     peak_per_pair: float
     """Arithmetic at the dense peak over that which prompts take."""
     stream_per_read: float
@@ -28,6 +30,8 @@ class Attention:
     def of(cls, rates: Rates, layer: LayerAttention, layers_share: float) -> "Attention":
         """Where *layer* is the mean layer with heads, and a stage has *layers_share* of all layers."""
         model = rates.inputs.model
+        if model.compressed is not None and model.indexer is not None:
+            return cls._compressed(rates, model.compressed, model.indexer, layer, layers_share)
         windowed_layers = limited_layers(model) * layers_share
         whole_layers = (model.layers - model.linear_attention_layers) * layers_share - windowed_layers
         inside, whole = layer, layer.scaled(whole_layers)
@@ -41,8 +45,23 @@ class Attention:
             whole=whole,
             windowed=inside.scaled(windowed_layers),
             window=window_of(model),
-            states=states,
+            beside=states,
             peak_per_pair=inside.pair_peak_s / inside.pair_s,
+            stream_per_read=layer.stream_s / layer.read_s,
+        )
+
+    @classmethod
+    def _compressed(
+        cls, rates: Rates, compressed: CompressedAttention, indexer: Indexer, layer: LayerAttention, share: float
+    ) -> "Attention":
+        entry = chosen(rates, layer)
+        coarse = entry.scaled(compressed.coarse_layers / compressed.coarse_ratio * share)
+        return cls(
+            whole=coarse.plus(indexing(rates, indexer).scaled(indexer.indexing_layers * share)),
+            windowed=entry.scaled(compressed.fine_layers / compressed.fine_ratio * share),
+            window=indexer.best_tokens,
+            beside=NearTokens.of(rates, compressed, entry, rates.inputs.model.layers * share),
+            peak_per_pair=entry.pair_peak_s / entry.pair_s,
             stream_per_read=layer.stream_s / layer.read_s,
         )
 
@@ -71,8 +90,11 @@ def attention_values(rates: Rates) -> dict[str, Value]:
         values["index_read_time_factor"] = coefficients.index_read_time_factor
         values["index_arithmetic_efficiency"] = coefficients.index_arithmetic_efficiency
         values["choice_bytes_per_pair"] = coefficients.choice_bytes_per_pair
-        if inputs.model.mla is not None:
+        if inputs.model.mla is not None or inputs.model.compressed is not None:
             values["sparse_arithmetic_efficiency"] = coefficients.sparse_arithmetic_efficiency
             if (heads := coefficients.kernel_heads(inputs.gpu.architecture)) is not None:
                 values["sparse_kernel_heads"] = heads
+    if inputs.model.compressed is not None and inputs.model.compressed.streams > 1:
+        values["hyper_connection_passes"] = coefficients.hyper_connection_passes
+        values["hyper_connection_s"] = coefficients.hyper_connection_s
     return values

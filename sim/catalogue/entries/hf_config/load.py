@@ -89,7 +89,7 @@ def model_from_config(path: Path) -> Model:
 def _native_dtype(config: Config) -> str:
     stored = config.get("quantization_config", dict, {})
     method = stored.get("quant_method")
-    if stored.get("format") == MXFP4_PACKED:
+    if stored.get("format") == MXFP4_PACKED or config.keys.get("expert_dtype") == "fp4":
         return "mxfp4"
     if method in ("fp8", "mxfp4"):
         return "float8" if method == "fp8" else "mxfp4"

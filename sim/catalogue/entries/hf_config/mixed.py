@@ -7,10 +7,21 @@ the model is refused with the part named.
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
-from sim.catalogue.entries.hf_config.plain import deepseek, gated_moe, latent_heads, llama, moe, qwen3, sliding
+from sim.catalogue.entries.hf_config.plain import (
+    deepseek,
+    gated_moe,
+    latent_heads,
+    llama,
+    moe,
+    qwen3,
+    shared_moe,
+    sliding,
+)
 
 LINEAR_INTERVAL = 4
 """Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+FINE, COARSE = 4, 128
+"""Tokens of an entry in DeepSeek-V4: where the indexer chooses (CSA), and where all are read (HCA)."""
 SHORT_CONVOLUTION = 4
 """Inputs that the convolution before a layer with a state sees, in all models so far."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
@@ -97,7 +108,26 @@ def _gemma4(config: Config) -> Fields:
 
 
 def _deepseek_v4(config: Config) -> Fields:
-    raise config.no_step_time("compress_ratios", "attention to a compressed context (CSA and HCA)")
+    """CSA and HCA: entries for 4 and for 128 tokens, by `compress_ratios`; one beyond the layers is the draft's."""
+    layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
+    if len(ratios) < layers or any(ratio not in (0, FINE, COARSE) for ratio in ratios) or FINE not in ratios[:layers]:
+        raise config.no_step_time("compress_ratios", "attention to a context that is compressed otherwise than V4's")
+    fine, coarse = (ratios[:layers].count(ratio) for ratio in (FINE, COARSE))
+    compressed = {name: config.count(name) for name in ("q_lora_rank", "o_lora_rank", "o_groups")}
+    compressed |= {"window": config.count("sliding_window"), "streams": config.whole("hc_mult", 1) or 1}
+    compressed |= {"fine_layers": fine, "coarse_layers": coarse, "fine_ratio": FINE, "coarse_ratio": COARSE}
+    indexer = {
+        "heads": config.count("index_n_heads"),
+        "head_dim": config.count("index_head_dim"),
+        "best_tokens": config.count("index_topk") * FINE,
+        "sparse_layers": fine,
+        "indexing_layers": fine,
+        "of_latents": True,
+        "tokens_per_key": FINE,
+    }
+    inner = config.keys.get("intermediate_size") or config.count("moe_intermediate_size")
+    plain = Config(config.path, {**config.keys, "intermediate_size": inner})
+    return llama(plain) | shared_moe(config) | {"compressed": compressed, "indexer": indexer}
 
 
 def _kimi_linear(config: Config) -> Fields:

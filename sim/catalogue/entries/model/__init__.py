@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
 from sim.catalogue.entries.model.cache import (
+    entries_per_token,
     index_key_bytes,
     kv_bytes_per_token,
     kv_elements_per_token_layer,
@@ -29,6 +30,7 @@ AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 
 __all__ = [
     "AnyModel",
+    "CompressedAttention",
     "ImageGenerator",
     "Indexer",
     "LinearAttention",
@@ -39,6 +41,7 @@ __all__ = [
     "OtherModel",
     "Role",
     "activations_per_token",
+    "entries_per_token",
     "index_key_bytes",
     "kv_bytes_per_token",
     "kv_elements_per_token_layer",

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.spec import Count, Spec
+from sim.spec import Count, Spec, WholeNumber
 
 
 class Mla(Spec):
@@ -30,6 +30,25 @@ class LinearAttention(Spec):
     """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
 
 
+class CompressedAttention(Spec):
+    """One KV head whose entries stand for several tokens, and a window of single ones (DeepSeek-V4's CSA and HCA)."""
+
+    q_lora_rank: Count
+    o_lora_rank: Count
+    o_groups: Count
+    """Groups of heads that are projected down apart, to `o_lora_rank` each."""
+    window: Count
+    """Last tokens that every layer attends to one by one."""
+    fine_layers: WholeNumber
+    """Layers with an entry for `fine_ratio` tokens, of which the indexer chooses (CSA)."""
+    coarse_layers: WholeNumber
+    """Layers with an entry for `coarse_ratio` tokens, all of which are read (HCA); those left have the window only."""
+    fine_ratio: Count = 4
+    coarse_ratio: Count = 128
+    streams: Count = 1
+    """Copies of the residual that hyper-connections mix around each block."""
+
+
 class Indexer(Spec):
     """Scores all tokens before attention reads the best of them: DeepSeek Sparse Attention, MiniMax M3."""
 
@@ -45,5 +64,7 @@ class Indexer(Spec):
     """Queries come from the latent of MLA's queries, and every rank scores for all heads; else heads are split."""
     key_bits: Literal[8, 16] = 8
     """Of a number in the cache of keys; with 8 bits each key has a 32-bit scale."""
+    tokens_per_key: Count = 1
+    """Tokens that share a key, where they share an entry of the cache (DeepSeek-V4)."""
     block_tokens: Count = 1
     """Tokens that are chosen together, by the best score among them."""

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Count, Spec, WholeNumber
 
@@ -66,6 +66,7 @@ class Model(Spec):
     """Layers whose state does not grow with the context."""
     linear_attention: LinearAttention | None = None
     """Dimensions of those layers; left out: taken as those of the others."""
+    compressed: CompressedAttention | None = None
     indexer: Indexer | None = None
     """Chooses the tokens that sparse attention reads."""
     attention_output_gate: bool = False

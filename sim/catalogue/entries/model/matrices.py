@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
 from sim.catalogue.entries.model.language import Model
 
 Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
 Split = Literal["outputs", "inputs", "kv_heads", "vocab", "none"]
+
+
+COMPRESSOR_WIDTHS = 4
+"""Widths of an entry that a compressor with overlap computes for each token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,10 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
 def _attention(model: Model) -> list[Matrix]:
     chosen = [] if model.indexer is None else _indexer(model, model.indexer)
     states = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
-    heads = _whole_attention(model) if model.mla is None else _latent_attention(model, model.mla)
+    if model.compressed is not None:
+        heads = _compressed_attention(model, model.compressed)
+    else:
+        heads = _whole_attention(model) if model.mla is None else _latent_attention(model, model.mla)
     return [*chosen, *states, *heads]
 
 
@@ -130,11 +137,13 @@ def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
     """Queries, one key, and of DeepSeek's a weight per head (DeepSeek-V3.2 report; arXiv 2606.13392)."""
     span = (model.layers - indexer.indexing_layers, model.layers)
     width = indexer.heads * indexer.head_dim
-    key = Matrix("index_k_proj", "attention", model.hidden, indexer.head_dim, "none", *span)
-    if not indexer.of_latents or model.mla is None or model.mla.q_lora_rank is None:
+    latents = model.mla or model.compressed
+    size = indexer.head_dim * (COMPRESSOR_WIDTHS if indexer.tokens_per_key > 1 else 1)
+    key = Matrix("index_k_proj", "attention", model.hidden, size, "none", *span)
+    if not indexer.of_latents or latents is None or latents.q_lora_rank is None:
         return [Matrix("index_q_proj", "attention", model.hidden, width, "kv_heads", *span), key]
     return [
-        Matrix("index_q_proj", "attention", model.mla.q_lora_rank, width, "none", *span),
+        Matrix("index_q_proj", "attention", latents.q_lora_rank, width, "none", *span),
         key,
         Matrix("index_weights_proj", "router", model.hidden, indexer.heads, "none", *span),
     ]
@@ -161,6 +170,32 @@ def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
         Matrix("kv_norm", "vector", 1, latent, "none", *span),
         Matrix("o_proj", "attention", values, model.hidden, "inputs", *span),
     ]
+
+
+def _compressed_attention(model: Model, compressed: CompressedAttention) -> list[Matrix]:
+    """Queries through a latent, one entry a token, compressors, outputs by groups (config and code of DeepSeek-V4).
+
+    A compressor has a value and a weight for each number of an entry; where entries overlap, both twice.
+    """
+    span, fine, coarse = (0, model.layers), (0, compressed.fine_layers), (0, compressed.coarse_layers)
+    queries, groups = model.heads * model.head_dim, compressed.o_groups
+    found = [
+        Matrix("q_a_proj", "attention", model.hidden, compressed.q_lora_rank, "none", *span),
+        Matrix("q_b_proj", "attention", compressed.q_lora_rank, queries, "outputs", *span),
+        Matrix("kv_proj", "attention", model.hidden, model.head_dim, "none", *span),
+        Matrix("o_a_proj", "attention", queries // groups, compressed.o_lora_rank, "outputs", *span, groups),
+        Matrix("o_b_proj", "attention", groups * compressed.o_lora_rank, model.hidden, "inputs", *span),
+    ]
+    if compressed.fine_layers:
+        width = COMPRESSOR_WIDTHS * model.head_dim
+        found.append(Matrix("fine_compressor", "router", model.hidden, width, "none", *fine))
+    if compressed.coarse_layers:
+        width = COMPRESSOR_WIDTHS // 2 * model.head_dim
+        found.append(Matrix("coarse_compressor", "router", model.hidden, width, "none", *coarse))
+    if (streams := compressed.streams) > 1:
+        mixed = streams * (2 + streams)
+        found.append(Matrix("hyper_connections", "router", streams * model.hidden, mixed, "none", *span, 2))
+    return found
 
 
 def _feed_forward(

@@ -59,6 +59,7 @@ def model_kind(model: Model) -> str:
     parts = ["mixture of experts" if model.moe else "dense"]
     parts += ["latent attention"] if model.mla else []
     parts += ["linear attention"] if model.linear_attention_layers else []
+    parts += ["compressed attention"] if model.compressed else []
     return ", ".join(parts)
 
 
