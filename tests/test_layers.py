@@ -16,6 +16,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,12 @@ def imports(tree: ast.AST, inside_function: bool = False) -> Iterator[Import]:
             yield from imports(node, inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+@cache
+def imports_of(file: Path) -> tuple[Import, ...]:
+    """Each file is read once for all rules."""
+    return tuple(imports(ast.parse(file.read_text())))
+
+
 def layer_of(package: Path, file: Path) -> str:
     return file.relative_to(package).parts[0].removesuffix(".py")
 
@@ -125,11 +132,10 @@ def complaints_of(package: Path, file: Path) -> Iterator[str]:
         return
     if (length := len(text.splitlines())) > LONGEST_FILE:
         yield f"{where}: {length} lines, at most {LONGEST_FILE}"
-    tree = ast.parse(text)
-    for found in imports(tree):
+    for found in imports_of(file):
         if complaint := complaint_about(layer, found):
             yield f"{where}:{found.line}: {complaint}"
-    for node in ast.walk(tree) if any(name in text for name in HIDING) else ():
+    for node in ast.walk(ast.parse(text)) if any(name in text for name in HIDING) else ():
         if isinstance(node, ast.Name | ast.Attribute | ast.alias) and name_of(node) in HIDING:
             yield f"{where}:{node.lineno}: {name_of(node)} hides an import"
 
@@ -176,7 +182,7 @@ def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     imported = {
         found.module.partition(".")[0]
         for file in (root / "sim").rglob("*.py")
-        for found in imports(ast.parse(file.read_text()))
+        for found in imports_of(file)
     }
     third_party = imported - sys.stdlib_module_names - {"sim"}
     assert {distributions.get(name, name) for name in third_party} == names
