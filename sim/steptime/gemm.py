@@ -8,6 +8,7 @@ Tensor parallelism divides K or N; KV heads are replicated once there are more r
 mixture that is touched is read once: with uniform routing E(1 - (1 - k/E)^m) of E experts, k per token.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim.catalogue.entries.model import Matrix, Model
@@ -83,6 +84,18 @@ class Product:
             self.count * self.peak_s_per_token * tokens_here,
             self.count * memory_s,
         )
+
+
+def total(products: Iterable[Product], tokens: int, replica_tokens: int = 0) -> Times:
+    """All of *products* for such a batch; as numbers, for a search asks for many batches."""
+    compute_s = memory_s = peak_s = stream_s = 0.0
+    for product in products:
+        one = product.times(tokens, replica_tokens)
+        compute_s += one.compute_s
+        memory_s += one.memory_s
+        peak_s += one.peak_s
+        stream_s += one.stream_s
+    return Times(compute_s, memory_s, peak_s, stream_s)
 
 
 def dense_product(matrix: Matrix, rates: Rates, exponent: float) -> Product:

@@ -21,7 +21,7 @@ from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
-from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product
+from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
@@ -205,8 +205,7 @@ class RooflineStepTime:
         known = self._by_tokens.get((tokens, replica_tokens))
         if known is not None:
             return known
-        products = sum((product.times(tokens, replica_tokens) for product in self._products), Times())
-        products = products.scaled(self._layers_share)
+        products = total(self._products, tokens, replica_tokens).scaled(self._layers_share)
         host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
         overhead_s = self._layer_overheads_s() * self._layers_share + host_s * self._even_share
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
