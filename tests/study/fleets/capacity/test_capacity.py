@@ -49,7 +49,8 @@ def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
 
 
 def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
-    loaded = scenario(tmp_path, {"process": "poisson", "rate_rps": 1.0}, {"distribution": "geometric", "mean": TOKENS})
+    arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "geometric", "mean": TOKENS}
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=700, warmup_s=70)
     mu, limit = 1 / SERVICE_S, 3.0 - STEP_S
 
     def late(rate: float) -> float:
@@ -66,7 +67,7 @@ def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
 
 def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "fixed", "value": TOKENS}
-    loaded = scenario(tmp_path, arrivals, output, horizon_s=700, warmup_s=70)
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=480, warmup_s=48)
     limit = 3.0 - STEP_S
 
     def late(rate: float) -> float:
