@@ -94,13 +94,15 @@ class AdapterWork:
 
 
 class Adapted:
-    """A roofline beside which the batch's LoRA adapters are computed (Punica's SGMV and its followers).
+    """A roofline, with its drafts, beside which the batch's LoRA adapters are computed (Punica's SGMV, its followers).
+
+    Tokens that are verified ask for the adapter of their sequence; who drafts them asks for none.
 
     t = adapted matrices * their time + (adapters * parameters + tokens * activations) * 2 bytes / bandwidth
       + 2 * tokens * parameters / rate                  where tokens are those of sequences that ask for an adapter
     """
 
-    def __init__(self, target: RooflineStepTime, work: AdapterWork) -> None:
+    def __init__(self, target: RooflineStepTime | Drafting | DraftModel, work: AdapterWork) -> None:
         self._target = target
         self.window = target.window
         self.inputs = target.inputs

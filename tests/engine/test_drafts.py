@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.batching.speculative import Speculative
+from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.drafts import DraftRank
 from sim.engine.vllm import VllmEngine
@@ -16,14 +17,14 @@ from sim.fleet.arrivals.drafts import Acceptance
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, assert_conserved, dates, optioned_workloads, workloads
+from engine_workloads import Adapted, Affine, assert_conserved, dates, optioned_workloads, workloads
 from reference_drafts import DraftReference
 from reference_engine import drain
 
 
-@given(st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5))
+@given(st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2))
 @settings(max_examples=50, deadline=None)
-def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted) -> None:
+def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu) -> None:
     requests, limits = workload
     accepted = min(accepted, drafts)
     requests = [r | {"block_hashes": ()} for r in requests]  # answers are named once they are complete
@@ -32,11 +33,15 @@ def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted) -> Non
         limits["max_num_batched_tokens"] += 100
     if 0 < limits.get("long_prefill_token_threshold", 0) <= drafts:
         limits["long_prefill_token_threshold"] = drafts + 1
-    fast = [Request(**r) for r in requests]
+    slots = (on_gpu, on_gpu + 1, 1 / 64, 3 / 64) if on_gpu else None
     own = {"draft_tokens": drafts, "accepts": lambda request, tokens: accepted}
-    engine = VllmEngine(Affine(), RankLimits(**limits, **own), DraftRank)
+    if slots is not None:  # of three adapters and the model itself
+        requests = [r | {"adapter": ("", "a", "b", "c")[place % 4]} for place, r in enumerate(requests)]
+        own["new_adapters"] = lambda: AdapterSlots(*slots)
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(Adapted(), RankLimits(**limits, **own), DraftRank)
     drain(engine, fast)
-    reference = DraftReference(Affine().leap, draft_tokens=drafts, accepted=accepted, **limits)
+    reference = DraftReference(Adapted().leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions

@@ -81,15 +81,20 @@ class AdapterSlots:
             self._host.move_to_end(adapter)
 
     def fill(
-        self, batch: Batch, running: Iterable[Sequence], chunks: list[tuple[Sequence, int]], still: list[Sequence]
+        self,
+        batch: Batch,
+        running: Iterable[Sequence],
+        chunks: list[tuple[Sequence, int]],
+        still: list[Sequence],
+        per_decode: int,
     ) -> None:
-        """Writes into *batch* what of it asks for adapters: *chunks* of prompts, and those *running* who decode and do
-        not stand *still*.
+        """Writes into *batch* what of it asks for adapters: *chunks* of prompts, and *per_decode* tokens of each of
+        those *running* who decode and do not stand *still*.
         """
         batch.adapters = len(self._running)
-        tokens = sum(chunk for one, chunk in chunks if one.request.adapter)
-        tokens += sum(1 for one in running if one.decoding and one.request.adapter)
-        batch.adapted_tokens = tokens - sum(1 for one in still if one.request.adapter)
+        decoding = sum(1 for one in running if one.decoding and one.request.adapter)
+        decoding -= sum(1 for one in still if one.request.adapter)
+        batch.adapted_tokens = sum(chunk for one, chunk in chunks if one.request.adapter) + per_decode * decoding
 
     def clear(self) -> None:
         """The machine starts anew."""

@@ -70,6 +70,8 @@ class DraftRank(Rank):
     def _form(self, now: float) -> int:
         self._cut = None
         steps = super()._form(now)
+        if self.adapters is not None and self._cut is not None and self._cut[0].request.adapter:
+            self.batch.adapted_tokens -= self._short
         return min(steps, 1) if self._short or self.batch.decode_seqs < self._decoding else steps
 
     def _need(self, sequence: Sequence, tokens: int) -> int:

@@ -132,7 +132,7 @@ class Rank(RankSchedule):
             self._drop(still)
         self._fill_chunks()
         if self.adapters is not None:
-            self.adapters.fill(self.batch, self.running, self._chunks, still)
+            self.adapters.fill(self.batch, self.running, self._chunks, still, self._per_decode)
         if self._chunks:
             if self.batch.prefill_seqs:
                 self._prompts_at = self._step

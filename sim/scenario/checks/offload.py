@@ -118,8 +118,8 @@ def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     at = (*place, "lora")
     if not isinstance(batching, Vllm):
         yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
-    elif batching.speculative is not None or batching.kv_groups not in (None, "mean"):
-        yield Complaint(at, "is modelled without speculative and kv_groups: remove what is set of them")
+    elif batching.kv_groups not in (None, "mean"):
+        yield Complaint(at, "is modelled without kv_groups: say kv_groups: mean")
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
         yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
     if pool.spec.role != "both":

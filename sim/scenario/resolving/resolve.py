@@ -35,7 +35,7 @@ from sim.scenario.resolving.life.starting import start_of_pool
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.scenario.resolving.terms import FleetTerms, Machines
-from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline
+from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, RooflineStepTime
 from sim.workload import Workload
 
 SAMPLED_REQUESTS = 1000
@@ -271,21 +271,27 @@ def _pool_plan(
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
         built = pool.steptime.build(roofline_inputs(pool, catalog))
-        drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
-        if pool.spec.lora is not None:
-            return adapted(built, pool.spec.lora, catalog)
-        if drafts is None or drafts.method == "ngram":
-            return built
-        if pool.drafter is None:
-            return Drafting(built, drafts.num_speculative_tokens)
-        drafting = pool.steptime.build(pool.drafter.inputs(roofline_inputs(pool, catalog)))
-        return DraftModel(built, drafting, drafts.num_speculative_tokens)
+        drafted = _with_drafts(pool, pool.steptime, built, catalog)
+        return drafted if pool.spec.lora is None else adapted(drafted, pool.spec.lora, catalog)
     if isinstance(pool.steptime, RegisteredStepTime):
         known = pool.gpu is not None and pool.model is not None
         return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)
     if isinstance(pool.steptime, OnePass):
         return one_pass_step_time(pool, catalog)
     return pool.steptime
+
+
+def _with_drafts(
+    pool: BoundPool, roofline: Roofline, built: RooflineStepTime, catalog: Catalog
+) -> RooflineStepTime | Drafting | DraftModel:
+    """*built* with the passes that draft tokens, where any do."""
+    drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
+    if drafts is None or drafts.method == "ngram":
+        return built
+    if pool.drafter is None:
+        return Drafting(built, drafts.num_speculative_tokens)
+    drafting = roofline.build(pool.drafter.inputs(roofline_inputs(pool, catalog)))
+    return DraftModel(built, drafting, drafts.num_speculative_tokens)
 
 
 def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:

@@ -13,7 +13,7 @@ from sim.scenario.resolving.life.starting import start_figures
 from sim.scenario.resolving.offload import host_link_of
 from sim.scenario.resolving.resolved import AdapterPlan
 from sim.spec import Spec
-from sim.steptime import Adapted, AdapterWork, RooflineStepTime
+from sim.steptime import Adapted, AdapterWork, Drafting, DraftModel, RooflineStepTime
 from sim.yamlio import read
 
 DRIVE = "local_nvme"
@@ -68,7 +68,7 @@ def adapters_of(pool: BoundPool, catalog: Catalog) -> AdapterPlan | None:
     return AdapterPlan(lora.max_loras, lora.in_host, swap_s, fetch_s)
 
 
-def adapted(built: RooflineStepTime, lora: Lora, catalog: Catalog) -> Adapted:
+def adapted(built: RooflineStepTime | Drafting | DraftModel, lora: Lora, catalog: Catalog) -> Adapted:
     """*built* with the adapters of *lora* beside it."""
     model, ranks = built.inputs.model, built.inputs.tensor_parallel_size
     rank = lora.max_lora_rank
