@@ -176,8 +176,14 @@ class Unified(_Whole):
 
     def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
         super()._update(scheduled, now)
+        for one in [one for one in self.running if one.evicted]:
+            self._remove(one)
         if self.breaks or not self.free:
             for one in list(self.running):
                 one.evicted = self._progress(one)
                 self.broken.append(one)
                 self._remove(one)
+
+    def _remove(self, one: Tracked) -> None:
+        if one in self.running:  # else it was evicted in this step
+            super()._remove(one)

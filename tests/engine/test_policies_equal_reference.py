@@ -18,8 +18,19 @@ from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import BASE, PER_CONTEXT, PER_TOKEN, Affine, Windowed, assert_conserved, dates, workloads
-from reference_engine import drain
+from engine_workloads import (
+    BASE,
+    PER_CONTEXT,
+    PER_TOKEN,
+    Affine,
+    Windowed,
+    assert_conserved,
+    dates,
+    some_evictions,
+    timestamps,
+    workloads,
+)
+from reference_engine import drain, drain_evicting
 from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
 
 POLICIES = {
@@ -48,9 +59,9 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
     assert_conserved(engine, fast)
 
 
-@given(workloads(), st.integers(90, 400))
-@settings(max_examples=60, deadline=None)
-def test_slots_over_one_cache_agree_exactly(workload, cells) -> None:
+@given(workloads(), st.integers(90, 400), st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     requests, limits = workload
     own = {"num_gpu_blocks": cells + 1, "block_size": 1, "max_model_len": cells, "scheduling": "fcfs"}
     limits |= own | {"enable_prefix_caching": False}
@@ -68,6 +79,12 @@ def test_slots_over_one_cache_agree_exactly(workload, cells) -> None:
     in_turn = [Request(**r) for r in requests]
     drain(PipelineEngine(Affine(0.5), RankLimits(**limits), 2, UnifiedRank, 1), in_turn)
     assert [(*dates(one), one.rejected) for one in in_turn] == [(*dates(one), one.rejected) for one in fast]
+    evictions, fast = some_evictions(timestamps(slow), seed), [Request(**r) for r in requests]
+    engine, reference = VllmEngine(Affine(), RankLimits(**limits), UnifiedRank), Unified(Affine().leap, **limits)
+    drain_evicting(engine, fast, evictions)
+    slow = reference.run([Request(**r) for r in requests], evictions)
+    assert [dates(one) for one in fast] == [dates(one) for one in slow]
+    assert engine._pool.free == engine._pool.usable
 
 
 def test_a_full_cache_ends_all_requests_in_slots() -> None:
