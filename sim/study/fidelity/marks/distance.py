@@ -99,7 +99,8 @@ def _model(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> F
     if not sizes:
         return 2, f"no model with its kind of layers ({setting.kind}) was measured"
     if not min(sizes) <= setting.params_billion <= max(sizes):
-        return 2, f"measured models of its kind ({setting.kind}) have {min(sizes):.3g} to {max(sizes):.3g}e9 parameters"
+        least, most = min(sizes), max(sizes)
+        return 2, f"measured models of its kind ({setting.kind}) have {least:.3g}e9 to {most:.3g}e9 parameters"
     return 1, "this model was not measured on this GPU, models of its kind and size were"
 
 
