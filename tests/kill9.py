@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sim import cli
+from sim.study.money.breakeven import tipping
 
 SCENARIO = """\
 # What is left of it?
@@ -53,13 +54,15 @@ plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
 """
 MORE = {
     "run": ("--set", "precision={max_replications: 5}"),
-    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 3}"),
+    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}"),
     "breakeven": ("--replications", "1"),
     "plan": ("--relative", "0.5", "--set", "replications=1"),
 }
 REPORTING = ("run",)
 """Drawing takes most of a command's time: of few moments only those of one command are spent on it."""
 MANY = 100
+tipping.STEPS = tipping.HALVINGS = 3
+"""While tipping points are looked for nothing is written."""
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""

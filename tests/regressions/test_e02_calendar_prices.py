@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.cli import app
+from sim.study.money.breakeven import tipping
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}
@@ -36,6 +37,13 @@ SCENARIO: dict[str, Any] = {
     "breakeven": {"months": 12, "also": {"own": {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 0.25}}}}},
 }
 MEAN = (8 * 0.05 + 16 * 0.45) / 24
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at the tipping points here, which bill every candidate hundreds of times."""
+    monkeypatch.setattr(tipping, "STEPS", 2)
+    monkeypatch.setattr(tipping, "HALVINGS", 2)
 
 
 def table(folder: Path, command: str, scenario: dict[str, Any], name: str, key: str) -> dict[str, dict[str, str]]:

@@ -20,6 +20,7 @@ from sim.study.cases.execute import Job
 from sim.study.cases.points import POINTS
 from sim.study.fleets.capacity.search import capacities
 from sim.study.fleets.sensitivity import gap
+from sim.study.money.breakeven import tipping
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -58,7 +59,9 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that start beside many others take their time; what is simulated does not."""
     monkeypatch.setattr(cluster, "CONNECT_S", START_S)
     monkeypatch.setattr(cluster, "WORKERS_S", START_S)
-    monkeypatch.setattr(gap, "FULL_HORIZON_S", 30.0)
+    monkeypatch.setattr(gap, "FULL_HORIZON_S", 20.0)
+    monkeypatch.setattr(tipping, "STEPS", 3)
+    monkeypatch.setattr(tipping, "HALVINGS", 3)
 
 
 @pytest.fixture(scope="module")
