@@ -118,3 +118,11 @@ def test_a_request_that_is_not_there(scenario: Path) -> None:
     code, text = explain(str(scenario), "--request", "2")
     assert (code, text) == (2, "--request 2: the run has no request of that number\n")
     assert explain(str(scenario), "--request", "0", "--fleet", "two")[0] == 2
+
+
+def test_the_point_of_a_sweep_is_named(scenario: Path) -> None:
+    scenario.write_text(scenario.read_text() + "sweep: {fleets.one.pools.0.replicas: [2, 3]}\n")
+    found = CliRunner().invoke(app, ["explain", str(scenario), "--request", "1"])
+    assert found.exit_code == 0, found.output
+    assert "At the first point of the sweep: replicas 2." in found.output
+    assert "Served by replica 1; 0 preemptions." in found.output

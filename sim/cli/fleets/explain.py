@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sim.cli.shared.common import ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+from sim.language import _
 
 Number = Annotated[int, typer.Option("--request", min=0, help="Its number in order of arrival, from 0 on.")]
 Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first one.")]
@@ -49,4 +50,6 @@ def explain(
             fail(f"--request {request}: the run has no request of that number")
         if trace is not None:
             trace.write_text(trace_of(journal))
-    show_all(*story(journal), *([f"trace in {trace}"] if trace else []))
+    point = ", ".join(f"{axis} {value}" for axis, value in case.axes.items())
+    where = [_("At the first point of the sweep: {point}.", point=point)] if point else []
+    show_all(*where, *story(journal), *([f"trace in {trace}"] if trace else []))

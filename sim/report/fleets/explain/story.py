@@ -105,8 +105,8 @@ def _why_rejected(journal: Journal) -> str:
 
 
 def _served_by(journal: Journal) -> str:
-    request, pools = journal.request, journal.plan.pools
-    names = ", ".join(f"{pools[0].name if len(pools) == 1 else _('replica')} {hop.replica}" for hop in request.hops)
+    request = journal.request
+    names = ", ".join(f"{_('replica')} {hop.replica}" for hop in request.hops)
     found = (
         _(" {cached_tokens} prompt tokens were found in the prefix cache.", cached_tokens=request.cached_tokens)
         if request.cached_tokens
