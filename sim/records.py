@@ -346,5 +346,5 @@ class FleetLog:
     """Position of each replica's pool in the plan."""
     end_s: float
     """When the last request had finished, or the drain limit."""
-    kv_sent_bytes: float | None = None
-    """KV that crossed the network inside the window; None where none can."""
+    kv_sent_bytes: dict[int, float] = field(default_factory=dict)
+    """Position of a pool that computes prompts for others -> KV that it sent inside the window."""

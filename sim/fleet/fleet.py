@@ -125,7 +125,7 @@ class RunningFleet:
         self._add_overheads()
         log = self._log.close(end_s, self._source.requests)
         if self._handover is not None:
-            log.kv_sent_bytes = self._handover.network.sent_bytes(end_s)
+            log.kv_sent_bytes = self._handover.sent_bytes(end_s)
         return log
 
     def _switched(self, policy: Router, states: list[State], streams: Streams) -> Roster:

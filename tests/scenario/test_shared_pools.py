@@ -167,6 +167,11 @@ def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
         for each in (both, alone)
     ]
     assert repr(times[0]) == repr(times[1])
+    assert both.log.kv_sent_bytes == {1: pytest.approx(alone.log.kv_sent_bytes[0])}
+    whole, by_itself = measure(both), measure(alone)
+    for name in ("kv_port_busy_fraction", "kv_transfer_s_p50", "kv_transfer_s_p95"):
+        assert whole.services["chat"][name] == whole[name] == pytest.approx(by_itself.services["chat"][name])
+        assert whole.services["code"][name] is None
     assert {one.prefill_replica for one in both.log.requests if one.service == "chat"} == {-1, 1}
     assert {one.prefill_replica for one in both.log.requests if one.service == "code"} == {-1}
 

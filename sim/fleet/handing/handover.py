@@ -61,7 +61,7 @@ class Handover:
     def __init__(self, plan: CasePlan, clock: Clock, replicas: list[Replica], ways: Ways) -> None:
         if plan.kv_transfer is None:
             raise ValueError("no pool has a role")
-        self._plan, self._replicas, self._ways = plan, replicas, ways
+        self._plan, self._replicas, self._ways, self._transfer = plan, replicas, ways, plan.kv_transfer
         pools, window_s = [replica.pool for replica in replicas], plan.window_s(inf)
         self.network = Network(clock, plan.kv_transfer, pools, self._arrived, window_s)
         self._moves: dict[Request, Move] = {}
@@ -76,6 +76,13 @@ class Handover:
             ways.losses.moves = self.strike
         transfer = plan.kv_transfer
         self._layers = LayerStreams(transfer, self._stream, computing) if transfer.overlaps else None
+
+    def sent_bytes(self, now: float) -> dict[int, float]:
+        """KV that each pool that computes prompts has sent inside the window until *now*."""
+        pools, sent = [replica.pool for replica in self._replicas], self.network.sent_bytes(now)
+        of_ports = dict(zip(self._transfer.ports(pools), pools, strict=True))
+        sends = [pool for pool in sorted(set(pools)) if self._transfer.sends[pool]]
+        return {pool: sum(sent[port] for port, holder in of_ports.items() if holder == pool) for pool in sends}
 
     def splits(self, index: int) -> bool:
         """Whether replica *index* computes prompts only."""

@@ -79,7 +79,7 @@ class Network:
         self._call = -1
         self._call_s = inf
         self._window_s = window_s
-        self._sent_bytes = 0.0
+        self._sent_bytes = [0.0] * len(rates)
 
     def send(self, what: Any, source: int, target: int, size_bytes: float, making: Making | None = None) -> Transfer:
         """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
@@ -101,10 +101,12 @@ class Network:
         self._begin_waiting(now)
         self._arm()
 
-    def sent_bytes(self, now: float) -> float:
-        """What has crossed inside the window until *now*, of transfers that never arrived too."""
-        flowing = (transfer for port in self.sending for transfer in port.flowing)
-        return self._sent_bytes + sum(self._sent_inside(transfer, now) for transfer in flowing)
+    def sent_bytes(self, now: float) -> list[float]:
+        """What each port has sent inside the window until *now*, of transfers that never arrived too."""
+        return [
+            sent + sum(self._sent_inside(transfer, now) for transfer in port.flowing)
+            for sent, port in zip(self._sent_bytes, self.sending, strict=True)
+        ]
 
     def _sent_inside(self, transfer: Transfer, now: float) -> float:
         """What *transfer* has sent at its present rate, inside the window."""
@@ -165,7 +167,7 @@ class Network:
 
     def _stop(self, transfer: Transfer, now: float) -> None:
         """The last byte of *transfer* is there, or it is given up."""
-        self._sent_bytes += self._sent_inside(transfer, now)
+        self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         for port in self._ports(transfer):
             del port.flowing[transfer]
         self._share(transfer, now)
@@ -188,7 +190,7 @@ class Network:
 
     def _go_on(self, transfer: Transfer, rate: float, now: float) -> None:
         """*transfer* goes on at *rate*: until its last byte is there, or until all that it sends is computed."""
-        self._sent_bytes += self._sent_inside(transfer, now)
+        self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
         transfer.rate, transfer.since_s = rate, max(now, transfer.since_s)
         due_s = transfer.since_s + max(0.0, transfer.left_bytes) / rate

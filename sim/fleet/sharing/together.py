@@ -31,6 +31,7 @@ def run_fleet(plan: CasePlan) -> FleetLog:
         meters |= dict(zip(places, log.meters, strict=True))
         requests.append(log.requests)
         together.intervals += log.intervals
+        together.kv_sent_bytes |= {own[position]: sent for position, sent in log.kv_sent_bytes.items()}
         together.end_s = max(together.end_s, log.end_s)
     together.meters = [meters[place] for place in sorted(meters)]
     together.requests = list(merge(*requests, key=lambda request: request.arrived_s))

@@ -8,7 +8,7 @@ from math import fsum, isnan
 
 import numpy as np
 
-from sim.case import CaseResult
+from sim.case import CaseResult, of_services
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
 from sim.study.metrics.cohort import Cohort, percentile
@@ -67,7 +67,7 @@ def limited_by(result: CaseResult) -> str:
 
 def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:
     """None where pools have no roles."""
-    if result.log.kv_sent_bytes is None:
+    if result.plan.kv_transfer is None:
         return None
     measured = zip(result.log.requests, cohort.measured, strict=True)
     took_s = [one.kv_transfer_s for one, inside in measured if inside and not isnan(one.kv_transfer_s)]
@@ -77,17 +77,19 @@ def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:
 
 def kv_port_busy_fraction(result: CaseResult) -> float:
     """KV that crossed in the window over what the narrowest of three can carry in it: the ports of those who send, the
-    ports of those who receive, the network between.
+    ports of those who receive, the network between. Of several services the fullest.
     """
+    if result.plan.services and result.plan.kv_transfer is not None:
+        return max(map(kv_port_busy_fraction, of_services(result).values()))
     plan, pools, moving = result.plan, result.log.pool_of_replica, result.plan.kv_transfer
     start_s, end_s = result.window_s
-    if moving is None or not result.log.kv_sent_bytes or end_s <= start_s:
+    if moving is None or end_s <= start_s:
         return 0.0
     ports = dict(zip(moving.ports(pools), pools, strict=True))
     rates = moving.rates(pools)
     sending = sum(rates[port] for port, pool in ports.items() if moving.sends[pool])
     receiving = sum(rates[port] for port, pool in ports.items() if plan.pools[pool].role != "prefill")
-    return result.log.kv_sent_bytes / (min(sending, receiving, moving.between(pools)) * (end_s - start_s))
+    return sum(result.log.kv_sent_bytes.values()) / (min(sending, receiving, moving.between(pools)) * (end_s - start_s))
 
 
 def step_share(result: CaseResult) -> dict[str, float]:
