@@ -52,9 +52,12 @@ size:
   max_replicas: 2
 plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
 """
+RENTED = """{name: rented, pools: [{gpu: l4, batching: {policy: vllm, max_num_seqs: 4}}],
+  cost: {acquisition: rent, quotes: {l4: 0.5}}}"""
+"""One fleet is enough of a search at random loads."""
 MORE = {
     "run": ("--set", "precision={max_replications: 5}"),
-    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}"),
+    "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}", "--set", f"fleets=[{RENTED}]"),
     "breakeven": ("--replications", "1"),
     "plan": ("--relative", "0.5", "--set", "replications=1"),
 }
