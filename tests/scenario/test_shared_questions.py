@@ -20,6 +20,7 @@ from sim.study.fleets.size.prospects import Prospects
 from sim.study.fleets.size.search import search
 from sim.study.fleets.size.units import units
 from sim.study.metrics.expected import mean_tokens, rate_per_load
+from sim.study.money.breakeven import candidates
 from sim.study.money.breakeven.candidates import Ledgers
 from sim.study.money.breakeven.decision import decide
 from sim.study.money.breakeven.tipping import costs_at
@@ -35,6 +36,12 @@ POOL = {"services": ["chat", "code"], "gpu": "rtx-4090", "steptime": STEP, "batc
 LOADS = {"chat": (2.0, 40, 20), "code": (1.0, 100, 40)}
 """Service -> requests per second, prompt and output tokens of each."""
 CATALOG = load_catalog()
+
+
+@pytest.fixture(autouse=True)
+def few_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs lie on straight lines here: two simulated loads are enough."""
+    monkeypatch.setattr(candidates, "UTILISATIONS", (0.25, 1.0))
 
 
 def service(name: str) -> dict[str, Any]:
