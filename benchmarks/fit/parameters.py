@@ -39,6 +39,7 @@ SHARED_OVERHEADS = {
     "hopper_layer": "hopper_layer_factor",
     "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",
+    "prompt_token": "per_prompt_token_s",
 }
 """Parameter that all engines share -> its field."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
@@ -52,7 +53,10 @@ SHARED_KERNELS = {
 COEFFICIENTS = {
     "serving_compute": "serving_compute_time_factor",
     "prefill_attention": "prefill_attention_efficiency",
+    "expert_parallel": "expert_parallel_time_factor",
 }
+EXPERTS = {"experts": "experts_time_factors", "experts_of": "models_experts_time_factors"}
+"""Parameter of a generation of cards, or of a family of models -> its table."""
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
 """Rates, not times: the factor divides them."""
 HOSTS = ("host", "host_request")
@@ -160,13 +164,16 @@ def _coefficients(
         )
         for i, rule in enumerate(old.allreduce_time_factors)
     )
-    experts = {
-        name.partition(":")[2]: _value(None, priors.value(name, theta))
-        for name in priors.values
-        if name.startswith("experts:")
+    tables = {
+        field: {
+            name.partition(":")[2]: _value(None, priors.value(name, theta))
+            for name in priors.values
+            if name.startswith(f"{what}:")
+        }
+        for what, field in EXPERTS.items()
     }
-    tables = {"gpus": old.gpus | {gpu: efficiency}, "allreduce_time_factors": rules, "experts_time_factors": experts}
-    return old.model_copy(update=shared | tables)
+    own = {"gpus": old.gpus | {gpu: efficiency}, "allreduce_time_factors": rules}
+    return old.model_copy(update=shared | tables | own)
 
 
 def _value(old: Value | None, number: float) -> Value:

@@ -20,7 +20,7 @@ from timings import Timings
 Floats = NDArray[np.float64]
 
 HUBER = 0.20
-NOISE = 0.20
+NOISE = 0.30
 """What one observation may be off for reasons no parameter knows: host, version, client."""
 TTFT_WEIGHT = 0.4
 FULL_ROWS = 10

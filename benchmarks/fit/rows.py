@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sim.benchdata import BenchRow, read_benchmarks
 
+MS_PER_S = 1000.0
 MOST_ROWS = 4
 """At most so many rows of one pair, source, mode, precision and parallel layout: campaigns differ a hundredfold."""
 
@@ -55,12 +56,19 @@ def left_out(row: BenchRow) -> str:
             "W4A16" in row.precision and row.load == "burst",
             "half the tokens/s that the same set's online rows imply, and slower than bf16",
         ),
+        (
+            row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
+            "clients wait longer for a seat than they are served: how many seats there were is not stated",
+        ),
         (row.engine_version in BLOCKED_IMAGES and "deepseek" in row.model_family, "unflagged speculation"),
         (
             row.source_key == "accelmark" and row.gpu == "H200-SXM",
             "one host, three times slower per sequence than the campaign's others and than other H200 hosts",
         ),
-        (row.n_gpus != (row.tp or 1) * row.pp * row.dp, "tp x pp x dp is not the number of GPUs"),
+        (
+            row.n_gpus not in (_ranks(row), _ranks(row) * (row.ep or 1)),
+            "neither tp x pp x dp nor that times ep is the number of GPUs",
+        ),
         (
             row.source_key == "deplodock" and row.model_family == "qwen3-next",
             "early kernels of linear attention: prompts five times slower than later ones",
@@ -71,6 +79,18 @@ def left_out(row: BenchRow) -> str:
         ),
     )
     return next((reason for refused, reason in tests if refused), "")
+
+
+def _ranks(row: BenchRow) -> int:
+    return (row.tp or 1) * row.pp * row.dp
+
+
+def _waiting_s(row: BenchRow) -> float:
+    return row.measured.get("ttft_mean_ms", 0.0) / MS_PER_S
+
+
+def _served_s(row: BenchRow) -> float:
+    return row.measured.get("tpot_mean_ms", 0.0) * (row.osl or 0.0) / MS_PER_S
 
 
 def thinned(rows: Iterable[BenchRow], wanted: Callable[[BenchRow], bool]) -> list[BenchRow]:

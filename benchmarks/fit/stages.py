@@ -112,13 +112,17 @@ def _product(
     scale = product.count * share
     touched = 1 - (1 - product.touch_probability) ** here
     gpu, kernel, engine = inputs.gpu.id, inputs.kernel.id, inputs.engine.id
+    grouped: Names
     compute, memory = (f"compute:{gpu}", "serving_compute", *pipeline), (f"memory:{gpu}", *pipeline)
     weights = memory
     if product.quantised:
         compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime))
-        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()))
+        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
+        if inputs.spreads_experts:
+            grouped = (*grouped, "expert_parallel")
+        compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime), *grouped)
+        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()), *grouped)
     return (
         compute, product.compute_s_per_token * here * scale,
         weights, product.weight_s * touched * scale,
@@ -145,6 +149,10 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
             mean["prefill_attention_pairs"], mean["prefill_tokens"] * window
         )
     found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
+    if steptime._states is not None:
+        moves = 2 * (mean["decode_seqs"] + mean["prefill_seqs"])
+        found.plain.append(((f"memory:{gpu}", *pipeline), steptime._states.move_s * moves))
+        found.plain.append((("scan", *pipeline), steptime._states.token_s * mean["prefill_tokens"]))
 
 
 def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:
@@ -171,6 +179,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     step_s = steptime._host_s(overheads.per_step_s, overheads.per_step_in_process_s) * steptime._even_share
     sequence_s = steptime._host_s(overheads.per_sequence_s, overheads.per_sequence_in_process_s) * steptime._even_share
     found.plain.append(((f"per_step_{where}:{engine}", *host), step_s * ones))
+    if steptime._prompt_token_s:
+        found.plain.append((("prompt_token", *pipeline), steptime._prompt_token_s * steps.mean["prefill_tokens"]))
     found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from parameters import (
     COEFFICIENTS,
     EFFICIENCIES,
+    EXPERTS,
     FAMILIES,
     KERNELS,
     OVERHEADS,
@@ -63,6 +64,9 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
             "compute": lambda gpu: coefficients.gpus[gpu].compute.value,
             "memory": lambda gpu: coefficients.gpus[gpu].memory.value,
             "allreduce": lambda rule: coefficients.allreduce_time_factors[int(rule)].factor.value,
-            "experts": lambda generation: coefficients.experts_time_factors[generation].value,
+        }
+        | {
+            what: (lambda owner, field=field: getattr(coefficients, field)[owner].value)
+            for what, field in EXPERTS.items()
         }
     )

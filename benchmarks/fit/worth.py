@@ -37,6 +37,8 @@ LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predic
 KEPT = 4
 """Rows kept of one pair, metric and mark, evenly spaced in the order of their errors: pairs weigh the same anyway."""
 QUANTILES = (0.1, 0.9)
+STRETCHES = tuple(1 + step / 20 for step in range(41))
+"""Widths that are tried, over that of the quantiles."""
 LEAST_PAIRS = 6
 """Of fewer pairs no interval is made."""
 BILLION = 1e9
@@ -165,16 +167,24 @@ def thinned(errors: Sequence[Error]) -> list[Error]:
     return kept
 
 
-def quantiles(errors: Sequence[Error]) -> tuple[float, float]:
-    """10th and 90th percentile of measured over predicted, pairs weighing the same."""
+def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, float]:
+    """10th and 90th percentile of measured over predicted, pairs weighing the same, *stretch* times as far from the
+    median in logarithms.
+    """
     rows_of: dict[tuple[str, str], int] = defaultdict(int)
     for one in errors:
         rows_of[one.pair] += 1
     ordered = sorted(errors, key=lambda one: one.ratio)
     weights = np.array([1.0 / rows_of[one.pair] for one in ordered])
     places = (np.cumsum(weights) - weights / 2) / weights.sum()
-    low, high = np.interp(QUANTILES, places, [log(one.ratio) for one in ordered])
-    return exp(float(low)), exp(float(high))
+    low, middle, high = np.interp((QUANTILES[0], 0.5, QUANTILES[1]), places, [log(one.ratio) for one in ordered])
+    return exp(float(middle - stretch * (middle - low))), exp(float(middle + stretch * (high - middle)))
+
+
+def stretch_of(errors: Sequence[Error]) -> float:
+    """How much wider than the quantiles an interval must be to hold its share of GPUs that it was made without."""
+    share = QUANTILES[1] - QUANTILES[0]
+    return next((one for one in STRETCHES if inside(errors, one) >= share), STRETCHES[-1])
 
 
 def common_sd(errors: Sequence[Error]) -> float:
@@ -214,7 +224,7 @@ def intervals(errors: Sequence[Error]) -> str:
         lines.append(f"  {metric}:")
         least, most = 1.0, 1.0
         for mark, some in kept.items():
-            low, high = quantiles(some)
+            low, high = quantiles(some, stretch_of(some))
             least, most = min(least, low), max(most, high)  # farther away nothing is known better
             counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
             lines.append(
@@ -223,11 +233,11 @@ def intervals(errors: Sequence[Error]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def inside(errors: Sequence[Error]) -> float:
+def inside(errors: Sequence[Error], stretch: float = 1.0) -> float:
     """Share of measurements within an interval that was made without their GPU, pairs weighing the same."""
     shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for gpu in {one.gpu for one in errors}:
-        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors)
+        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors, stretch)
         for one in errors:
             if one.gpu == gpu:
                 shares[one.pair].append(low <= one.ratio <= high)
@@ -272,8 +282,12 @@ def main() -> None:
         for mark in MARKS:
             some = chosen(errors, metric, mark)
             if some:
-                low, high = quantiles(some)
-                told = f"{low:.2f} to {high:.2f}, GPU left out {inside(some):.0%} inside, common {common_sd(some):.2f}"
+                stretch = stretch_of(some)
+                low, high = quantiles(some, stretch)
+                held = (
+                    f"GPU left out {inside(some):.0%} inside, {inside(some, stretch):.0%} stretched {stretch:g} times"
+                )
+                told = f"{low:.2f} to {high:.2f}, {held}, common {common_sd(some):.2f}"
                 print(f"{metric:10s} {mark:18s} {len(some):5d} rows {len({one.pair for one in some}):3d} pairs: {told}")
     if arguments.write:
         write(arguments.write / "fidelity", index, errors)

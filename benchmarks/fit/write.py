@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from parameters import COEFFICIENTS, FAMILIES, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
+from parameters import COEFFICIENTS, EXPERTS, FAMILIES, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
 
 from sim.study.fidelity.validate.names import family_of
 
@@ -85,12 +85,12 @@ def _write_kernel(path: Path, entry: _Entries) -> None:
 
 def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
     text = path.read_text(encoding="utf-8")
-    names = [name for name in entry.priors.values if name.startswith("experts:")]
-    table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
     hosts = f'{{value: {spread:.2g}, source: gpufleet-study, where: "{WHERE}: hosts of campaigns", kind: fitted}}'
-    text = re.sub(
-        r"^(experts_time_factors:.*\n)(?:  .*\n)+", lambda found: f"{found[1]}{table}", text, flags=re.MULTILINE
-    )
+    for what, field in EXPERTS.items():
+        names = [name for name in entry.priors.values if name.startswith(f"{what}:")]
+        table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
+        pattern = rf"^({field}:.*\n)(?:  .*\n)+"
+        text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table}", text, flags=re.MULTILINE)  # type: ignore[misc]
     text = _replaced(text, "host_time_spread", hosts)
     for name, field in COEFFICIENTS.items():
         text = _replaced(text, field, entry.of(name))

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.model import Model
 from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.steptime.attention.coefficients import AttentionCoefficients
@@ -57,6 +58,10 @@ class Coefficients(Spec):
     """Stage time against an even split, for each doubling of pipeline_parallel_size."""
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
     """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
+    models_experts_time_factors: dict[str, Value] = Field(default_factory=dict)
+    """By `Model.family`: grouped products over a model's experts against those of the usual mixture."""
+    expert_parallel_time_factor: Value | None = None
+    """Grouped products where whole experts are spread over the ranks: the step waits for the one with most work."""
     attention: AttentionCoefficients
     """Of states and indexers."""
     host_time_spread: Value | None = None
@@ -81,6 +86,10 @@ class Coefficients(Spec):
         """The statement about grouped products on *gpu*: the longest beginning of its architecture that is listed."""
         known = [name for name in self.experts_time_factors if gpu.architecture.startswith(name)]
         return self.experts_time_factors[max(known, key=len)] if known else None
+
+    def model_experts_factor(self, model: Model) -> Value | None:
+        """The statement about grouped products over the experts of *model*, if its family was measured."""
+        return self.models_experts_time_factors.get(model.family or model.id)
 
     def allreduce_factor(self, gpu: Gpu, link: Link) -> Value:
         """The nearest statement about all-reduces between *gpu* cards over *link*."""

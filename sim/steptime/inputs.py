@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from sim.catalogue.entries.engine import Engine, Overheads
 from sim.catalogue.entries.gpu import Gpu
@@ -83,6 +84,11 @@ class RooflineInputs:
         return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
+    def spreads_experts(self) -> bool:
+        """Each of several GPUs holds whole experts, not a part of every one."""
+        return self.enable_expert_parallel and self.expert_ranks > 1
+
+    @property
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)
@@ -133,7 +139,7 @@ class Rates:
         kernel = self.inputs.kernel
         factor = kernel.compute_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role == "expert":
-            factor *= kernel.moe_compute_time_factor.value * self._experts()
+            factor *= kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
         return factor
 
     def weight_time_factor(self, matrix: Matrix) -> float:
@@ -146,7 +152,7 @@ class Rates:
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role != "expert":
             return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
-        factor *= kernel.moe_weight_time_factor.value
+        factor *= kernel.moe_weight_time_factor.value * self._grouped()
         if self.inputs.server_blackwell:
             factor *= kernel.moe_weight_time_factor_blackwell.value
         return factor
@@ -155,6 +161,14 @@ class Rates:
         """Arithmetic of grouped products over experts: the engine's factor, and that of the card's generation."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
         return self.overheads.moe_gemm_time_factor.value * (generation.value if generation else 1.0)
+
+    def _grouped(self) -> float:
+        """Arithmetic and reading of grouped products over experts: the model's factor, and that of spread experts."""
+        coefficients = self.inputs.coefficients
+        values = [coefficients.model_experts_factor(self.inputs.model)]
+        if self.inputs.spreads_experts:
+            values.append(coefficients.expert_parallel_time_factor)
+        return prod(value.value for value in values if value)
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""

@@ -3,7 +3,7 @@
     t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step
       + attention                                              contexts, query-key pairs, states
       + all-reduces, two a layer                               tokens in the step
-      + layers * t_layer + t_step + sampled sequences * t_seq  host
+      + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
 
 The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is one
 stage's: the layers of the fullest stage, an even share of the LM head and of the host's time per step, and the send to
@@ -40,7 +40,7 @@ class Roofline(Spec):
 
     model: Literal["roofline"] = "roofline"
     host_factor: Positive = 1.0
-    """Host time per step, sequence and request against the usual server's; measured hosts differ threefold."""
+    """Host time per step, sequence, prompt token and request against the usual server's; hosts differ threefold."""
     in_process: bool = False
     """The engine is called as a library: no API server streams the tokens."""
 
@@ -105,6 +105,8 @@ class RooflineStepTime:
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share = _stage_shares(inputs)
+        reading = None if spec.in_process else self._overheads.per_prompt_token_s
+        self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
         self._set_attention(Attention.of(rates, _mean_layer(rates), self._layers_share))
 
@@ -137,7 +139,7 @@ class RooflineStepTime:
             growth_s += self._window_decode_s * batch.windowed_growing_seqs
         if batch.prefill_tokens:
             read_s, pairs_s = self._prefill(batch)
-            first_s += read_s + pairs_s
+            first_s += read_s + pairs_s + self._prompt_token_s * batch.prefill_tokens
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
         if self._beside is not None:
@@ -162,7 +164,7 @@ class RooflineStepTime:
             "memory": step.memory_s + head.memory_s,
             "attention": attention_s,
             "link": step.link_s + head.link_s,
-            "overhead": step.overhead_s + head.overhead_s,
+            "overhead": step.overhead_s + head.overhead_s + self._prompt_token_s * batch.prefill_tokens,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
 
     def draft_pass(self, batch: Batch) -> Leap:
@@ -183,6 +185,7 @@ class RooflineStepTime:
         step_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
         sequence_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
         leap.first_s -= (step_s + sequence_s * batch.sampled_seqs) * self._even_share
+        leap.first_s -= self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
             leap.first_s -= self._layer_overheads_s() * self._layers_share
             leap.first_s = max(leap.first_s, launch.value * self.inputs.model.layers * self._layers_share)
@@ -282,6 +285,10 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.model.moe is not None and (factor := coefficients.experts_factor(inputs.gpu)) is not None:
         values["experts_time_factor"] = factor
+    if inputs.model.moe is not None and (factor := coefficients.model_experts_factor(inputs.model)) is not None:
+        values["model_experts_time_factor"] = factor
+    if inputs.model.moe is not None and inputs.spreads_experts and coefficients.expert_parallel_time_factor:
+        values["expert_parallel_time_factor"] = coefficients.expert_parallel_time_factor
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     values |= attention_values(Rates.of(inputs))

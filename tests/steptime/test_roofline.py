@@ -175,3 +175,43 @@ def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_
     reading_s = [one.breakdown(decode(64, 4096))["attention"] for one in (half, slow, whole)]
     assert reading_s[0] < 0.6 * reading_s[2]
     assert reading_s[1] == pytest.approx(reading_s[2], rel=0.02)
+
+
+def changed(steptime, **coefficients):
+    inputs = steptime.inputs
+    return Roofline().build(replace(inputs, coefficients=inputs.coefficients.model_copy(update=coefficients)))
+
+
+def test_a_family_of_mixtures_and_spread_experts_slow_the_grouped_products_and_nothing_else(build):
+    card, over = "h200-141gb-sxm", "nvlink4-nvswitch"
+    plain = {"models_experts_time_factors": {}, "expert_parallel_time_factor": None}
+    spread = changed(build("mixtral-8x7b", card, over, tp=8, ep=True), **plain)
+    whole = changed(build("mixtral-8x7b", card, over, tp=8), **plain)
+    twice = spread.inputs.coefficients.gemm_exponent.model_copy(update={"value": 2.0})
+    batch = decode(256, 1000)
+    experts_s = sum(p.times(256).compute_s + p.times(256).memory_s for p in spread._products if p.expert)
+    for factor in ({"models_experts_time_factors": {"mixtral-8x7b": twice}}, {"expert_parallel_time_factor": twice}):
+        slower_s = changed(spread, **factor).leap(batch).first_s - spread.leap(batch).first_s
+        activations_s = sum(p.count * p.activation_s_per_token * 256 for p in spread._products if p.expert)
+        assert experts_s - activations_s < slower_s < experts_s
+    assert changed(whole, expert_parallel_time_factor=twice).leap(batch) == whole.leap(batch)
+    dense = build()
+    assert changed(dense, models_experts_time_factors={"llama3-8b": twice}).leap(batch) == dense.leap(batch)
+
+
+def test_an_api_server_reads_in_prompts_by_the_token(build):
+    plain = build()
+    overheads = plain.inputs.engine.overheads
+    reading = overheads.model_copy(
+        update={"per_prompt_token_s": overheads.per_step_s.model_copy(update={"value": 1e-6})}
+    )
+    inputs = replace(plain.inputs, engine=plain.inputs.engine.model_copy(update={"overheads": reading}))
+
+    def longer_s(**spec):
+        served, before = Roofline(**spec).build(inputs), Roofline(**spec).build(plain.inputs)
+        assert served.leap(decode(8)) == before.leap(decode(8))
+        return served.leap(prompt(2000)).first_s - before.leap(prompt(2000)).first_s
+
+    assert longer_s() == pytest.approx(2e-3)
+    assert longer_s(host_factor=2) == pytest.approx(4e-3)
+    assert longer_s(in_process=True) == 0

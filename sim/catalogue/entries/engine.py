@@ -36,6 +36,8 @@ class Overheads(Spec):
     """Time to read a byte of an 8-bit cache against one of a 16-bit cache; None: the same."""
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
+    per_prompt_token_s: Value | None = None
+    """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
     take `per_layer_s` as those of any model."""
