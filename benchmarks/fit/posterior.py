@@ -143,16 +143,20 @@ class Posterior:
 
 
 def fit(
-    observations: list[Observation], sd: Mapping[str, float], centre: Mapping[str, float] | None = None
+    observations: list[Observation],
+    sd: Mapping[str, float],
+    centre: Mapping[str, float] | None = None,
+    start: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Theta of every parameter in *sd*, the prior standard deviations of the logarithms (0 holds one).
+
+    The search begins at *start*, or at the prior: near its end it is several times as fast.
 
     Parameters that no observation touches stay at *centre*, where 0 is the value that the rows were simulated with.
     """
     prior = Posterior(observations, sd, centre or {})
-    found = least_squares(
-        prior.residuals, prior.centres, prior.slopes, loss=prior.loss, xtol=TOLERANCE, ftol=TOLERANCE**2
-    )
+    begin = np.array([(start or {}).get(name, at) for name, at in zip(prior.names, prior.centres, strict=True)])
+    found = least_squares(prior.residuals, begin, prior.slopes, loss=prior.loss, xtol=TOLERANCE, ftol=TOLERANCE**2)
     return prior.named(found.x)
 
 

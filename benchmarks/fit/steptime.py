@@ -30,7 +30,6 @@ Theta = dict[str, float]
 
 ROUNDS = 2
 """Simulate, fit, simulate with the result, fit again."""
-PAIR_FOLDS = 8
 BOOTSTRAPS = 16
 FREE_HOST, ROWS_OF_A_HOST = 1.0, 8
 """Width of a host's factor where its spread is asked for, and observations that a host must have to count there."""
@@ -69,16 +68,21 @@ def simulated(ready: list[Ready], priors: Priors, theta: Theta) -> list[Simulate
 
 
 def refit(
-    rows: list[Simulated], priors: Priors, at: Theta, keep: Callable[[Observation], bool] = lambda one: True
+    rows: list[Simulated],
+    priors: Priors,
+    at: Theta,
+    keep: Callable[[Observation], bool] = lambda one: True,
+    start: Theta | None = None,
 ) -> Theta:
     """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
     found = [one for one in observations(rows) if fittable(one, rows) and keep(one)]
-    return _moved(found, priors, at)
+    return _moved(found, priors, at, start)
 
 
-def _moved(found: list[Observation], priors: Priors, at: Theta) -> Theta:
+def _moved(found: list[Observation], priors: Priors, at: Theta, start: Theta | None = None) -> Theta:
     sd = widths(found, priors)
-    step = fit(found, sd, centre={name: -at.get(name, 0.0) for name in sd})
+    begin = {name: value - at.get(name, 0.0) for name, value in (start or {}).items()}
+    step = fit(found, sd, {name: -at.get(name, 0.0) for name in sd}, begin)
     return {name: at.get(name, 0.0) + step[name] for name in sd if name.split(":")[0] not in HOSTS}
 
 
@@ -99,25 +103,28 @@ def hosts_of(one: Observation) -> set[str]:
 
 
 def left_out_errors(
-    rows: list[Simulated], priors: Priors, at: Theta, scheme: str, group: Callable[[BenchRow], str]
+    rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
-    """Every judged row, its steps timed with parameters that were fitted without the row's group."""
+    """Every judged row, its steps timed with parameters that were fitted without the row's group.
+
+    *theta* is the fit to all rows. A group that it learnt nothing from needs no other.
+    """
     groups = sorted({group(one.row) for one in rows})
-    random.Random(0).shuffle(groups)
-    folds = len(groups) if scheme == "gpus" else PAIR_FOLDS
+    learnt = {group(rows[one.row].row) for one in observations(rows) if fittable(one, rows)}
 
-    def of_fold(fold: int) -> list[dict[str, object]]:
-        out = set(groups[fold::folds])
-        without = refit(rows, priors, at, lambda one: group(rows[one.row].row) not in out)
-        return timed_rows(scheme, [one for one in rows if group(one.row) in out], at, without)
+    def without(out: str) -> list[dict[str, object]]:
+        own = refit(rows, priors, at, lambda one: group(rows[one.row].row) != out, theta) if out in learnt else theta
+        return timed_rows(scheme, [one for one in rows if group(one.row) == out], at, own)
 
-    return [line for lines in each(of_fold, range(folds)) for line in lines]
+    return [line for lines in each(without, groups) for line in lines]
 
 
 def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> list[dict[str, object]]:
-    """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*."""
+    """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*; at its prior stands
+    what *theta* lacks.
+    """
     found = observations(rows)
-    off = errors(found, {name: value - at.get(name, 0.0) for name, value in theta.items()})
+    off = errors(found, {name: theta.get(name, 0.0) - at.get(name, 0.0) for name in {**at, **theta}})
     return [_line(scheme, rows[one.row], one.metric, 1 + float(error)) for one, error in zip(found, off, strict=True)]
 
 
@@ -195,7 +202,7 @@ def main() -> None:
         write_data(arguments.write, priors, theta, ranges, spread)
     if not arguments.no_cv:
         for scheme, group in (("pairs", pair), ("gpus", lambda row: row.gpu)):
-            found = left_out_errors(rows, priors, at, scheme, group)
+            found = left_out_errors(rows, priors, at, theta, scheme, group)
             print(f"left out {scheme}:", summary(found), flush=True)
             results += found
     arguments.errors.parent.mkdir(parents=True, exist_ok=True)
