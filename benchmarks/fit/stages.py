@@ -120,7 +120,7 @@ def _product(
     if product.expert:
         grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
         if inputs.spreads_experts:
-            grouped = (*grouped, "expert_parallel")
+            grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
         compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime), *grouped)
         weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()), *grouped)
     return (

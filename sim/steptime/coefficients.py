@@ -60,8 +60,9 @@ class Coefficients(Spec):
     """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
     models_experts_time_factors: dict[str, Value] = Field(default_factory=dict)
     """By `Model.family`: grouped products over a model's experts against those of the usual mixture."""
-    expert_parallel_time_factor: Value | None = None
-    """Grouped products where whole experts are spread over the ranks: the step waits for the one with most work."""
+    expert_parallel_time_factor_per_doubling: Value | None = None
+    """Grouped products where whole experts are spread, for each doubling of the ranks: the step waits for the one with
+    most work."""
     attention: AttentionCoefficients
     """Of states and indexers."""
     host_time_spread: Value | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import log2
 
 from sim.catalogue.entries.engine import Engine, Overheads
 from sim.catalogue.entries.gpu import Gpu
@@ -165,10 +165,10 @@ class Rates:
     def _grouped(self) -> float:
         """Arithmetic and reading of grouped products over experts: the model's factor, and that of spread experts."""
         coefficients = self.inputs.coefficients
-        values = [coefficients.model_experts_factor(self.inputs.model)]
-        if self.inputs.spreads_experts:
-            values.append(coefficients.expert_parallel_time_factor)
-        return prod(value.value for value in values if value)
+        of_model = coefficients.model_experts_factor(self.inputs.model)
+        spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None
+        factor = of_model.value if of_model else 1.0
+        return factor * spread.value ** log2(self.inputs.expert_ranks) if spread else factor
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""

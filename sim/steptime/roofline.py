@@ -287,8 +287,12 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["experts_time_factor"] = factor
     if inputs.model.moe is not None and (factor := coefficients.model_experts_factor(inputs.model)) is not None:
         values["model_experts_time_factor"] = factor
-    if inputs.model.moe is not None and inputs.spreads_experts and coefficients.expert_parallel_time_factor:
-        values["expert_parallel_time_factor"] = coefficients.expert_parallel_time_factor
+    if (
+        inputs.model.moe is not None
+        and inputs.spreads_experts
+        and coefficients.expert_parallel_time_factor_per_doubling
+    ):
+        values["expert_parallel_time_factor_per_doubling"] = coefficients.expert_parallel_time_factor_per_doubling
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     values |= attention_values(Rates.of(inputs))

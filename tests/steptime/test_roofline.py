@@ -184,17 +184,20 @@ def changed(steptime, **coefficients):
 
 def test_a_family_of_mixtures_and_spread_experts_slow_the_grouped_products_and_nothing_else(build):
     card, over = "h200-141gb-sxm", "nvlink4-nvswitch"
-    plain = {"models_experts_time_factors": {}, "expert_parallel_time_factor": None}
+    plain = {"models_experts_time_factors": {}, "expert_parallel_time_factor_per_doubling": None}
     spread = changed(build("mixtral-8x7b", card, over, tp=8, ep=True), **plain)
     whole = changed(build("mixtral-8x7b", card, over, tp=8), **plain)
     twice = spread.inputs.coefficients.gemm_exponent.model_copy(update={"value": 2.0})
     batch = decode(256, 1000)
     experts_s = sum(p.times(256).compute_s + p.times(256).memory_s for p in spread._products if p.expert)
-    for factor in ({"models_experts_time_factors": {"mixtral-8x7b": twice}}, {"expert_parallel_time_factor": twice}):
+    root = twice.model_copy(update={"value": 2 ** (1 / 3)})
+    for factor in (
+        {"models_experts_time_factors": {"mixtral-8x7b": twice}}, {"expert_parallel_time_factor_per_doubling": root}
+    ):  # fmt: skip
         slower_s = changed(spread, **factor).leap(batch).first_s - spread.leap(batch).first_s
         activations_s = sum(p.count * p.activation_s_per_token * 256 for p in spread._products if p.expert)
         assert experts_s - activations_s < slower_s < experts_s
-    assert changed(whole, expert_parallel_time_factor=twice).leap(batch) == whole.leap(batch)
+    assert changed(whole, expert_parallel_time_factor_per_doubling=twice).leap(batch) == whole.leap(batch)
     dense = build()
     assert changed(dense, models_experts_time_factors={"llama3-8b": twice}).leap(batch) == dense.leap(batch)
 
