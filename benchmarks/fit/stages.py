@@ -9,6 +9,7 @@ from the objects that the simulator itself runs on (RooflineStepTime), so theta 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log2
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,10 +150,9 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
             mean["prefill_attention_pairs"], mean["prefill_tokens"] * window
         )
     found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
-    if steptime._states is not None:
-        moves = 2 * (mean["decode_seqs"] + mean["prefill_seqs"])
-        found.plain.append(((f"memory:{gpu}", *pipeline), steptime._states.move_s * moves))
-        found.plain.append((("scan", *pipeline), steptime._states.token_s * mean["prefill_tokens"]))
+    if steptime._beside is not None:
+        moved_s, scanned_s = steptime._beside.times(SimpleNamespace(**mean, draft_tokens=0))  # type: ignore[arg-type]
+        found.plain += [((f"memory:{gpu}", *pipeline), moved_s), (("scan", *pipeline), scanned_s)]
 
 
 def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:
