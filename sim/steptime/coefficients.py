@@ -92,6 +92,18 @@ class Coefficients(Spec):
         """The statement about grouped products over the experts of *model*, if its family was measured."""
         return self.models_experts_time_factors.get(model.family or model.id)
 
+    def experts_values(self, gpu: Gpu, model: Model, spread: bool) -> dict[str, Value]:
+        """What grouped products over the experts of *model* rest on, by name; *spread*: whole experts on a GPU."""
+        ranks = self.expert_parallel_time_factor_per_doubling if spread else None
+        values = {
+            "experts_time_factor": self.experts_factor(gpu),
+            "model_experts_time_factor": self.model_experts_factor(model),
+            "expert_parallel_time_factor_per_doubling": self.expert_parallel_time_factor_per_doubling
+            if spread
+            else None,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
     def allreduce_factor(self, gpu: Gpu, link: Link) -> Value:
         """The nearest statement about all-reduces between *gpu* cards over *link*."""
         return next(rule.factor for rule in self.allreduce_time_factors if rule.applies(gpu, link))

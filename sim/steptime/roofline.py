@@ -15,7 +15,7 @@ from math import inf, log2
 from typing import Literal
 
 from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.model import Matrix, Model, matrices
+from sim.catalogue.entries.model import Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
@@ -184,8 +184,8 @@ class RooflineStepTime:
         leap, launch = self.leap(batch), self._overheads.draft_layer_s
         step_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
         sequence_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
-        leap.first_s -= (step_s + sequence_s * batch.sampled_seqs) * self._even_share
-        leap.first_s -= self._prompt_token_s * batch.prefill_tokens
+        even_s = (step_s + sequence_s * batch.sampled_seqs) * self._even_share
+        leap.first_s -= even_s + self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
             leap.first_s -= self._layer_overheads_s() * self._layers_share
             leap.first_s = max(leap.first_s, launch.value * self.inputs.model.layers * self._layers_share)
@@ -283,16 +283,8 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
     }
     if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
-    if inputs.model.moe is not None and (factor := coefficients.experts_factor(inputs.gpu)) is not None:
-        values["experts_time_factor"] = factor
-    if inputs.model.moe is not None and (factor := coefficients.model_experts_factor(inputs.model)) is not None:
-        values["model_experts_time_factor"] = factor
-    if (
-        inputs.model.moe is not None
-        and inputs.spreads_experts
-        and coefficients.expert_parallel_time_factor_per_doubling
-    ):
-        values["expert_parallel_time_factor_per_doubling"] = coefficients.expert_parallel_time_factor_per_doubling
+    if inputs.model.moe is not None:
+        values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     values |= attention_values(Rates.of(inputs))
@@ -306,7 +298,8 @@ def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[Host
     """
     rates, exponent = Rates.of(inputs), inputs.coefficients.gemm_exponent.value
     weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
-    head = _matrix(weights, "embed_tokens" if inputs.model.tie_embeddings else "lm_head")
+    head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
+    head = next(matrix for matrix in weights if matrix.name == head_name)
     layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
     products = [
         placed((expert_product if matrix.role == "expert" else dense_product)(matrix, rates, exponent), matrix, rates)
@@ -329,10 +322,6 @@ def _mean_layer(rates: Rates) -> LayerAttention:
     if host is None or host.weights.layers == 0:
         return layer
     return layer.mixed(host_attention(host, rates), host.weights.layers / rates.inputs.model.layers)
-
-
-def _matrix(weights: list[Matrix], name: str) -> Matrix:
-    return next(matrix for matrix in weights if matrix.name == name)
 
 
 def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:
