@@ -98,9 +98,7 @@ class Coefficients(Spec):
         values = {
             "experts_time_factor": self.experts_factor(gpu),
             "model_experts_time_factor": self.model_experts_factor(model),
-            "expert_parallel_time_factor_per_doubling": self.expert_parallel_time_factor_per_doubling
-            if spread
-            else None,
+            "expert_parallel_time_factor_per_doubling": ranks,
         }
         return {name: value for name, value in values.items() if value is not None}
 
