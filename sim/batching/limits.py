@@ -86,8 +86,9 @@ class VllmLimits(QueueLimits):
     """Most tokens of one prompt in a step while other requests run or wait [tokens]; 0: up to the step's budget."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the KV blocks that stays free when a request joins others that run."""
-    scheduler_reserve_full_isl: bool = True
-    """A request joins once the KV blocks of all its tokens are free; else those of its first chunk are enough."""
+    scheduler_reserve_full_isl: bool | None = None
+    """A request joins once the KV blocks of all its tokens are free; else those of its first chunk are enough. Left
+    out: as the engine does; without an engine, on."""
     prefill_schedule_interval: Count = 1
     """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
     step that left requests in the queue."""

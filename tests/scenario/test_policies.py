@@ -69,6 +69,12 @@ def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> No
     assert limits(engine="tensorrt-llm-1.0")[1] is True
 
 
+def test_all_of_a_prompt_is_asked_for_where_the_version_has_the_option(tmp_path: Path, catalog: Catalog) -> None:
+    versions = ("vllm-0.10", "vllm-0.11", "vllm-0.14")
+    found = [rank_limits(plan_of(tmp_path, catalog, engine=one).pools[0]).reserve_full_isl for one in versions]
+    assert found == [False, False, True]
+
+
 def test_slots_are_reserved_or_the_engine_does_not_start(tmp_path: Path, catalog: Catalog) -> None:
     four = plan_of(tmp_path, catalog, engine="ollama").pools[0]
     assert (four.batching.max_num_seqs, four.batching.max_model_len, four.batching.num_gpu_blocks) == (4, 2048, 5)

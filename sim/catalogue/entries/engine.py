@@ -92,6 +92,8 @@ class EngineLimits(Spec):
     hybrid_kv_cache_manager: Value | None = None
     """1: layers with a sliding window and those that keep all tokens have KV blocks of their own out of one pool; 0 or
     None: they do not."""
+    scheduler_reserve_full_isl: Value | None = None
+    """0: a request joins once the KV blocks of its first chunk are free; 1 or None: of all its tokens."""
     overlap_schedule: Value | None = None
     """1: as `async_scheduling`, for an engine that computes prompts first."""
     schedule_conservativeness: Value | None = None

@@ -36,9 +36,9 @@ OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
 AHEAD = ("async_scheduling", "overlap_schedule")
 """Switches of engines that form a step while one runs."""
-OPEN_SWITCHES = ("enable_prefix_caching", *AHEAD)
-"""What is on or off as the engine has it where the scenario is silent; a pool with a step time of its own has no
-engine."""
+OPEN_SWITCHES = {"enable_prefix_caching": False, **dict.fromkeys(AHEAD, False), "scheduler_reserve_full_isl": True}
+"""What is on or off as the engine has it where the scenario is silent, and what it is where the engine says nothing;
+a pool with a step time of its own has no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +213,16 @@ def _with_defaults(
 
 
 def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Scheduler:
-    """*batching* with what *engine* has on where it leaves that open; all off without an engine.
+    """*batching* with what *engine* has on where it leaves that open.
 
     Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV.
     """
     filled: dict[str, bool] = {}
-    for name in OPEN_SWITCHES:
+    for name, otherwise in OPEN_SWITCHES.items():
         if getattr(batching, name, False) is None:
             usual = default_limit(engine, None, name) if engine else None
             able = name not in AHEAD or (one_rank and getattr(batching, "speculative", None) is None)
-            filled[name] = usual is not None and bool(usual.value) and able
+            filled[name] = (otherwise if usual is None else bool(usual.value)) and able
     return batching.model_copy(update=filled)
 
 
