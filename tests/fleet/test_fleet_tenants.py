@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.engine.schedulers.queues.fair import FairQueue
+from sim.engine.schedulers.queues.waiting import FcfsQueue
 from sim.engine.sequence import Sequence
 from sim.fleet import RunningFleet
 from sim.fleet.arrivals.tenants import Bucket
@@ -117,20 +118,20 @@ def test_who_is_over_the_limit_is_refused_and_nobody_else() -> None:
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=60, max_size=60))
 @settings(max_examples=20, deadline=None)
 def test_backlogged_tenants_get_tokens_by_weight(sizes: list[tuple[int, int]]) -> None:
-    queue, weights = FairQueue(), {"a": 1.0, "b": 3.0}
+    queue, weights = FairQueue(FcfsQueue), {"a": 1.0, "b": 3.0}
     for index, (prompt, output) in enumerate(sizes):
         request = Request(index, 0.0, prompt, output, tenant="ab"[index % 2])
         request.weight = weights[request.tenant]
         queue.add(Sequence(request))
     served = dict.fromkeys("ab", 0.0)
-    while {one.request.tenant for waiting in queue._queues.values() for one in waiting} == {"a", "b"}:
+    while {tenant for (_, tenant), waiting in queue._queues.items() if len(waiting)} == {"a", "b"}:
         request = queue.pop().request
         served[request.tenant] += (request.prompt_tokens + 2 * request.output_tokens) / request.weight
         assert abs(served["a"] - served["b"]) <= 120
 
 
 def test_who_was_idle_gains_nothing_by_it() -> None:
-    queue = FairQueue()
+    queue = FairQueue(FcfsQueue)
     for index in range(6):
         queue.add(Sequence(Request(index, float(index), 10, 10, tenant="busy")))
     for _ in range(3):
