@@ -17,7 +17,7 @@ from sim.report.fleets.run.figures import (
     notes_for,
     standing,
 )
-from sim.report.fleets.run.paired import NOTE, Block
+from sim.report.fleets.run.paired import NOTE, Block, tables
 from sim.report.fleets.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches, tenants_of
 from sim.report.fleets.run.verdict import Verdict
 from sim.report.page.template import render as filled
@@ -76,7 +76,7 @@ def render(
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
-        compared=compared,
+        compared=tables(compared),
         compared_note=_(NOTE),
         year=year,
         futures=futures,

@@ -17,8 +17,8 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.paired import Difference
 from sim.study.metrics.columns import column
 
-MOST_IN_TERMINAL, MOST_BLOCKS = 12, 10
-"""Points of one pair in the terminal, pairs in the report."""
+MOST_IN_TERMINAL = 12
+"""Points of one pair."""
 UNSURE = "?"
 NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
 MILLION = "usd_per_million_output_tokens"
@@ -73,6 +73,22 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
         )
         result.append(Block(_("{first} less {second}", first=first, second=second), heads, lines))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Differences as the report shows them: each row has what it is of, and its cells."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def tables(found: Sequence[Block]) -> list[Table]:
+    """One table of all pairs where each has one row of the same columns, else one for each pair."""
+    if len({block.heads for block in found}) == 1 and all(len(block.rows) == 1 for block in found):
+        return [Table("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
+    return [Table(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
 
 
 def _shown_metrics(slo: Slo) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.fleets.run.paired import blocks, write_paired
+from sim.report.fleets.run.paired import Block, blocks, tables, write_paired
 from sim.report.fleets.run.terminal import terminal_differences
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.summary import summarize
@@ -56,6 +56,17 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
     }
     assert {row["horizon_dependent"] for row in rows if row["metric"] == "tpot_s_p95"} == {"false"}
     assert len(blocks(found, ["rate_rps"], SLO)) == 3
+
+
+def test_pairs_at_one_load_stand_in_one_table(two_fleets: list[Any]) -> None:
+    found = blocks(differences(summarize(two_fleets, ["rate_rps"], SLO)), ["rate_rps"], SLO)
+    (one_pair,) = tables(found)
+    assert (one_pair.title, one_pair.heads) == (found[0].title, found[0].heads)
+    assert [row for _, row in one_pair.rows] == list(found[0].rows)
+    brief = [Block(title, found[0].heads, found[0].rows[:1]) for title in ("a less b", "a less c")]
+    (all_pairs,) = tables(brief)
+    assert [of for of, _ in all_pairs.rows] == ["a less b", "a less c"]
+    assert {row for _, row in all_pairs.rows} == {found[0].rows[0]}
 
 
 def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
