@@ -35,7 +35,7 @@ lint: $(VENV)/.stamp-dev
 	$(BIN)/deno lint --quiet $(SCRIPTS)
 
 docs: $(VENV)/.stamp-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "The pages: outputs/site/index.html"
 
 language: $(VENV)/.stamp-dev
