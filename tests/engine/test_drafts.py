@@ -17,14 +17,16 @@ from sim.fleet.arrivals.drafts import Acceptance
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Adapted, Affine, assert_conserved, dates, optioned_workloads, workloads
+from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, workloads
 from reference_drafts import DraftReference
 from reference_engine import drain
 
 
-@given(st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2))
+@given(
+    st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2), st.booleans()
+)
 @settings(max_examples=50, deadline=None)
-def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu) -> None:
+def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu, windowed) -> None:
     requests, limits = workload
     accepted = min(accepted, drafts)
     requests = [r | {"block_hashes": ()} for r in requests]  # answers are named once they are complete
@@ -38,10 +40,12 @@ def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu
     if slots is not None:  # of three adapters and the model itself
         requests = [r | {"adapter": ("", "a", "b", "c")[place % 4]} for place, r in enumerate(requests)]
         own["new_adapters"] = lambda: AdapterSlots(*slots)
+    model = Windowed() if windowed else Adapted()
+    limits["window"] = model.window
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Adapted(), RankLimits(**limits, **own), DraftRank)
+    engine = VllmEngine(model, RankLimits(**limits, **own), DraftRank)
     drain(engine, fast)
-    reference = DraftReference(Adapted().leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
+    reference = DraftReference(model.leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions
@@ -55,8 +59,8 @@ def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]
     kept = {r.index: min(accepted * (1 + r.index % 3) / 3, drafts) for r in fast}
-    own = {"draft_tokens": drafts, "accepts": lambda request, tokens: kept[request.index]}
-    engine = VllmEngine(Affine(), RankLimits(**limits, **own), DraftRank)
+    own = {"draft_tokens": drafts, "accepts": lambda request, tokens: kept[request.index], "window": Windowed.window}
+    engine = VllmEngine(Windowed(), RankLimits(**limits, **own), DraftRank)
     drain(engine, fast)
     assert_conserved(engine, fast)
 

@@ -10,6 +10,7 @@ from math import ceil
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.slots import Slots
+from sim.engine.kv.windows import WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
@@ -35,6 +36,8 @@ class DraftRank(Rank):
         self._phases = Slots(pool.block_size, self._reach, self._first_step)
         self._pace: dict[Sequence, float] = {}
         """Tokens per step of those who decode."""
+        if limits.window:
+            self._windows = WindowedContexts(limits.window, self._pace)
         self._pace_sum: float = 0
         self._cut: tuple[Sequence, float] | None = None
         """Who has fewer drafts in the step being formed, and how many tokens it comes less far."""
