@@ -13,11 +13,8 @@ Kept = Token[tuple[str, ...]]
 
 
 def keep(names: Iterable[str]) -> Kept:
-    """From here on *names* stay as they are; what `release` needs to end that.
-
-    A name without a space is none: whatever stands in the place of one word is never retold.
-    """
-    return _NAMES.set(tuple(sorted({name for name in names if " " in name.strip()}, key=len, reverse=True)))
+    """From here on *names* stay as they are; what `release` needs to end that."""
+    return _NAMES.set(tuple(sorted({name for name in names if name.strip()}, key=len, reverse=True)))
 
 
 def release(kept: Kept) -> None:
@@ -25,12 +22,13 @@ def release(kept: Kept) -> None:
     _NAMES.reset(kept)
 
 
-def hidden(text: str) -> str:
-    """*text* with one character in the place of each name."""
+def hidden(text: str, words: bool = True) -> str:
+    """*text* with one character in the place of each name, without *words* only of names of several words."""
     names = _NAMES.get()
-    if not names:
+    taken = names if words else tuple(name for name in names if " " in name.strip())
+    if not taken:
         return text
-    return _any_of(names).sub(lambda found: chr(_FIRST + names.index(found[0])), text)
+    return _any_of(taken).sub(lambda found: chr(_FIRST + names.index(found[0])), text)
 
 
 def shown(text: str) -> str:

@@ -129,6 +129,15 @@ def test_names_of_a_scenario_are_never_retold() -> None:
             assert "必须大于 0" in retold(text)
     finally:
         release(kept)
+    kept = keep(["bought", "nothing"])
+    try:
+        with speaking("zh"):
+            told = retold("bought is left out: it meets the service level up to 3, and the load is 4.")
+            assert told == "不比较 bought：它在 3 以内达到服务等级，而负载是 4。"
+            assert retold(told) == told, "a sentence that is told twice"
+            assert retold("must be above 0, not nothing") == "必须大于 0，而不是 nothing"
+    finally:
+        release(kept)
 
 
 def test_a_currency_that_is_put_in_the_place_of_the_dollar_leaves_no_dollar() -> None:
