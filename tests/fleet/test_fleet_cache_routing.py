@@ -73,6 +73,20 @@ def test_who_looks_at_prefixes_finds_more_than_chance_and_less_than_one_endless_
     assert all((one.prefix_hit_rate or 0) <= (one.prefix_hit_bound or 0) for one in [*looked, *chance])
 
 
+def test_the_bound_has_what_one_endless_cache_of_blocks_has() -> None:
+    def turn(index: int, prompt: int, output: int, rejected: bool = False) -> Request:
+        return Request(
+            index, float(index), prompt, output, block_hashes=(1, 2, 3), hash_block_tokens=BLOCK, rejected=rejected
+        )
+
+    # 20 + 12 tokens fill two blocks, but the last token's KV is never computed; who is refused fills none
+    told = prefix_hits([turn(0, 20, 12), turn(1, 40, 9, rejected=True), turn(2, 40, 1)], 0.0, 9.0, BLOCK)
+    assert told == PrefixHits(0.0, 16 / 60)
+    # a prompt that is all there computes its last block again
+    assert prefix_hits([turn(0, 32, 1), turn(1, 32, 1)], 0.0, 9.0, BLOCK) == PrefixHits(0.0, 16 / 64)
+    assert prefix_hits([turn(0, 20, 12), turn(1, 40, 1)], 0.0, 9.0) == PrefixHits(0.0, 31 / 60)
+
+
 @pytest.mark.parametrize("windows", [[], [64, None]])
 def test_the_exact_index_is_what_the_caches_hold(windows: list[int | None]) -> None:
     """Of groups by window, those that keep all tokens."""

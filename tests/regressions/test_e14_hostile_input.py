@@ -90,6 +90,23 @@ def test_what_cannot_finish(tmp_path: Path, catalog: Catalog, old: str, new: str
     assert told(tmp_path, catalog, REFEREE.replace(old, new))[0].startswith(line)
 
 
+def test_kv_that_takes_years(tmp_path: Path, catalog: Catalog) -> None:
+    # 1000 prompts of 100 tokens with 1000 bytes each: 1e8 bytes over one port of 0.01 bytes/s
+    pools = "kv_transfer: {bytes_per_s: %s}\n    pools:\n"
+    held = REFEREE[REFEREE.index("      - ") :].replace(
+        "      - ", "      - {role}\n        kv_bytes_per_token: 1000\n        "
+    )
+    head = REFEREE[: REFEREE.index("pools:")].replace("horizon_s: 100\n", "")
+    head = head.replace("{process: poisson, rate_rps: 1.0}", "{process: burst, num_requests: 1000}")
+    text = head + pools + held.replace("{role}", "role: prefill") + held.replace("{role}", "role: decode")
+    assert told(tmp_path, catalog, text % 0.01) == [
+        "s.yaml:9: fleets.0.kv_transfer: about 6.7e+07 rows of usage in one case until the last KV has crossed, "
+        "after 1e+10 s; at most 10,000,000 (limits.usage_rows raises it)"
+    ]
+    (tmp_path / "s.yaml").write_text(text % 1e6)
+    load(tmp_path / "s.yaml", (), catalog=catalog)
+
+
 def test_a_closed_loop_over_years(tmp_path: Path, catalog: Catalog) -> None:
     # 16 prompts of 100 tokens take 3.1 full steps of 15.1 ms, ten decode steps 10.2 ms each: 16 answers in 0.15 s
     text = REFEREE.replace("{process: poisson, rate_rps: 1.0}", CLOSED % (64, 0))

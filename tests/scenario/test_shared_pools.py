@@ -178,15 +178,16 @@ def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
 
 def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
     chat = service("chat", talks=True)
-    together = run(scenario([chat, service("batch", 1.0)], [pool("chat", "batch")]))
+    together = run(scenario([chat, service("batch", 1.0, talks=True)], [pool("chat", "batch")]))
     alone = run(scenario([chat], [pool("chat")]))
     first = {str(number) for number in range(9)}
     said = [
         sorted((r.session, r.turn, r.prompt_tokens, r.output_tokens) for r in one.log.requests if r.session in first)
-        for one in (together, alone)
+        for one in (of_services(together)["chat"], alone)
     ]
     assert len(said[0]) == 27
     assert said[0] == said[1]
+    assert not [r for r in together.log.requests if r.turn == 1 and r.cached_tokens], "what another service was told"
 
 
 def test_a_noisy_neighbour_waits_where_shares_are_fair_and_is_refused_where_it_has_a_limit() -> None:

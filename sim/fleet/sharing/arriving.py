@@ -8,6 +8,7 @@ from sim.fleet.arrivals.tenants import Bucket, TenantGate
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.workload import Streams
+from sim.workload.traces import MooncakeTrace
 
 
 class ServicesSource:
@@ -25,6 +26,7 @@ class ServicesSource:
         self._sources: dict[str, Source] = {}
         self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
         """Of all services: one that two of them name is the same one."""
+        self._contents = [_content(service, place) for place, service in enumerate(plan.services)]
         for place, service in enumerate(plan.services):
             own = streams(service.name)
             arrive = self._gate(service, place, len(plan.services), own)
@@ -55,6 +57,7 @@ class ServicesSource:
             self._send(requests, now)
 
         tenants = service.workload.tenants
+        content = self._contents.index(self._contents[place])
         onward = TenantGate(tenants, weighted, self._turn_away).arrive if tenants else weighted
 
         def arrive(requests: list[Request], now: float) -> None:
@@ -64,6 +67,8 @@ class ServicesSource:
                 request.service = service.name
                 if draws is not None:  # by its number among those of the service
                     draws.give(request)
+                if request.block_hashes:  # the texts of other services are others
+                    request.block_hashes = tuple(block * services + content for block in request.block_hashes)
                 request.index = request.index * services + place
                 request.priority = request.priority if service.priority is None else service.priority
                 request.rejected = bucket is not None and not bucket.takes(now)
@@ -75,3 +80,9 @@ class ServicesSource:
                 self._turn_away(refused, now)
 
         return arrive
+
+
+def _content(service: ServicePlan, place: int) -> object:
+    """What the ids of blocks of *service*, the one at *place*, stand for: a trace's own ids mean the same to all."""
+    trace = service.workload.trace
+    return trace.path if isinstance(trace, MooncakeTrace) else place

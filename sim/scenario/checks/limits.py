@@ -182,6 +182,42 @@ def _months(scenario: Scenario) -> Iterator[Complaint]:
             yield _over((name, key), f"{_count(months)} months", "months", scenario.limits)
 
 
+def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+    """More rows of usage than a case may have, where nothing but the last byte of KV ends it."""
+    if scenario.horizon_s is not None or scenario.client is not None:
+        return  # the horizon ends the readings; clients give up
+    for i, fleet in enumerate(scenario.fleets):
+        if fleet.kv_transfer is None:
+            continue
+        try:
+            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+        except (ValueError, ArithmeticError):
+            continue  # reported elsewhere
+        transfer, pools = built.kv_transfer, built.pools
+        if built.infeasible or transfer is None or any(pool.role == "both" for pool in pools):
+            continue
+        senders = [p for p, pool in enumerate(pools) if transfer.sends[p] for _ in range(pool.replicas)]
+        least_bytes = min(pools[p].kv_bytes_per_token for p in senders)
+        together_s = least_bytes * _moved_tokens(scenario, transfer.min_prompt_tokens) / sum(transfer.rates(senders))
+        replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
+        rows = replicas * (together_s / scenario.meter_interval_s)
+        if rows > scenario.limits.usage_rows:
+            told = f"about {rows:.2g} rows of usage in one case until the last KV has crossed, after {together_s:.2g} s"
+            yield _over(("fleets", i, "kv_transfer"), told, "usage_rows", scenario.limits)
+
+
+def _moved_tokens(scenario: Scenario, least: int) -> float:
+    """Tokens of the prompts whose KV crosses: of at least *least* tokens, with an answer of more than one."""
+    if scenario.workload.trace is not None:
+        rows = scenario.workload.trace.requests(None)
+        return float(rows.prompt_tokens[(rows.prompt_tokens >= least) & (rows.output_tokens > 1)].sum())
+    lengths, arrivals = scenario.workload.lengths, scenario.workload.arrivals
+    if lengths is None or arrivals is None or not arrivals.num_requests:
+        return 0.0
+    prompts, answers = (np.asarray(side.quantile(QUANTILES)) for side in (lengths.prompt, lengths.output))
+    return float(arrivals.num_requests * np.where(prompts >= least, prompts, 0).mean() * (answers > 1).mean())
+
+
 def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
     """More requests than a case may have, where clients wait for their answers and only the horizon ends it."""
     clients = scenario.workload.closed_loop()

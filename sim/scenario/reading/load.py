@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
-from sim.scenario.checks.limits import closed_loop_complaints, volume_complaints
+from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.reading.blame import follows, suspects_of, told_at_sweep
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
@@ -288,7 +288,7 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
         plans = plan_complaints(usable, catalog) if usable is not None else []
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
-        found += closed_loop_complaints(built, catalog)
+        found += [*closed_loop_complaints(built, catalog), *transfer_complaints(built, catalog)]
     told = {one.place for one in found if isinstance(one, Complaint)}
     return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
 

@@ -12,7 +12,7 @@ from sim.case import CaseResult, of_services
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
-from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefix_hits
+from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefixes_of
 from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
@@ -211,7 +211,7 @@ def measure(result: CaseResult) -> CaseMetrics:
         endings=(
             cohort.endings(result.log.requests, result.plan.client is not None) if result.plan.asks_again else None
         ),
-        prefixes=prefix_hits(result.log.requests, cohort.start_s, inf if cohort.open_end else cohort.end_s),
+        prefixes=prefixes_of(result, cohort),
         transfers=kv_transfers(result, cohort),
         services={name: measure(own) for name, own in of_services(result).items()},
     )

@@ -186,20 +186,39 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
     return np.asarray(times[~np.isnan(times)])
 
 
-def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float) -> PrefixHits | None:
-    """Of the requests that arrive from *start_s* to *end_s*, those before that filling the caches; None where no
-    request shares anything.
+def prefixes_of(result: CaseResult, cohort: Cohort) -> PrefixHits | None:
+    """Of the requests of the window; None where no request shares anything."""
+    end_s = np.inf if cohort.open_end else cohort.end_s
+    block_tokens = min(pool.batching.block_size for pool in result.plan.pools)
+    return prefix_hits(result.log.requests, cohort.start_s, end_s, block_tokens)
+
+
+def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:
+    """Of the requests that arrive from *start_s* to *end_s*, those before that filling the caches, whose blocks have
+    *block_tokens* tokens; None where no request shares anything.
     """
-    seen: set[int] = set()
+    seen: dict[int, int] = {}  # a block of the trace -> tokens of it whose KV somebody has computed
     prompts = found = could = 0
+    any_shared = False
     for request in requests:
-        ids = tuple(request.block_hashes)
-        if start_s <= request.arrived_s < end_s and not request.rejected:
-            known = next((place for place, block in enumerate(ids) if block not in seen), len(ids))
+        ids, size = request.block_hashes, request.hash_block_tokens
+        any_shared |= bool(ids)
+        if request.rejected:
+            continue
+        if start_s <= request.arrived_s < end_s:
+            known = 0
+            for place, block in enumerate(ids):
+                known += seen.get(block, 0)
+                if known < (place + 1) * size:
+                    break
             prompts += request.prompt_tokens
             found += request.cached_tokens
-            could += max(0, min(known * request.hash_block_tokens, request.prompt_tokens - 1))
-        seen.update(ids)
-    if not seen:
+            could += max(0, min(known, request.prompt_tokens - 1)) // block_tokens * block_tokens
+        # the KV of the answer's last token is never computed
+        computed = min(request.shared_tokens, request.prompt_tokens + request.output_tokens - 1)
+        for place, block in enumerate(ids):
+            if (held := min(size, computed - place * size)) > seen.get(block, 0):
+                seen[block] = held
+    if not any_shared:
         return None
     return PrefixHits(found / prompts, could / prompts) if prompts else PrefixHits(None, None)
