@@ -1,6 +1,7 @@
 """Requests of several services on one clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import overload
 
 from sim.fleet.arrivals.sessions import source_of
 from sim.fleet.arrivals.source import Clock, Send, Source
@@ -9,6 +10,28 @@ from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.workload import Streams
 from sim.workload.traces import MooncakeTrace
+
+
+class BlocksApart(Sequence[int]):
+    """Ids of blocks that no other of several services has. Nothing is stored per block: contexts may be long."""
+
+    __slots__ = ("_content", "_ids", "_services")
+
+    def __init__(self, ids: Sequence[int], services: int, content: int) -> None:
+        """*ids* within a service; *content* below *services* says whose texts they are."""
+        self._ids, self._services, self._content = ids, services, content
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
+        if isinstance(place, slice):
+            return tuple(block * self._services + self._content for block in self._ids[place])
+        return self._ids[place] * self._services + self._content
 
 
 class ServicesSource:
@@ -68,7 +91,7 @@ class ServicesSource:
                 if draws is not None:  # by its number among those of the service
                     draws.give(request)
                 if request.block_hashes:  # the texts of other services are others
-                    request.block_hashes = tuple(block * services + content for block in request.block_hashes)
+                    request.block_hashes = BlocksApart(request.block_hashes, services, content)
                 request.index = request.index * services + place
                 request.priority = request.priority if service.priority is None else service.priority
                 request.rejected = bucket is not None and not bucket.takes(now)
