@@ -56,3 +56,9 @@ def test_of_services_whose_names_say_what_runs(tmp_path: Path) -> None:
     pool = {"gpu": "rtx-4090", "services": ["chat", "cod"]}
     told = "fleets.0.pools.0.services: there is no service 'cod'; did you mean code?"
     assert messages(tmp_path, pool, {"services": services}) == [told]
+
+
+def test_of_a_word_where_a_list_may_stand(tmp_path: Path) -> None:
+    pool = POOL | {"batching": POOL["batching"] | {"kv_groups": "modle"}}
+    (told,) = messages(tmp_path, pool, {"workload": WORKLOAD})
+    assert told.endswith("kv_groups: must be one of model, mean, not 'modle'; did you mean model?")

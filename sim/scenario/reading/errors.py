@@ -86,10 +86,15 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
 def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[Complaint]:
     """pydantic's findings on *data* as plain sentences at places that exist in the file."""
     found = []
-    for detail in error.errors(include_url=False):
+    # of a list or one of some words, text is one of the words
+    for detail in sorted(error.errors(include_url=False), key=_text_instead_of_a_list):
         place, kinds = _locate(spec, detail["loc"], data)
         found.append(_translate(spec, place, kinds, detail))
     return _of_the_matching_member(found)
+
+
+def _text_instead_of_a_list(detail: ErrorDetails) -> bool:
+    return detail["type"] in ("list_type", "tuple_type") and isinstance(detail["input"], str)
 
 
 def _of_the_matching_member(found: list[Complaint]) -> list[Complaint]:
