@@ -140,7 +140,8 @@ class AsyncEngine:
         if not steps:
             return None
         leap = self._steptime.leap(self._rank.batch)
-        leap = Leap(leap.first_s + self._rank.read_s, leap.growth_s, leap.valid_steps, leap.load)
+        growth_s = leap.growth_s * self._rank.pace if self._rank.batch.draft_tokens else leap.growth_s
+        leap = Leap(leap.first_s + self._rank.read_s, growth_s, leap.valid_steps, leap.load)
         self._meters.cached_tokens += self._rank.cached_in_step
         return Flight(self._rank, max(1, int(min(steps, leap.valid_steps))), leap)
 
@@ -181,6 +182,7 @@ class AsyncEngine:
             elapsed_s = now - flight.start_s
             whole = steps_within(flight.leap, elapsed_s, flight.steps)
             book(totals, flight, elapsed_s, flight.leap.load * elapsed_s, whole)
+        totals.output_tokens += round(totals.accepted_tokens - self._rank.overshoot)
         return totals
 
     def _share(self, flight: Flight, elapsed_s: float) -> None:

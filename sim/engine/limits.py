@@ -57,7 +57,7 @@ class RankLimits:
     """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
     that keeps a block for a sequence."""
     batches_in_flight: int = 1
-    """Batches whose tokens a window keeps while they are computed."""
+    """Batches whose tokens a window keeps while they are computed, and whose drafts have slots."""
     draft_tokens: int = 0
     """Tokens drafted behind each sequence that decodes, in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
@@ -108,7 +108,7 @@ class RankLimits:
         do.
         """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
-        slots = tokens - 1 + self.draft_tokens
+        slots = tokens - 1 + self.draft_tokens * self.batches_in_flight
         blocks = sum(self.most_blocks(window, slots) for window in self.kv_groups)
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 

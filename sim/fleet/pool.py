@@ -19,7 +19,8 @@ from sim.engine.parallel.stages import StagesEngine
 from sim.engine.parallel.swapping import SwappingEngine
 from sim.engine.parallel.turns import TurnsEngine
 from sim.engine.protocol import ReplicaEngine
-from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.schedulers.drafts.ahead import AsyncDraftRank
+from sim.engine.schedulers.drafts.rank import DraftRank
 from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
@@ -122,6 +123,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if isinstance(batching, VllmLimits) and batching.speculative is not None:
         drafts = Acceptance(batching.speculative, draws)
         limits = replace(limits, draft_tokens=batching.speculative.num_speculative_tokens, accepts=drafts)
+        if batching.async_scheduling:
+            return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncDraftRank)
         return VllmEngine(pool.steptime, limits, DraftRank)
     if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
         return AsyncEngine(pool.steptime, limits)

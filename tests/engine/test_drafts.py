@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim import steptime
 from sim.batching.speculative import Speculative
+from sim.engine.asynchronous import AsyncEngine
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.schedulers.drafts.ahead import AsyncDraftRank
+from sim.engine.schedulers.drafts.rank import DraftRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance
 from sim.records import Request
@@ -19,14 +22,16 @@ from sim.records import Request
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, workloads
 from reference_drafts import DraftReference
+from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @given(
     st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2), st.booleans()
 )
 @settings(max_examples=50, deadline=None)
-def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu, windowed) -> None:
+def test_steps_that_keep_drafts_agree_exactly(ahead, workload, drafts, accepted, on_gpu, windowed) -> None:
     requests, limits = workload
     accepted = min(accepted, drafts)
     requests = [r | {"block_hashes": ()} for r in requests]  # answers are named once they are complete
@@ -43,9 +48,12 @@ def test_steps_that_keep_drafts_agree_exactly(workload, drafts, accepted, on_gpu
     model = Windowed() if windowed else Adapted()
     limits["window"] = model.window
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(**limits, **own), DraftRank)
+    engine, reference_of = VllmEngine(model, RankLimits(**limits, **own), DraftRank), DraftReference
+    if ahead:
+        engine = AsyncEngine(model, RankLimits(**limits, **own, batches_in_flight=2), AsyncDraftRank)
+        reference_of = AsyncDraftReference
     drain(engine, fast)
-    reference = DraftReference(model.leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
+    reference = reference_of(model.leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions
@@ -78,3 +86,17 @@ def test_a_draft_must_be_possible() -> None:
     for wrong in ({}, {"accepted": 3}, {"accepted": 1, "acceptance": 0.5}, {"acceptance": (0.5, 0.4, 0.3)}):
         with pytest.raises(ValueError, match=r"accepted|acceptance"):
             Speculative(num_speculative_tokens=2, **wrong)
+
+
+def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead() -> None:
+    """A step takes 10 ms and 1 ms a token; two of three drafts hold."""
+    own = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}
+    limits = RankLimits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
+    requests = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 6), Request(2, 0.03, 8, 8)]
+    engine = AsyncEngine(
+        steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
+    )
+    drain(engine, requests)
+    # 26 ms of prompts, 18, 18, 26 with the last prompt and the second once more, 18 with the first once more, 14, 14
+    assert [one.finished_s for one in requests] == pytest.approx([0.088, 0.062, 0.134])
+    assert engine.meters(1.0).steps == 7

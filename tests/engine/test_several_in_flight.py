@@ -12,13 +12,16 @@ from sim.engine.asynchronous import AsyncEngine
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.stages import StagesEngine
+from sim.engine.schedulers.drafts.ahead import AsyncDraftRank
 from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.vllm import VllmEngine
-from sim.records import Request
+from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import (
+    BASE,
+    PER_TOKEN,
     Adapted,
     Affine,
     Windowed,
@@ -30,6 +33,7 @@ from engine_workloads import (
     timestamps,
     workloads,
 )
+from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain, drain_evicting
 from reference_groups import GroupsReference
 from reference_queued import QueuedReference
@@ -140,9 +144,15 @@ def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
 
 AHEAD = {"asynchronous": True}
 GROUPS = st.lists(st.sampled_from([None, 0, 1, 5, 20, 33]), min_size=1, max_size=3).filter(lambda one: one != [None])
+DRAFTS = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}
 SGLANG = {"scheduler_recv_interval": 3, "schedule_conservativeness": 1.0}
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
+    "drafts": (
+        lambda limits: AsyncEngine(Affine(), replace(limits, **DRAFTS), AsyncDraftRank),
+        AsyncDraftReference,
+        {"draft_tokens": 3, "accepted": 2},
+    ),
     "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
     "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
     "overlap": (
@@ -160,6 +170,7 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     requests, limits = workload
     size, most = limits["block_size"], limits["max_num_batched_tokens"]
     limits = limits | {"enable_prefix_caching": False, "max_num_batched_tokens": -(-most // size) * size}
+    limits |= {"max_model_len": 1000} if kind == "drafts" else {}
     make, reference_type, queue = IN_FLIGHT[kind]
     usual = reference_type(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
     evictions, crashes = some_evictions(timestamps(usual), seed), some_crashes(timestamps(usual), seed)
@@ -171,6 +182,14 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine.meters(1e9).steps == reference.steps
+    assert engine._pool.free == engine._pool.usable
+
+
+def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
+    limits = RankLimits(10, 4, max_num_seqs=2, max_num_batched_tokens=2, max_model_len=1000)
+    engine = AsyncEngine(Affine(), limits)
+    evicted = drain_evicting(engine, [Request(index, 0.0, 2, 1) for index in range(2)], [], [BASE + 2 * PER_TOKEN])
+    assert evicted == {1: Progress(0, 0)}
     assert engine._pool.free == engine._pool.usable
 
 

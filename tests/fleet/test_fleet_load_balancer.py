@@ -11,7 +11,7 @@ import pytest
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.drafts import DraftRank
+from sim.engine.schedulers.drafts.rank import DraftRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
 from sim.routing.vllm_load_balancer import Balancer, VllmLoadBalancer

@@ -111,8 +111,8 @@ class AsyncRank(Rank):
         if finishing:
             self._name_answers(False)  # others may ask for the blocks before the last token is there
         for sequence in finishing:
-            sequence.held, sequence.computed = self._held(sequence), sequence.base + self._step
-            self._leave_decoding(sequence)
+            sequence.held, sequence.computed = self._held(sequence), self._context(sequence, self._step)
+            self._end_decoding(sequence)
             flight.finished.append(sequence)
         for sequence, chunk in self._chunks:
             sequence.computed += chunk
@@ -123,6 +123,10 @@ class AsyncRank(Rank):
                     self._finishing.remove(sequence)
         self._chunks.clear()
         self._leaving.update(dict.fromkeys(flight.finished))
+
+    def _end_decoding(self, sequence: Sequence) -> None:
+        """*sequence* gets its last token in the step that begins: it is in no further one."""
+        self._leave_decoding(sequence)
 
     def finish(self, flight: Flight, end_s: float) -> list[Request]:
         """*flight* ends at *end_s*: dates, and who leaves with its last token."""
@@ -163,14 +167,15 @@ class AsyncRank(Rank):
         if waiting is not None:
             self.pool.forget(waiting)
             self._gone.add(waiting)
-            return Progress(0, waiting.made - (waiting in self._coming))
+            made = waiting.made
+            return Progress(0, self._made_before(waiting, made) if waiting in self._coming else made)
         if (joining := self.turn_away(request)) is not None:
             return joining
         sequence = next((one for one in self.running if one.request is request), None)
         if sequence is None:  # preempted while its last token was being made
             sequence = next(one for one in flight.finished if one.request is request)
             self._gone.add(sequence)
-            return Progress(0, sequence.output_tokens - 1)
+            return Progress(0, self._made_before(sequence, sequence.output_tokens))
         sequence.prompt_only = False
         progress = self._progress_in(sequence, flight, whole)
         if sequence.decoding:
@@ -179,9 +184,16 @@ class AsyncRank(Rank):
         self._gone.add(sequence)
         return progress
 
+    def _made_before(self, sequence: Sequence, made: int) -> int:
+        """Tokens of *sequence*, which gave way, before what is under way brings them to *made*."""
+        return made - 1
+
     def _progress_in(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
         if not flight.closed:
             return self._progress(sequence, whole)
+        return self._progress_before_last(sequence, flight, whole)
+
+    def _progress_before_last(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
         to_come = 0 if sequence in flight.standing else flight.steps - whole
         chunk = flight.chunks.get(sequence)
         tokens = to_come if chunk is None else chunk
@@ -200,16 +212,22 @@ class AsyncRank(Rank):
             computed = sequence.computed + dict(self._chunks).get(sequence, 0)
             if sequence.decoding:
                 in_step = formed and not self._decodes_wait
-                computed = sequence.base + self._step - (not in_step)
-                sequence.held = -(-(computed + 1) // self.pool.block_size)
+                computed = self._known_when_dropped(sequence, in_step)
                 self._leave_decoding(sequence)
             self._prefilling.pop(sequence, None)
             self._chunks = [chunk for chunk in self._chunks if chunk[0] is not sequence]
             self.pool.release(sequence, sequence.held, False, computed)
             del self.running[sequence]
+            self._leaving.pop(sequence, None)  # it was to get its only token
         dropped = bool(self._evicted)
         self._evicted.clear()
         return dropped
+
+    def _known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+        """How many tokens of *sequence*, which decodes and leaves, are known; sets the blocks that it holds."""
+        computed = sequence.base + self._step - (not in_step)
+        sequence.held = -(-(computed + 1) // self.pool.block_size)
+        return computed
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         if self._token_coming(sequence):
@@ -218,7 +236,7 @@ class AsyncRank(Rank):
             super()._preempt(sequence, withdrawn)
             return
         # its last token comes all the same
-        known = self._known(sequence, sequence.computed, 0)
+        known = self._known(sequence, sequence.computed, withdrawn)
         del self._leaving[sequence], self.running[sequence]
         self.pool.release(sequence, sequence.held, False, known)
         sequence.request.preemptions += 1

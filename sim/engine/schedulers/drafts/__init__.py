@@ -1,0 +1,1 @@
+"""Drafted tokens under vLLM's rules."""
