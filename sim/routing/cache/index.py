@@ -175,12 +175,20 @@ class ReportedIndex(PrefixIndex):
     def _hear(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
         """*replica* has *blocks* from now on, or has them no longer: a dozen and more per request."""
         holders, bit, changed = self._holders, 1 << replica, 0
-        for block in blocks:
-            held = holders.get(block, 0)
-            if stored != bool(held & bit):
-                changed += 1
+        known = holders.get
+        if stored:
+            for block in blocks:
+                held = known(block, 0)
+                if not held & bit:
+                    changed += 1
+                    holders[block] = held | bit
+        else:
+            for block in blocks:
+                held = known(block, 0)
                 if held == bit:
+                    changed -= 1
                     del holders[block]
-                else:
+                elif held & bit:
+                    changed -= 1
                     holders[block] = held ^ bit
-        self.blocks[replica] += changed if stored else -changed
+        self.blocks[replica] += changed
