@@ -2,9 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from sim.engine.kv.tiers import Tiers
 from sim.engine.sequence import Sequence
+
+_Twinned = TypeVar("_Twinned", bound="Twinned")
 
 
 class BlockPool:
@@ -70,6 +73,26 @@ class Block:
         self.users = 1
         self.twins: tuple[Block, ...] = ()
         """Of the oldest block of a name, the younger ones that bear it, too."""
+
+
+class Twinned(Protocol):
+    """A block that may share its name with younger ones."""
+
+    twins: tuple[Any, ...]
+
+
+def vanishes(named: dict[object, _Twinned], name: object, block: _Twinned) -> bool:
+    """*block* does not answer to *name* any more, in *named* by the oldest block of each; whether none does now."""
+    oldest = named[name]
+    if oldest is not block:
+        oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
+    elif block.twins:
+        named[name], *others = block.twins
+        named[name].twins = tuple(others)
+    else:
+        del named[name]
+        return True
+    return False
 
 
 class NamedBlocks(BlockPool):
@@ -222,18 +245,7 @@ class PrefixCache(NamedBlocks):
 
     def _unname(self, blocks: Iterable[Block]) -> None:
         """What *blocks* hold is not found any more."""
-        named = self._named
-        vanished = []
-        for block in blocks:
-            name, oldest = block.key, named[block.key]
-            if oldest is not block:
-                oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
-            elif block.twins:
-                named[name], *others = block.twins
-                named[name].twins = tuple(others)
-            else:
-                del named[name]
-                vanished.append(name)
+        vanished = [block.key for block in blocks if vanishes(self._named, block.key, block)]
         if vanished:
             self._report(vanished, False)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 
-from sim.engine.kv.blocks import NamedBlocks
+from sim.engine.kv.blocks import NamedBlocks, vanishes
 from sim.engine.kv.free_queue import Block, FreeQueue, Run, Slid
 from sim.engine.kv.groups import Windows, by_window, neighbours, offered_by_all, reported_group
 from sim.engine.sequence import Sequence
@@ -192,17 +192,9 @@ class GroupCache(NamedBlocks):
         return block
 
     def _unname(self, block: Block) -> None:
-        named, name = self._named[block.group], block.name
-        oldest = named[name]
-        if oldest is not block:
-            oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
-        elif block.twins:
-            named[name], *others = block.twins
-            named[name].twins = tuple(others)
-        else:
-            del named[name]
-            if self.listener is not None and block.group == self._reported:
-                self.listener([name], False)
+        vanished = vanishes(self._named[block.group], block.name, block)
+        if vanished and self.listener is not None and block.group == self._reported:
+            self.listener([block.name], False)
 
     def slide(self, sequence: Sequence, computed: int) -> None:
         """Gives back what lies before the windows of *sequence*, *computed* tokens being done; the last place first."""

@@ -72,20 +72,26 @@ class PrefixIndex:
             found.append((mask, depth * size))
         return found
 
-    def _add(self, replica: int, block: int) -> None:
-        held, bit = self._holders.get(block, 0), 1 << replica
-        if not held & bit:
-            self._holders[block] = held | bit
-            self.blocks[replica] += 1
-
-    def _remove(self, replica: int, block: int) -> None:
-        held, bit = self._holders.get(block, 0), 1 << replica
-        if held & bit:
-            self.blocks[replica] -= 1
-            if held == bit:
-                del self._holders[block]
-            else:
-                self._holders[block] = held ^ bit
+    def _update(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
+        """*replica* has *blocks* from now on, or has them no longer: a dozen and more per request."""
+        holders, bit, changed = self._holders, 1 << replica, 0
+        known = holders.get
+        if stored:
+            for block in blocks:
+                held = known(block, 0)
+                if not held & bit:
+                    changed += 1
+                    holders[block] = held | bit
+        else:
+            for block in blocks:
+                held = known(block, 0)
+                if held == bit:
+                    changed -= 1
+                    del holders[block]
+                elif held & bit:
+                    changed -= 1
+                    holders[block] = held ^ bit
+        self.blocks[replica] += changed
 
     def sent(self, request: Request, replica: int) -> None:
         """*request* goes to *replica*."""
@@ -112,16 +118,16 @@ class RememberedIndex(PrefixIndex):
 
     def sent(self, request: Request, replica: int) -> None:
         """*request* goes to *replica*."""
-        recent = self._recent[replica]
+        recent, new = self._recent[replica], []
         for block in reversed(request.block_hashes[: request.prompt_tokens // request.hash_block_tokens]):
             if block in recent:
                 recent.move_to_end(block)
             else:
                 recent[block] = None
-                self._add(replica, block)
+                new.append(block)
+        self._update(replica, new, True)
         room = self._tokens // request.hash_block_tokens
-        while len(recent) > room:
-            self._remove(replica, recent.popitem(last=False)[0])
+        self._update(replica, [recent.popitem(last=False)[0] for _ in range(len(recent) - room)], False)
 
 
 class ReportedIndex(PrefixIndex):
@@ -153,7 +159,7 @@ class ReportedIndex(PrefixIndex):
             if delay_s:
                 hear_later((self._clock() + delay_s, replica, blocks, stored))
             else:
-                self._hear(replica, blocks, stored)
+                self._update(replica, blocks, stored)
 
         return report
 
@@ -170,25 +176,4 @@ class ReportedIndex(PrefixIndex):
         coming = self._coming
         while coming and coming[0][0] <= now:
             _, replica, blocks, stored = coming.popleft()
-            self._hear(replica, blocks, stored)
-
-    def _hear(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
-        """*replica* has *blocks* from now on, or has them no longer: a dozen and more per request."""
-        holders, bit, changed = self._holders, 1 << replica, 0
-        known = holders.get
-        if stored:
-            for block in blocks:
-                held = known(block, 0)
-                if not held & bit:
-                    changed += 1
-                    holders[block] = held | bit
-        else:
-            for block in blocks:
-                held = known(block, 0)
-                if held == bit:
-                    changed -= 1
-                    del holders[block]
-                elif held & bit:
-                    changed -= 1
-                    holders[block] = held ^ bit
-        self.blocks[replica] += changed
+            self._update(replica, blocks, stored)
