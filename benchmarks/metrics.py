@@ -110,7 +110,7 @@ def judge(path: Path, gpu: str, catalog: Catalog) -> None:
         pages = [Path(place) / f"{second:04}.prom" for second in range(int(end_s) + 1)]
         for second, written in enumerate(pages):
             written.write_text(page(requests, model, float(second)), encoding="utf-8")
-        rows, [seen] = read_rows(pages, gpu, [f"{name}={value}" for name, value in about.items()], end_s)
+        rows, [seen] = read_rows(pages, gpu, [f"{name}={value}" for name, value in about.items()], [end_s])
     print(f"{path.name}: {end_s:.0f} s of metrics: {fragment(seen)['workload']}")
     for row in rows:
         print(f"  {row.concurrency} in flight, measured {dict(row.measured)}")

@@ -5,6 +5,8 @@ The client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ... c
 """
 
 import json
+from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -28,6 +30,14 @@ NAMES = {
     "mean_e2el_ms": "e2e_mean_ms",
 }
 """The client's names of what it measured -> ours."""
+BACKENDS = {
+    "sglang": "SGLang",
+    "tensorrt-llm": "TensorRT-LLM",
+    "trt": "TensorRT-LLM",
+    "lmdeploy": "LMDeploy",
+    "tgi": "TGI",
+}
+"""What the client was told to speak with, or the beginning of it -> the engine; anything else is vLLM's."""
 
 
 def read_result(path: Path) -> BenchRow:
@@ -39,25 +49,42 @@ def read_result(path: Path) -> BenchRow:
         raise BenchdataError([(str(path), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
-    if not isinstance(data, dict) or "completed" not in data:
+    if not is_result(data):
         raise BenchdataError([(str(path), 0, "is no result of `vllm bench serve`: there is no 'completed' in it")])
-    problems: list[Problem] = []
-    row = row_of(_cells(data, path), 0, path.parent, problems)
-    if row is None:
+    return result_row(data, path, path.stem, {})
+
+
+def is_result(data: Any) -> bool:
+    """Whether *data* is what the client writes of one run."""
+    return isinstance(data, dict) and "completed" in data
+
+
+def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, str]) -> BenchRow:
+    """A run as a row called *name*. *known* says what the client does not, and where it knows better than the file;
+    the file's own GPU stays. Raises BenchdataError.
+    """
+    cells = _cells(data) | {"id": name}
+    cells |= {column: value for column, value in known.items() if column != "gpu" or not cells.get("gpu")}
+    problems: list[Problem] = [(0, text) for text in _not_simulated(data)]
+    row = row_of(cells, 0, path.parent, problems)
+    if row is None or problems:
         raise BenchdataError([(str(path), line, text) for line, text in problems])
     return row
 
 
-def _cells(data: dict[str, Any], path: Path) -> dict[str, Any]:
+def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
+    if ramp := data.get("ramp_up_strategy"):
+        yield f"the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated"
+
+
+def _cells(data: dict[str, Any]) -> dict[str, Any]:
     """The columns of a table from the client's object."""
     cells = {name: data[name] for name in (*TEXTS, *COUNTS, *AMOUNTS) if name in data}
     cells |= {ours: data.get(theirs) for theirs, ours in NAMES.items()}
     completed = data["completed"] or None
-    cells["id"] = path.stem
     cells.setdefault("model", data.get("model_id"))
-    cells.setdefault("engine", "vLLM")
+    cells.setdefault("engine", _engine(str(data.get("backend") or "")))
     cells.setdefault("engine_version", data.get("version"))
-    cells.setdefault("n_gpus", _times(data, "tp", "pp", "dp"))
     cells["num_requests"] = data.get("num_prompts") or completed
     cells["concurrency"] = data.get("max_concurrency")
     if completed:
@@ -68,12 +95,21 @@ def _cells(data: dict[str, Any], path: Path) -> dict[str, Any]:
     return cells | _load(data)
 
 
+def _engine(backend: str) -> str:
+    return next((engine for name, engine in BACKENDS.items() if backend.startswith(name)), "vLLM")
+
+
 def _load(data: dict[str, Any]) -> dict[str, Any]:
-    """A finite request rate is an open loop, a limit on requests in flight a closed one, neither a burst."""
-    rate = data.get("request_rate")
-    if isinstance(rate, int | float) and rate != float("inf"):
-        return {"load": "poisson", "rate_req_s": rate}
-    return {"load": "closed_loop" if data.get("max_concurrency") else "burst", "rate_req_s": None}
+    """A limit on requests in flight is a closed loop, with a finite rate under the one that binds; a finite rate alone
+    an open loop, neither a burst.
+    """
+    rate, limit = data.get("request_rate"), data.get("max_concurrency")
+    finite = rate if isinstance(rate, int | float) and rate != inf else None
+    if finite is None:
+        return {"load": "closed_loop" if limit else "burst", "rate_req_s": None, "burstiness": None}
+    shape = data.get("burstiness")
+    burstiness = shape if isinstance(shape, int | float) and shape != 1 else None
+    return {"load": "closed_loop" if limit else "poisson", "rate_req_s": finite, "burstiness": burstiness}
 
 
 def spread(lengths: Any) -> float | None:
@@ -85,11 +121,3 @@ def spread(lengths: Any) -> float | None:
 def _mean(total: Any, count: Any) -> Any:
     """Left to the checks of the table where these are no numbers."""
     return total / count if isinstance(total, int | float) and isinstance(count, int | float) else total
-
-
-def _times(data: dict[str, Any], *names: str) -> int:
-    product = 1
-    for name in names:
-        value = str(data.get(name) or 1)
-        product *= int(value) if value.isdecimal() else 1
-    return product

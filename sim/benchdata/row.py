@@ -47,6 +47,7 @@ CONDITIONS = (
     "output_cv",
     "cached_share",
     "rate_req_s",
+    "burstiness",
     "avg_batch",
     "gpu_memory_utilization",
     "power_cap_w",
@@ -79,6 +80,8 @@ class BenchRow:
     """Share of prompt tokens that come out of the prefix cache."""
     concurrency: int | None = None
     rate_req_s: float | None = None
+    burstiness: float | None = None
+    """Shape of the gamma law of the gaps between requests of a rate; None: 1, independent arrivals."""
     avg_batch: float | None = None
     num_requests: int | None = None
     n_gpus: int = 1

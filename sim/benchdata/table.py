@@ -1,9 +1,9 @@
 """Benchmark tables: one measured operating point a line, in the columns that `row` lists."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     if len(problems) > found:
         return None
     kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
-    kept |= {name: kept[name] or 1 for name in ("n_gpus", "pp", "dp")}
+    kept |= {name: kept[name] or 1 for name in ("pp", "dp")}
+    kept["n_gpus"] = kept["n_gpus"] or max(_ranks(kept), kept["ep"] or 1)
     kept |= texts | {"id": texts["id"] or f"line {line}"}
     return BenchRow(
         line=line,
@@ -52,6 +53,11 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
         replay=_replay(folder, texts) if texts["load"] == "trace" else "",
         measured={name: value for name in METRICS if (value := numbers[name]) is not None},
     )
+
+
+def _ranks(sizes: Mapping[str, Any]) -> int:
+    """GPUs that the parallel sizes need; those that are left out count one."""
+    return prod(int(sizes[name] or 1) for name in ("tp", "pp", "dp"))
 
 
 def _row(folder: Path, read: CsvLine, problems: list[Problem]) -> BenchRow | None:
@@ -111,6 +117,8 @@ def _contradictions(texts: dict[str, str], numbers: dict[str, float | None]) -> 
         problems.append(f"load {load} needs {' or '.join(needed)}")
     if texts["measured_at"] not in ("", "client", "engine"):
         problems.append(f"measured_at must be client or engine, not {texts['measured_at']!r}")
+    if (gpus := numbers["n_gpus"]) is not None and gpus < _ranks(numbers):
+        problems.append(f"n_gpus is {gpus:g}, but tp, pp and dp need {_ranks(numbers)}")
     for name in ("gpu_memory_utilization", "cached_share"):
         share = numbers[name]
         if share is not None and share > 1:

@@ -1,13 +1,17 @@
 """What a server told becomes traffic and a row; what cannot be read is told in a line."""
 
 import json
+from collections.abc import Callable
+from math import exp, inf, log
 from pathlib import Path
+from statistics import NormalDist, fmean, pstdev
 from typing import Any
 
 import pytest
 
 from sim.benchdata import BenchdataError
-from sim.benchdata.served import fragment, read_rows
+from sim.benchdata.served import fragment, read_rows, traffic_files
+from sim.benchdata.served.histogram import Histogram
 
 LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
 
@@ -57,22 +61,36 @@ def written(folder: Path, **texts: str) -> list[Path]:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_two_pages_are_a_rate_lengths_and_means(tmp_path: Path, engine: str) -> None:
     pages = written(tmp_path, a=page(100, engine), b=page(400, engine))
-    [row], [seen] = read_rows(pages, "l40s", ["tp=1", "precision=fp8"], 60.0)
+    [row], [seen] = read_rows(pages, "l40s", ["tp=1", "precision=fp8"], [60.0])
     assert (row.gpu, row.precision, row.load) == ("l40s", "fp8", "poisson")
     assert row.rate_req_s == pytest.approx(5.0)
     assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
     said = fragment(seen)["workload"]
     assert said["arrivals"] == {"process": "poisson", "rate_rps": 5.0}
     assert said["shared_prefix"] == {"tokens": 100, "prefixes": 1}
-    # half of the prompts lie evenly below 200, half between 200 and 600: mean 250, mean square 93333
-    assert said["lengths"]["prompt"] == {
-        "distribution": "lognormal", "mean": 400.0, "cv": pytest.approx(0.702, abs=1e-3), "max": 3200
-    }  # fmt: skip
+    assert said["lengths"]["output"] == {"distribution": "fixed", "value": 20}
+    assert said["lengths"]["prompt"]["mean"] == 400.0
+
+
+@pytest.mark.parametrize("law", [lambda p: NormalDist(6, 0.7).inv_cdf(p), lambda p: log(-300 * log(1 - p))])
+def test_the_spread_of_lengths_comes_out_of_buckets(law: Callable[[float], float]) -> None:
+    lengths = [exp(law((number + 0.5) / 2000)) for number in range(2000)]
+    ends = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, inf)
+    buckets = tuple((float(end), float(sum(one <= end for one in lengths))) for end in ends)
+    found = Histogram(2000.0, sum(lengths), buckets)
+    assert found.plausible
+    assert found.cv == pytest.approx(pstdev(lengths) / fmean(lengths), rel=0.05)
+
+
+def test_equal_lengths_have_no_spread_and_near_ones_little() -> None:
+    assert Histogram(10.0, 5120.0, ((500.0, 0.0), (1000.0, 10.0))).cv == 0.0
+    assert Histogram(10.0, 5123.0, ((500.0, 0.0), (1000.0, 10.0))).cv == pytest.approx(12.3 / 3**0.5 / 512.3)
+    assert Histogram(10.0, 10000.0, ((500.0, 0.0), (1000.0, 5.0), (2000.0, 10.0))).cv < 0.05
 
 
 def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> None:
     pages = written(tmp_path, a=page(100), b=page(300, waiting=50), c=page(400, waiting=50))
-    [row], _ = read_rows(pages, "l40s", [], 60.0)
+    [row], _ = read_rows(pages, "l40s", [], [60.0])
     assert (row.load, row.concurrency, set(row.measured)) == ("closed_loop", 2, {"tpot_mean_ms"})
 
 
@@ -89,9 +107,87 @@ def test_a_range_query_is_a_row_of_scrapes(tmp_path: Path) -> None:
         result.append({"metric": {"__name__": name.partition("{")[0], **labels}, "values": values})
     answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
     (tmp_path / "range.json").write_text(json.dumps(answer))
-    [row], [seen] = read_rows([tmp_path / "range.json"], "l40s", [], None)
+    [row], [seen] = read_rows([tmp_path / "range.json"], "l40s", [])
     assert seen.rate_rps == pytest.approx(5.0)
     assert row.measured["tpot_mean_ms"] == pytest.approx(10.0)
+
+
+def test_answers_to_two_queries_need_not_have_the_same_moments(tmp_path: Path) -> None:
+    def answer(name: str, begin_s: float, keep: str) -> Path:
+        result = []
+        for line in page(100).splitlines():
+            if line.startswith("vllm:") and keep in line:
+                labels = dict(
+                    one.replace('"', "").split("=") for one in line[line.index("{") + 1 : line.index("}")].split(",")
+                )
+                value = float(line.rpartition(" ")[2])
+                grows = not line.startswith(("vllm:num_", "process"))
+                values = [[begin_s + 15 * k, str(value * (1 + k if grows else 1))] for k in range(5)]
+                result.append({"metric": {"__name__": line.partition("{")[0], **labels}, "values": values})
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"data": {"resultType": "matrix", "result": result}}))
+        return path
+
+    answers = [answer("a", 1000.0, "_tokens"), answer("b", 1007.0, "_seconds"), answer("c", 1003.0, "num_requests")]
+    [row], [seen] = read_rows(answers, "l40s")
+    assert (seen.seconds, seen.prompt_tokens, row.load) == (53.0, 400.0, "poisson")
+    assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
+
+
+def test_a_page_of_two_servers_is_two_rows_and_one_traffic(tmp_path: Path) -> None:
+    def both(first: int, second: int) -> str:
+        return "".join(page(n, label=f'{LABEL},instance="10.0.0.{k}:8000"') for k, n in enumerate((first, second), 1))
+
+    pages = written(tmp_path, a=both(100, 50), b=both(400, 650))
+    rows, seen = read_rows(pages, "l40s", [], [60.0])
+    assert [(row.id, row.rate_req_s) for row in rows] == [("b 10.0.0.1:8000", 5.0), ("b 10.0.0.2:8000", 10.0)]
+    [(file, whole)] = traffic_files(tmp_path / "t.yaml", seen).items()
+    assert (file.name, whole.rate_rps, whole.prompt_tokens) == ("t.yaml", pytest.approx(15.0), 400.0)
+
+
+def test_folders_are_stretches_of_their_own(tmp_path: Path) -> None:
+    for name, to in (("low", 400), ("high", 700)):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, a=page(100), b=page(to))
+    folders = [tmp_path / "low", tmp_path / "high"]
+    rows, seen = read_rows(folders, "l40s", [], [60.0])
+    assert [(row.id, row.rate_req_s) for row in rows] == [("low", 5.0), ("high", 10.0)]
+    assert [row.rate_req_s for row in read_rows(folders, "l40s", [], [60.0, 30.0])[0]] == [5.0, 20.0]
+    assert [file.name for file in traffic_files(tmp_path / "t.yaml", seen)] == ["t-low.yaml", "t-high.yaml"]
+
+
+def test_ranks_that_work_on_the_same_requests_count_once(tmp_path: Path) -> None:
+    def ranks(requests: int) -> str:
+        own = page(requests, "sglang")
+        gauges = [line for line in own.splitlines() if "num_running" in line or "num_queue" in line]
+        return own + "\n".join(line.replace("{", f'{{tp_rank="{rank}",') for line in gauges for rank in (0, 1)) + "\n"
+
+    _, [seen] = read_rows(written(tmp_path, a=ranks(10), b=ranks(40), c=ranks(70)), "l40s", [], [60.0])
+    assert seen.in_flight == 2.0
+
+
+def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None:
+    result = {
+        "model_id": "meta-llama/Llama-3.1-8B", "backend": "sglang", "completed": 40, "num_prompts": 40,
+        "duration": 20.0, "total_input_tokens": 4000, "total_output_tokens": 800, "request_rate": 4.0,
+        "burstiness": 0.25, "max_concurrency": 8, "mean_tpot_ms": 20.0,
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(result))
+    [row], [seen] = read_rows([tmp_path / "run.json"], "l40s", ["tp=2"])
+    assert (row.gpu, row.tp, row.n_gpus, row.engine) == ("l40s", 2, 2, "SGLang")
+    assert (row.load, row.concurrency, row.rate_req_s, row.burstiness) == ("closed_loop", 8, 4.0, 0.25)
+    assert seen.rate_rps == 2.0
+
+
+def test_without_a_histogram_of_lengths_counters_tell_their_means(tmp_path: Path) -> None:
+    def plain(requests: int) -> str:
+        kept = [one for one in page(requests, "sglang").splitlines() if "_histogram" not in one]
+        more = histogram("sglang:e2e_request_latency_seconds", {"+Inf": requests}, requests)
+        return "\n".join(kept) + "\n" + more + f"sglang:generation_tokens_total{{{LABEL}}} {20 * requests}\n"
+
+    [row], [seen] = read_rows(written(tmp_path, a=plain(10), b=plain(40)), "l40s", [], [60.0])
+    assert (row.isl, row.osl, row.prompt_cv) == (400.0, 20.0, None)
+    assert "no histogram of lengths" in seen.remarks[0]
 
 
 def span(begin_s: float, prompt: int, output: int, ttft_s: float, e2e_s: float) -> dict[str, Any]:
@@ -109,7 +205,7 @@ def span(begin_s: float, prompt: int, output: int, ttft_s: float, e2e_s: float) 
 def test_spans_are_requests(tmp_path: Path) -> None:
     spans = [span(10.0, 100, 11, 0.1, 1.1), span(12.0, 300, 11, 0.3, 1.3), {"name": "GET /health"}]
     (tmp_path / "traces.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    [row], [seen] = read_rows([tmp_path / "traces.json"], "l40s", [], None)
+    [row], [seen] = read_rows([tmp_path / "traces.json"], "l40s", [])
     assert (seen.rate_rps, seen.prompt_tokens, seen.prompt_cv) == pytest.approx((0.5, 200.0, 0.5))
     assert row.measured == pytest.approx({"ttft_mean_ms": 200.0, "tpot_mean_ms": 100.0, "e2e_mean_ms": 1200.0})
 
@@ -127,7 +223,7 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
     }  # fmt: skip
     config = {"strategy": {"type_": "constant", "rate": 2.0}, "backend": {"model": "meta-llama/Llama-3.1-8B"}}
     (tmp_path / "report.json").write_text(json.dumps({"benchmarks": [{"config": config, "metrics": metrics}]}))
-    [row], [seen] = read_rows([tmp_path / "report.json"], "l40s", [], None)
+    [row], [seen] = read_rows([tmp_path / "report.json"], "l40s", [])
     assert (row.load, row.rate_req_s, row.isl, row.output_cv) == ("constant", 2.0, 512.0, 0.5)
     assert row.measured["e2e_mean_ms"] == pytest.approx(1900.0)
     assert fragment(seen)["workload"]["lengths"]["prompt"] == {"distribution": "fixed", "value": 512}
@@ -136,13 +232,17 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("texts", "line"),
     [
-        ({"a": "gpu,model\n"}, "a.prom: is no page of metrics of vLLM or SGLang"),
+        ({"a": "gpu,model\n"}, "a.prom: has none of the metrics that are read"),
         ({"a": page(400), "b": page(100)}, "b.prom: vllm:request_prompt_tokens_bucket falls from 200 to 50"),
         ({"a": "\n".join(one for one in page(9).splitlines() if "bucket" not in one)},
-         "a.prom: vllm:request_prompt_tokens has no buckets"),
+         "a.prom: vllm:time_to_first_token_seconds has no buckets"),
         ({"a": page(9) + page(9, label='model_name="other"')}, "a.prom: holds metrics of several models, meta-llama"),
         ({"a": page(9) + page(9, "sglang")}, "a.prom: holds metrics of vLLM and of SGLang"),
         ({"a": page(9).replace("} 900\n", "} NaN\n")}, "must be a finite number, not 'NaN'"),
+        ({"a": page(100), "b": page(10), "c": page(300)}, "b.prom: vllm:request_prompt_tokens_bucket falls"),
+        ({"a": page(9) + page(9, label=LABEL.replace('"0"', '"1"'))}, "a.prom: counts 2 data-parallel ranks apart"),
+        ({"a": page(9) + f"vllm:spec_decode_num_drafts_total{{{LABEL}}} 5\n"}, "a.prom: decodes speculatively"),
+        ({"a": page(9).replace("_sum", "_sum_of")}, "are not of the same values"),
         ({"a": page(9), "b": page(9)}, "counts nothing between the scrapes: no request was answered"),
         ({"a": page(9).replace("} 900\n", "} 900 2000\n"), "b": page(10).replace("} 1000\n", "} 1000 1000\n")},
          "b.prom: is no later than"),
@@ -151,6 +251,6 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
 )  # fmt: skip
 def test_mistakes_are_told_with_their_file(tmp_path: Path, texts: dict[str, str], line: str) -> None:
     with pytest.raises(BenchdataError) as told:
-        read_rows(written(tmp_path, **texts), "l40s", [], 60.0)
+        read_rows(written(tmp_path, **texts), "l40s", [], [60.0])
     assert line in str(told.value)
     assert "\n" not in str(told.value)

@@ -1,5 +1,6 @@
 """Reports of GuideLLM (`guidellm benchmark --output-path x.json`): a benchmark for each strategy that it ran."""
 
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ LATENCIES = {
 }
 """Ours -> metric, statistic of its successful requests, unit."""
 OPEN = {"constant": "constant", "poisson": "poisson", "async": "constant"}
+MOST_FAILED = 0.1
+"""Requests that failed over those that were answered; above, the load was not the one that is told."""
 RATE, STREAMS = ("rate", "rate_"), ("streams", "max_concurrency")
 
 
@@ -29,17 +32,30 @@ def is_report(data: Any) -> bool:
 def seen_in_report(path: Path, report: dict[str, Any]) -> list[Seen]:
     """An entry for each benchmark that answered requests. Raises BenchdataError."""
     found, problems = [], []
+    left_out: list[tuple[int, str]] = []
     for number, benchmark in enumerate(report["benchmarks"], 1):
         try:
-            found.append(_seen(f"{path.stem}-{number}", report, benchmark))
+            if why := _why_unusable(benchmark["metrics"]["request_totals"]):
+                left_out.append((number, why))
+            else:
+                found.append(_seen(f"{path.stem}-{number}", report, benchmark))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             told = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
             problems.append((str(path), 0, f"benchmark {number}: {told}"))
     if not found and not problems:
-        problems.append((str(path), 0, "holds no benchmarks"))
+        problems = [(str(path), 0, f"benchmark {number}: {why}") for number, why in left_out]
+        problems = problems or [(str(path), 0, "holds no benchmarks")]
     if problems:
         raise BenchdataError(problems)
-    return found
+    remarks = tuple(f"{path}: benchmark {number} is left out: {why}" for number, why in left_out)
+    return [replace(found[0], remarks=remarks), *found[1:]]
+
+
+def _why_unusable(totals: dict[str, Any]) -> str:
+    answered, failed = totals["successful"], totals.get("errored") or 0
+    if not answered:
+        return "no request was answered"
+    return f"{failed} requests failed, {answered} were answered" if failed > MOST_FAILED * answered else ""
 
 
 def _seen(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:
@@ -47,21 +63,22 @@ def _seen(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:
     strategy = config.get("strategy") or {}
     prompt, output = metrics["prompt_token_count"]["successful"], metrics["output_token_count"]["successful"]
     total = metrics["request_totals"]["successful"]
-    if not total:
-        raise ValueError("no request was answered")
     measured = {
         ours: unit * value
         for ours, (metric, statistic, unit) in LATENCIES.items()
         if (value := _finite(metric, metrics.get(metric, {}).get("successful", {}).get(statistic)))
     }
     concurrency = _finite("request_concurrency", metrics["request_concurrency"]["successful"]["mean"]) or 1.0
+    seconds = _finite("duration", benchmark.get("duration")) or None
+    if seconds:
+        measured["req_s"] = total / seconds  # the mean of GuideLLM's own rates leaves out a request
     rate = measured.get("req_s")
     return Seen(
         id=name,
         model=_model(report, benchmark),
         engine="vLLM",
         requests=float(total),
-        seconds=total / rate if rate else None,
+        seconds=seconds or (total / rate if rate else None),
         prompt_tokens=float(prompt["mean"]),
         output_tokens=float(output["mean"]),
         prompt_cv=float(prompt.get("std_dev") or 0.0) / float(prompt["mean"]),
@@ -84,7 +101,8 @@ def _load(kind: str, strategy: dict[str, Any], total: int, concurrency: float) -
 
 def _model(report: dict[str, Any], benchmark: dict[str, Any]) -> str:
     """GuideLLM writes the model with its backend, in the report's arguments or the benchmark's."""
-    places = [benchmark.get("config") or {}, benchmark.get("worker") or {}, report.get("args") or {}]
+    spec = (report.get("config") or {}).get("spec") or {}
+    places = [benchmark.get("config") or {}, benchmark.get("worker") or {}, report.get("args") or {}, spec]
     for place in places:
         backend = place.get("backend") or {}
         held = backend if isinstance(backend, dict) else {}

@@ -1,125 +1,85 @@
 """From scrapes of a server's counters and histograms to what it served between the first and the last of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, sqrt
+from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import NoReturn
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.samples import Scrape, labelled
-from sim.benchdata.served.seen import LEAST_REQUESTS, Seen
+from sim.benchdata.served.histogram import Histogram
+from sim.benchdata.served.load import rate_seen
+from sim.benchdata.served.names import ENGINES, NAMES
+from sim.benchdata.served.samples import Scrape, Series, labelled
+from sim.benchdata.served.seen import Seen
+from sim.benchdata.served.servers import by_server, check_growth, gauge, label_of, ranks_of
 
 MS_PER_S = 1000.0
-LAST_BUCKET = 2.0
-"""Upper end of the bucket without one, over its lower end."""
-QUEUED = 0.05
-"""A server on which more than this share of requests waits has a queue, whose length says nothing about the engine."""
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
-NAMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "vllm": {
-        "prompt": ("request_prompt_tokens",),
-        "output": ("request_generation_tokens",),
-        "ttft": ("time_to_first_token_seconds",),
-        "itl": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
-        "e2e": ("e2e_request_latency_seconds",),
-        "hits": ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
-        "asked": ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
-        "running": ("num_requests_running",),
-        "waiting": ("num_requests_waiting",),
-    },
-    "sglang": {
-        "prompt": ("prompt_tokens_histogram",),
-        "output": ("generation_tokens_histogram",),
-        "ttft": ("time_to_first_token_seconds",),
-        "itl": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
-        "e2e": ("e2e_request_latency_seconds",),
-        "hits": ("cached_tokens_total",),
-        "asked": ("prompt_tokens_total",),
-        "running": ("num_running_reqs",),
-        "waiting": ("num_queue_reqs",),
-    },
-}
-"""What is read -> names behind the engine's prefix, the newest first."""
-STEADY = 0.25
-"""A server whose requests in flight at the ends lie further than this from their mean was filling or draining."""
-MOST_REQUESTS = 500
-"""Of a run that stands for what was seen."""
+SETTINGS = {"cache_dtype": "kv_dtype", "gpu_memory_utilization": "gpu_memory_utilization"}
+"""What vLLM says of its cache -> columns."""
+ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=... and output_cv=... say how they vary"
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """What fell into it between the scrapes."""
+def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "") -> list[Seen]:
+    """What each server served from the first scrape to the last; of a single one, all since it began.
 
-    count: float
-    total: float
-    buckets: tuple[tuple[float, float], ...]
-    """(upper end, count up to it)."""
-
-    @property
-    def mean(self) -> float:
-        """Exact: the sum over the count."""
-        return self.total / self.count
-
-    @property
-    def cv(self) -> float:
-        """Standard deviation over mean, the values of a bucket spread evenly over it."""
-        below, low = 0.0, 0.0
-        first = second = 0.0
-        for high, upto in self.buckets:
-            end = high if high < inf else LAST_BUCKET * low
-            number = upto - below
-            first += number * (low + end) / 2
-            second += number * (low * low + low * end + end * end) / 3
-            below, low = upto, end
-        mean = first / self.count
-        return sqrt(max(0.0, second / self.count - mean * mean)) / mean if mean else 0.0
-
-
-def seen_in(scrapes: Sequence[Scrape], seconds: float | None) -> Seen:
-    """The stretch from the first scrape to the last; of a single one, all since the server began.
-
-    *seconds*: its length where the samples carry no time. Raises BenchdataError.
+    *seconds*: the time between where the samples carry none. *stretch*: its name. Raises BenchdataError.
     """
-    first, last = (scrapes[0] if len(scrapes) > 1 else Scrape(scrapes[0].place)), scrapes[-1]
     _in_order(scrapes)
     engine, model = _who(scrapes)
-    between = _Between(first, last, engine)
-    prompt, output = between.histogram("prompt"), between.histogram("output")
+    name = stretch or Path(scrapes[-1].place).stem
+    servers = {called: _Between(parts, engine) for called, parts in by_server(scrapes).items()}
+    busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
+    if not busy:
+        raise BenchdataError([(scrapes[-1].place, 0, "none of its servers answered a request between the scrapes")])
+    idle = [f"{called} answered no request and is left out" for called in servers if called and called not in busy]
+    found: list[Seen] = []
+    for called, between in busy.items():
+        named = f"{name} {called}" if len(servers) > 1 else name
+        found.append(_seen(between, seconds, named, name, model, () if found else tuple(idle)))
+    return found
+
+
+def _seen(
+    between: "_Between", seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
+) -> Seen:
+    scrapes, engine = between.scrapes, between.engine
     ttft, itl = between.histogram("ttft"), between.histogram("itl")
-    if seconds is None and first.time_s is not None and last.time_s is not None:
-        seconds = last.time_s - first.time_s
+    between.check_no_drafts()
+    begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
+    if seconds is None and len(scrapes) > 1 and begin_s is not None and end_s is not None:
+        seconds = end_s - begin_s
+    if seconds is None and len(scrapes) < 3:
+        between.refuse("says nothing of the time that passed: give --seconds, or three scrapes or more")
     running = [between.gauge("running", one) for one in scrapes]
-    waiting = sum(between.gauge("waiting", one) for one in scrapes)
+    waiting = [between.gauge("waiting", one) for one in scrapes]
+    usual = fmean(running) if len(running) > 2 else (itl.total + ttft.total) / (seconds or inf)
+    load = rate_seen(ttft.count, seconds if len(scrapes) > 1 else None, usual, running, waiting)
     measured = {"tpot_mean_ms": MS_PER_S * itl.mean}
-    load: dict[str, Any] = {}
-    if seconds and len(scrapes) > 1 and waiting <= QUEUED * sum(running) and _steady(running):
-        # only a server that keeps up is known by its rate, and its first tokens say something about the engine
+    if load:
         measured["ttft_mean_ms"] = MS_PER_S * ttft.mean
-        requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, round(ttft.count)))
-        load = {"load": "poisson", "rate_req_s": ttft.count / seconds, "num_requests": requests}
+    prompt, prompt_cv = between.lengths("prompt")
+    output, output_cv = between.lengths("output")
     return Seen(
-        id=Path(last.place).stem,
+        id=name,
+        stretch=stretch,
         model=model,
         engine=ENGINES[engine],
         requests=ttft.count,
         seconds=seconds,
-        prompt_tokens=prompt.mean,
-        output_tokens=output.mean,
-        prompt_cv=prompt.cv,
-        output_cv=output.cv,
-        cached_share=between.share("hits", "asked"),
+        prompt_tokens=prompt,
+        output_tokens=output,
+        prompt_cv=prompt_cv or 0.0,
+        output_cv=output_cv or 0.0,
+        cached_share=between.cached_share(),
         in_flight=_in_flight(running, itl, seconds),
+        ranks=ranks_of(scrapes[-1]),
+        settings=between.settings(),
         load=load,
         measured=measured,
+        remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {ALIKE}",))),
     )
-
-
-def _steady(running: Sequence[float]) -> bool:
-    usual = fmean(running)
-    return all(abs(end - usual) <= max(1.0, STEADY * usual) for end in (running[0], running[-1]))
 
 
 def _in_flight(running: Sequence[float], itl: Histogram, seconds: float | None) -> float | None:
@@ -128,44 +88,91 @@ def _in_flight(running: Sequence[float], itl: Histogram, seconds: float | None) 
     """
     if len(running) > 2 and any(running):
         return sum(one * one for one in running) / sum(running)
-    return itl.total / seconds if seconds else (max(running) or None)
+    return itl.total / seconds if seconds else None
 
 
 class _Between:
-    """Differences of counters; series of several engine processes add up."""
+    """Differences of one server's counters; series of several engine processes add up."""
 
-    def __init__(self, first: Scrape, last: Scrape, engine: str) -> None:
-        self.first, self.last, self.engine = first, last, engine
+    def __init__(self, scrapes: Sequence[Scrape], engine: str) -> None:
+        check_growth(scrapes)
+        self.scrapes, self.engine = scrapes, engine
+        self.last = scrapes[-1]
+        self.first = scrapes[0] if len(scrapes) > 1 else Scrape(self.last.place)
+        self._known = {series[0] for series in self.last.values}
+
+    @property
+    def answered(self) -> bool:
+        """Whether a request had its first token between the scrapes."""
+        name = self._name("ttft", "_count")
+        return name is not None and self._sum(f"{name}_count") > 0
 
     def histogram(self, what: str) -> Histogram:
+        """Raises BenchdataError where there is none or nothing fell into it."""
         name = self._name(what, "_count")
         if name is None:
-            self._refuse(f"has no {self._wanted(what)}: of a server that answered requests, the metrics page has it")
+            self.refuse(f"has no {self._wanted(what)}: of a server that answered requests, the metrics page has it")
         bounds: dict[float, float] = {}
         for series in self.last.values:
             if series[0] == f"{name}_bucket":
                 end = float(labelled(series)["le"])
                 bounds[end] = bounds.get(end, 0.0) + self._change(series)
         if not bounds:
-            self._refuse(f"{name} has no buckets; keep the series {name}_bucket")
+            self.refuse(f"{name} has no buckets; keep the series {name}_bucket")
         count = self._sum(f"{name}_count")
         if not count:
-            self._refuse(f"{name} counts nothing between the scrapes: no request was answered")
-        return Histogram(count, self._sum(f"{name}_sum"), tuple(sorted(bounds.items())))
+            self.refuse(f"{name} counts nothing between the scrapes: no request was answered")
+        found = Histogram(count, self._sum(f"{name}_sum"), tuple(sorted(bounds.items())))
+        if not found.plausible:
+            self.refuse(f"{name}: sum, count and buckets are not of the same values; keep all series of the histogram")
+        return found
 
-    def share(self, part: str, whole: str) -> float:
-        name, of = self._name(part), self._name(whole)
-        asked = self._sum(of) if of else 0.0
-        return self._sum(name) / asked if name and asked else 0.0
+    def lengths(self, what: str) -> tuple[float, float | None]:
+        """(mean, spread over mean) of prompts or answers; the spread is not known without a histogram."""
+        tokens, requests = self._name(f"{what}_sum"), self._name("e2e", "_count")
+        if self._name(what, "_count") is None and tokens and requests:
+            answered = self._sum(f"{requests}_count")
+            if answered and (total := self._sum(tokens)):
+                return total / answered, None
+        found = self.histogram(what)
+        return found.mean, found.cv
+
+    def cached_share(self) -> float:
+        """Share of prompt tokens out of the prefix cache; of servers without counters, what their gauge showed."""
+        hits, asked = self._name("hits"), self._name("asked")
+        total = self._sum(asked) if asked else 0.0
+        if hits and total:
+            return min(1.0, self._sum(hits) / total)
+        shown = [
+            value for one in self.scrapes for (name, _), value in one.values.items() if name == self._name("hit_share")
+        ]
+        return min(1.0, fmean(max(0.0, one) for one in shown)) if shown else 0.0
+
+    def check_no_drafts(self) -> None:
+        """Raises BenchdataError where answers were decoded speculatively."""
+        drafts, accepted = self._name("drafts"), self._name("accepted")
+        at_a_time = max((gauge(one, accepted) for one in self.scrapes), default=0.0) if accepted else 0.0
+        if (drafts and self._sum(drafts) > 0) or at_a_time > 1:
+            self.refuse("decodes speculatively, and steps with drafts do not tell how fast steps are; measure without")
+
+    def settings(self) -> dict[str, str]:
+        """Columns that the server told of itself."""
+        name = self._name("settings")
+        told = label_of(self.last, name) if name else {}
+        return {ours: told[theirs] for theirs, ours in SETTINGS.items() if told.get(theirs, "None") != "None"}
 
     def gauge(self, what: str, at: Scrape) -> float:
+        """Of all ranks."""
         name = self._name(what)
-        return sum(value for series, value in at.values.items() if series[0] == name)
+        return gauge(at, name) if name else 0.0
+
+    def refuse(self, text: str) -> NoReturn:
+        """Raises BenchdataError."""
+        raise BenchdataError([(self.last.place, 0, text)])
 
     def _name(self, what: str, suffix: str = "") -> str | None:
-        known = {series[0] for series in self.last.values}
-        names = [f"{self.engine}:{name}" for name in NAMES[self.engine][what]]
-        return next((name for name in names if f"{name}{suffix}" in known), None)
+        names = [f"{self.engine}:{name}" for name in NAMES[self.engine].get(what, ())]
+        return next((name for name in names if f"{name}{suffix}" in self._known), None)
 
     def _wanted(self, what: str) -> str:
         return f"{self.engine}:{NAMES[self.engine][what][0]}"
@@ -173,17 +180,8 @@ class _Between:
     def _sum(self, name: str) -> float:
         return sum(self._change(series) for series in self.last.values if series[0] == name)
 
-    def _change(self, series: tuple[str, tuple[tuple[str, str], ...]]) -> float:
-        before, after = self.first.values.get(series, 0.0), self.last.values[series]
-        if after < before:
-            self._refuse(
-                f"{series[0]} falls from {before:g} to {after:g}: the server was started again between the scrapes, or "
-                f"they stand in the wrong order"
-            )
-        return after - before
-
-    def _refuse(self, text: str) -> None:
-        raise BenchdataError([(self.last.place, 0, text)])
+    def _change(self, series: Series) -> float:
+        return self.last.values[series] - self.first.values.get(series, 0.0)
 
 
 def _in_order(scrapes: Sequence[Scrape]) -> None:

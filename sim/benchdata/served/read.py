@@ -1,98 +1,161 @@
-"""Which kind of file it is, by what stands in it."""
+"""Which kind of file it is, by what stands in it, and which files belong to one stretch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sim.benchdata import read_benchmarks
-from sim.benchdata.bench_json import read_result
+from sim.benchdata.bench_json import is_result, result_row
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import BenchRow
 from sim.benchdata.served.guidellm import is_report, seen_in_report
 from sim.benchdata.served.metrics import seen_in
 from sim.benchdata.served.samples import is_matrix, matrices, objects, scrape, text_of
-from sim.benchdata.served.seen import Seen
+from sim.benchdata.served.seen import Seen, unknown_columns
 from sim.benchdata.served.spans import are_spans, seen_in_spans
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
     "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM, an answer of Prometheus to a "
-    "range query, spans in OTLP JSON"
+    "query, spans in OTLP JSON"
 )
+Read = tuple[Path, list[Any] | None]
+"""A file and the JSON objects in it; None: it is a page of metrics."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Scrapes that were taken one after another: the files of a folder, or all that were named alone."""
+
+    name: str
+    pages: list[Path] = field(default_factory=list)
+    answers: list[tuple[Path, Any]] = field(default_factory=list)
 
 
 def read_rows(
-    paths: Sequence[Path], gpu: str, about: Sequence[str], seconds: float | None
+    paths: Sequence[Path], gpu: str, about: Sequence[str] = (), seconds: Sequence[float] = ()
 ) -> tuple[list[BenchRow], list[Seen]]:
     """Rows to calibrate *gpu* with, and the traffic that they were seen under; of a table only rows.
 
-    *about*: `column=value` for what a server does not tell. Raises BenchdataError.
+    *about*: `column=value` for what the files do not tell. *seconds*: from the first scrape to the last, one for all
+    stretches or one for each. Raises BenchdataError.
     """
+    tables = [path for path in paths if path.suffix in TABLES]
+    if tables:
+        if len(paths) > 1:
+            raise BenchdataError([(str(tables[0]), 0, "is a table, which is read alone; put all runs into it")])
+        if about or seconds:
+            text = "says itself what ran; --about and --seconds are for a server's metrics"
+            raise BenchdataError([(str(paths[0]), 0, text)])
+        return read_benchmarks(paths[0]), []
     known = {"gpu": gpu, **parsed(about)}
-    seen = read_served(paths, seconds)
-    if seen is not None:
-        return [one.row(paths[0], known) for one in seen], seen
-    if about or seconds:
-        text = "says itself what ran; --about and --seconds are for a server's metrics"
-        raise BenchdataError([(str(paths[0]), 0, text)])
-    if len(paths) > 1:
-        raise BenchdataError([(str(paths[1]), 0, "is one table too many; several results may stand in a folder")])
-    return read_benchmarks(paths[0]), _of_client(paths[0])
+    rows: list[BenchRow] = []
+    seen: list[Seen] = []
+    problems: list[tuple[str, int, str]] = []
+    stretches: dict[str, _Stretch] = {}
+    for stretch, (path, held) in _files(paths):
+        try:
+            if held is None or is_matrix(held[0]):
+                own = stretches.setdefault(stretch, _Stretch(stretch))
+                own.pages += [path] if held is None else []
+                own.answers += [(path, one) for one in held or ()]
+            else:
+                found = list(_told(path, held, known))
+                rows += [row for row, _ in found]
+                seen += [one for _, one in found]
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(list(dict.fromkeys(problems)))
+    lengths = _each(seconds, len(stretches), paths)
+    for own, length in zip(stretches.values(), lengths, strict=True):
+        try:
+            served = seen_in(_scrapes(own), length, own.name)
+            rows += [one.row(own.pages[0] if own.pages else own.answers[0][0], known) for one in served]
+            seen += served
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(list(dict.fromkeys(problems)))
+    return rows, seen
 
 
-def _of_client(path: Path) -> list[Seen]:
-    """The traffic of a result of vLLM's client."""
-    if path.suffix != ".json":
-        return []
-    row = read_result(path)
-    data = (objects(text_of(path)) or [{}])[0]
-    seconds, answered = data.get("duration"), data.get("completed")
-    return [
-        Seen(
-            id=row.id,
-            model=row.model,
-            engine=row.engine,
-            requests=float(answered or 0),
-            seconds=float(seconds) if seconds and answered else None,
-            prompt_tokens=row.isl or 1.0,
-            output_tokens=row.osl or 1.0,
-            prompt_cv=row.prompt_cv or 0.0,
-            output_cv=row.output_cv or 0.0,
+def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Read]]:
+    """(name of the stretch, file): that of its folder, or nothing."""
+    for path in paths:
+        within = (
+            sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".") if path.is_dir() else [path]
         )
-    ]
+        if not within:
+            raise BenchdataError([(str(path), 0, "is an empty folder")])
+        for file in within:
+            text = text_of(file)
+            held = objects(text) if text.lstrip()[:1] in ("{", "[") else None
+            if held is None and text.lstrip()[:1] == "{":
+                raise BenchdataError([(str(file), 0, "is no JSON")])
+            yield path.name if path.is_dir() else "", (file, held)
 
 
-def read_served(paths: Sequence[Path], seconds: float | None = None) -> list[Seen] | None:
-    """What a server told in *paths*; None if the first is a table, a folder or a result of vLLM's client.
+def _told(path: Path, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
+    """Rows and traffic of a file that stands for itself."""
+    if held and all(map(is_result, held)):
+        if wrong := unknown_columns(known):
+            raise BenchdataError([(str(path), line, text) for line, text in wrong])
+        for number, one in enumerate(held, 1):
+            row = result_row(one, path, f"{path.stem}-{number}" if len(held) > 1 else path.stem, known)
+            yield row, _of_client(one, row)
+    elif held and are_spans(held[0]):
+        one = seen_in_spans(path, held)
+        yield one.row(path, known), one
+    elif held and is_report(held[0]):
+        for one in seen_in_report(path, held[0]):
+            yield one.row(path, known), one
+    else:
+        raise BenchdataError([(str(path), 0, UNKNOWN)])
 
-    Several files are scrapes in the order in which they were taken, or answers to several range queries. *seconds*:
-    from the first scrape to the last. Raises BenchdataError.
-    """
-    first = paths[0]
-    if first.is_dir() or first.suffix in TABLES:
-        return None
-    texts = {path: text_of(path) for path in paths}
-    documents = {path: objects(text) if text.lstrip()[:1] in ("{", "[") else None for path, text in texts.items()}
-    begun = documents[first]
-    if begun and isinstance(begun[0], dict) and "completed" in begun[0]:
-        return None
-    if begun is None:
-        return [seen_in([scrape(path, texts[path]) for path in paths], seconds)]
-    if is_matrix(begun[0]):
-        answers = [(path, one) for path, all_ in documents.items() for one in all_ or ()]
-        wrong = [(str(path), 0, "is no answer to a range query") for path, one in answers if not is_matrix(one)]
-        wrong += [(str(path), 0, "is no JSON") for path, all_ in documents.items() if all_ is None]
+
+def _of_client(data: dict[str, Any], row: BenchRow) -> Seen:
+    """The traffic of a run that became *row*."""
+    seconds, answered = data.get("duration"), data.get("completed")
+    return Seen(
+        id=row.id,
+        model=row.model,
+        engine=row.engine,
+        requests=float(answered or 0),
+        seconds=float(seconds) if isinstance(seconds, int | float) and seconds > 0 and answered else None,
+        prompt_tokens=row.isl or 1.0,
+        output_tokens=row.osl or 1.0,
+        prompt_cv=row.prompt_cv or 0.0,
+        output_cv=row.output_cv or 0.0,
+    )
+
+
+def _scrapes(stretch: _Stretch) -> list[Any]:
+    if stretch.pages and stretch.answers:
+        text = "stands beside pages of metrics; calibrate with the one or the other"
+        raise BenchdataError([(str(stretch.answers[0][0]), 0, text)])
+    if stretch.answers:
+        wrong = [
+            (str(path), 0, "is no answer to a query of series") for path, one in stretch.answers if not is_matrix(one)
+        ]
         if wrong:
             raise BenchdataError(wrong)
-        return [seen_in(matrices(answers), seconds)]
-    found: list[Seen] = []
-    for path, all_ in documents.items():
-        if all_ and are_spans(all_[0]):
-            found.append(seen_in_spans(path, all_))
-        elif all_ and is_report(all_[0]):
-            found += seen_in_report(path, all_[0])
-        else:
-            raise BenchdataError([(str(path), 0, UNKNOWN)])
-    return found
+        return matrices(stretch.answers)
+    return [scrape(path, text_of(path)) for path in stretch.pages]
+
+
+def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:
+    """The length of each stretch, where it was given."""
+    if not seconds or not stretches:
+        if seconds:
+            text = "says itself how long it took; --seconds is for a server's metrics"
+            raise BenchdataError([(str(paths[0]), 0, text)])
+        return [None] * stretches
+    if len(seconds) not in (1, stretches):
+        text = f"{len(seconds)} lengths for {stretches} stretches; give one for all or one for each"
+        raise BenchdataError([("--seconds", 0, text)])
+    return list(seconds) * (stretches if len(seconds) == 1 else 1)
 
 
 def parsed(pairs: Sequence[str]) -> Mapping[str, str]:

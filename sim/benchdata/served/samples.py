@@ -1,35 +1,38 @@
-"""Prometheus samples: the text that a server shows at /metrics, and answers to range queries.
+"""Prometheus samples: the text that a server shows at /metrics, and answers to queries.
 
-The text exposition format 0.0.4 and the HTTP API's `resultType: matrix`.
+The text exposition format 0.0.4 and OpenMetrics 1.0, and the HTTP API's `resultType: matrix` and `vector`.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
+from sim.benchdata.served.names import SPELLING, read_name
 from sim.infile import opened
 
-LINE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(-?\d+))?\s*$")
+LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?[\d.]+))?(?:\s+#.*)?\s*$')
+"""Name, labels, value, time; an exemplar may follow."""
 LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
-PREFIXES = ("vllm:", "sglang:")
 MS_PER_S = 1000.0
+NONE_READ = "has none of the metrics that are read of vLLM or SGLang"
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """Name and sorted labels."""
+Values = dict[Series, float]
 
 
 @dataclass(slots=True)
 class Scrape:
-    """All samples of one moment."""
+    """All samples that are read of one moment."""
 
     place: str
-    """File, or file and query."""
+    """File."""
     time_s: float | None = None
-    values: dict[Series, float] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
 
 def text_of(path: Path) -> str:
@@ -43,61 +46,92 @@ def text_of(path: Path) -> str:
         raise BenchdataError([(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}")]) from None
 
 
+def is_page(text: str) -> bool:
+    """Whether *text* has a line of a metric of vLLM or SGLang."""
+    return any(SPELLING.match(line) for line in text.splitlines())
+
+
 def scrape(path: Path, text: str) -> Scrape:
     """The engine's samples of one /metrics page. Raises BenchdataError."""
     found = Scrape(str(path))
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith(PREFIXES):
+        if not SPELLING.match(line):
             continue
         match = LINE.match(line)
+        name = read_name(match[1]) if match else None
         value = _number(match[3]) if match else None
         if match is None:
             problems.append((str(path), number, "is no sample of the text format: a name, labels, a number"))
-        elif value is None:
+        elif name is not None and value is None:
             problems.append((str(path), number, f"{match[1]} must be a finite number, not {match[3]!r}"))
-        else:
-            found.values[match[1], _labels(LABEL.findall(match[2] or ""))] = value
-            found.time_s = float(match[4]) / MS_PER_S if match[4] else found.time_s
+        elif name is not None and value is not None:
+            found.values[name, _labels(LABEL.findall(match[2] or ""))] = value
+            found.time_s = _time_s(match[4]) if match[4] else found.time_s
     if not problems and not found.values:
-        problems.append((str(path), 0, "is no page of metrics of vLLM or SGLang: no line begins with vllm: or sglang:"))
+        problems.append((str(path), 0, NONE_READ))
     if problems:
         raise BenchdataError(problems)
     return found
 
 
-def matrices(files: Iterable[tuple[Path, Any]]) -> list[Scrape]:
-    """Scrapes of the moments that range queries answered for, in order. Raises BenchdataError."""
-    moments: dict[float, Scrape] = {}
-    problems = []
-    for path, answer in files:
-        for series in _results(answer):
-            name = series.get("metric", {}).get("__name__", "")
-            if not name.startswith(PREFIXES):
-                continue
-            key = (name, _labels((k, v) for k, v in series["metric"].items() if k != "__name__"))
-            for at_s, said in series.get("values", ()):
-                value = _number(said)
-                if value is None:
-                    problems.append((str(path), 0, f"{name} must be a finite number, not {said!r}"))
-                else:
-                    moments.setdefault(float(at_s), Scrape(str(path), float(at_s))).values[key] = value
-        if not moments and not problems:
-            problems.append((str(path), 0, "has no series of vLLM or SGLang: query them by name, without rate()"))
-    if problems:
-        raise BenchdataError(problems[:1])
-    return [moments[at_s] for at_s in sorted(moments)]
+def matrices(answers: Sequence[tuple[Path, Any]]) -> list[Scrape]:
+    """Scrapes of the moments that all answers to queries have in common, in order. Raises BenchdataError.
+
+    At a moment of one answer the others count with what they said last: their moments need not be the same.
+    """
+    told = [_moments(path, answer) for path, answer in answers if answer["data"]["resultType"] == "matrix"]
+    moments_alone: dict[float, Values] = {}
+    for path, answer in answers:
+        if answer["data"]["resultType"] == "vector":
+            for at_s, values in _moments(path, answer).items():
+                moments_alone.setdefault(at_s, {}).update(values)
+    told += [moments_alone] if moments_alone else []
+    begin_s = max(min(moments) for moments in told)
+    end_s = min(max(moments) for moments in told)
+    if begin_s > end_s:
+        text = "has no time in common with the answers before it; put each stretch into a folder of its own"
+        raise BenchdataError([(str(answers[-1][0]), 0, text)])
+    now: list[Values] = [{}] * len(told)
+    found = []
+    for at_s in sorted(set().union(*told)):
+        now = [moments.get(at_s, known) for moments, known in zip(told, now, strict=True)]
+        if begin_s <= at_s <= end_s:
+            values = {series: value for known in now for series, value in known.items()}
+            found.append(Scrape(str(answers[-1][0]), at_s, values))
+    return found
+
+
+def _moments(path: Path, answer: Any) -> dict[float, Values]:
+    """What one answer said, by its times."""
+    found: dict[float, Values] = {}
+    for series in answer["data"].get("result", ()):
+        said = series.get("values") or [series.get("value") or ()]
+        name = read_name(series.get("metric", {}).get("__name__", ""))
+        if name is None:
+            continue
+        key = (name, _labels((k, v) for k, v in series["metric"].items() if k != "__name__"))
+        for at_s, text in (one for one in said if len(one) == 2):
+            value = _number(text)
+            if value is None:
+                raise BenchdataError([(str(path), 0, f"{name} must be a finite number, not {text!r}")])
+            found.setdefault(float(at_s), {})[key] = value
+    if not found:
+        raise BenchdataError([(str(path), 0, f"{NONE_READ}: query them by name, without rate()")])
+    return found
 
 
 def is_matrix(data: Any) -> bool:
-    """Whether *data* is an answer to a range query."""
-    return isinstance(data, dict) and isinstance(data.get("data"), dict) and data["data"].get("resultType") == "matrix"
+    """Whether *data* is an answer of Prometheus to a query of series."""
+    held = data.get("data") if isinstance(data, dict) else None
+    return isinstance(held, dict) and held.get("resultType") in ("matrix", "vector")
 
 
 def objects(text: str) -> list[Any] | None:
-    """A JSON document, or one a line; None if the text is neither."""
+    """The objects of a JSON document (a list has several), or of one a line; None if the text is neither."""
     try:
-        return [json.loads(text)]
+        data = json.loads(text)
+        return data if isinstance(data, list) else [data]
     except json.JSONDecodeError:
         pass
     try:
@@ -106,12 +140,13 @@ def objects(text: str) -> list[Any] | None:
         return None
 
 
-def _results(answer: Any) -> Iterator[dict[str, Any]]:
-    yield from answer["data"].get("result", ())
-
-
 def _labels(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict(pairs).items()))
+
+
+def _time_s(said: str) -> float:
+    """Milliseconds in the text format, seconds with a point in OpenMetrics."""
+    return float(said) if "." in said else float(said) / MS_PER_S
 
 
 def _number(said: Any) -> float | None:

@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
+from sim.benchdata.served.load import kept_in_flight
 from sim.benchdata.table import row_of
-from sim.yamlio import dump
 
-LONGEST_OVER_MEAN = 8
-"""Longest of drawn lengths."""
-WAVES, LEAST_REQUESTS = 3, 64
-"""Requests of a run that stands for a stretch: per client, and at least."""
 EQUAL = 0.01
 """Lengths whose spread over mean is smaller count as equal."""
+KNOWN = (*TEXTS, *COUNTS, *AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +37,18 @@ class Seen:
     """Of prompt tokens, out of the prefix cache."""
     in_flight: float | None = None
     """Requests that were answered at a time, on average."""
+    stretch: str = ""
+    """Servers of one stretch share its traffic."""
+    ranks: int = 1
+    """Data-parallel ranks that it counts apart."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Columns that the server told of itself."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """What the client was told: load, rate_req_s, concurrency; empty: nobody knows."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """By METRICS of `row`."""
+    remarks: tuple[str, ...] = ()
+    """What a reader must know."""
 
     @property
     def rate_rps(self) -> float | None:
@@ -50,11 +56,7 @@ class Seen:
         return self.requests / self.seconds if self.seconds else None
 
     def row(self, path: Path, about: Mapping[str, str]) -> BenchRow:
-        """As a row of a table; *about* has what the server does not tell: gpu, tp, precision. Raises BenchdataError.
-
-        Of a server whose clients nobody knows, as many requests are kept in flight as it answered on average: its time
-        per token depends on these, whatever came in.
-        """
+        """As a row of a table; *about* has what the server does not tell: gpu, tp, precision. Raises BenchdataError."""
         cells: dict[str, Any] = {
             "id": self.id,
             "model": self.model,
@@ -64,69 +66,56 @@ class Seen:
             "prompt_cv": self.prompt_cv if self.prompt_cv >= EQUAL else None,
             "output_cv": self.output_cv if self.output_cv >= EQUAL else None,
             "cached_share": self.cached_share or None,
-            **(self.load or self._kept_in_flight()),
+            **self.settings,
+            **(self.load or kept_in_flight(self.in_flight)),
             **self.measured,
             **about,
         }
-        problems: list[Problem] = [
-            (0, f"--about {name}: there is no such column; one of {', '.join((*TEXTS, *COUNTS, *AMOUNTS))}")
-            for name in about
-            if name not in (*TEXTS, *COUNTS, *AMOUNTS)
-        ]
+        problems = unknown_columns(about)
+        if not cells["model"]:
+            problems.append((0, "names no model: say which with --about model=..."))
+        if self.ranks > 1 and str(about.get("dp", "")) != str(self.ranks):
+            problems.append((0, f"counts {self.ranks} data-parallel ranks apart: say --about dp={self.ranks}"))
         row = None if problems else row_of(cells, 0, path.parent, problems)
         if row is None:
             raise BenchdataError([(str(path), line, text) for line, text in problems])
         return row
 
-    def _kept_in_flight(self) -> dict[str, Any]:
-        clients = max(1, round(self.in_flight or 1.0))
-        return {"load": "closed_loop", "concurrency": clients, "num_requests": max(LEAST_REQUESTS, WAVES * clients)}
+
+def unknown_columns(about: Mapping[str, str]) -> list[Problem]:
+    """What is wrong with names of --about."""
+    return [
+        (0, f"--about {name}: there is no such column; one of {', '.join(KNOWN)}")
+        for name in about
+        if name not in KNOWN
+    ]
 
 
-HEADER = "# Traffic that was seen, written by `gpufleet calibrate` from {table}.\n"
+def together(servers: Sequence[Seen]) -> Seen:
+    """All that the servers of one stretch were asked."""
+    first, requests = servers[0], sum(one.requests for one in servers)
+    prompt, prompt_cv = _mixed([(one.requests, one.prompt_tokens, one.prompt_cv) for one in servers])
+    output, output_cv = _mixed([(one.requests, one.output_tokens, one.output_cv) for one in servers])
+    rates = [one.rate_rps for one in servers]
+    rate = sum(one or 0.0 for one in rates) if None not in rates else None
+    cached = sum(one.requests * one.prompt_tokens * one.cached_share for one in servers)
+    return Seen(
+        id=first.stretch or first.id,
+        model=first.model,
+        engine=first.engine,
+        requests=requests,
+        seconds=requests / rate if rate else None,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        prompt_cv=prompt_cv,
+        output_cv=output_cv,
+        cached_share=cached / (requests * prompt) if requests else 0.0,
+    )
 
 
-def traffic_text(seen: Seen, table: str) -> str:
-    """The file that a scenario names as its base."""
-    return HEADER.format(table=table) + dump(fragment(seen))
-
-
-def why_not_written(path: Path, seen: Sequence[Seen], out: Path) -> str:
-    """Why the traffic does not go to *path*; empty if it does."""
-    if not seen:
-        return "a table of runs says nothing of the traffic; name pages of metrics, spans or a report"
-    if len(seen) > 1:
-        return f"these are {len(seen)} loads; name the file of one"
-    if path.absolute() == out.absolute():
-        return "is the file of the factors; name another one"
-    if path.exists() and not (
-        path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(HEADER.partition("{")[0])
-    ):
-        return "exists and holds no traffic; name another file"
-    return ""
-
-
-def fragment(seen: Seen) -> dict[str, Any]:
-    """The workload as a scenario says it. The rate is left out where it is not known."""
-    arrivals: dict[str, Any] = {"process": "poisson"}
-    if seen.rate_rps is not None:
-        arrivals["rate_rps"] = round(seen.rate_rps, 4)
-    workload: dict[str, Any] = {
-        "arrivals": arrivals,
-        "lengths": {
-            "prompt": length(seen.prompt_tokens, seen.prompt_cv),
-            "output": length(seen.output_tokens, seen.output_cv),
-        },
-    }
-    shared = round(seen.cached_share * seen.prompt_tokens)
-    if shared:
-        workload["shared_prefix"] = {"tokens": shared, "prefixes": 1}
-    return {"workload": workload}
-
-
-def length(mean: float, cv: float) -> dict[str, Any]:
-    """A law of lengths [tokens]."""
-    if cv < EQUAL:
-        return {"distribution": "fixed", "value": max(1, round(mean))}
-    longest = round(LONGEST_OVER_MEAN * mean)
-    return {"distribution": "lognormal", "mean": round(mean, 1), "cv": round(cv, 3), "max": max(1, longest)}
+def _mixed(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Mean and spread over mean of (number, mean, spread over mean) thrown together."""
+    number = sum(count for count, _, _ in parts) or 1.0
+    mean = sum(count * one for count, one, _ in parts) / number
+    squares = sum(count * one**2 * (1 + cv**2) for count, one, cv in parts) / number
+    return mean, sqrt(max(0.0, squares / mean**2 - 1)) if len(parts) > 1 else parts[0][2]

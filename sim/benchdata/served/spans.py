@@ -4,11 +4,13 @@ Attributes are those of the GenAI conventions and vLLM's own (`vllm/tracing.py`)
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, NoReturn
 
 from sim.benchdata.errors import BenchdataError
+from sim.benchdata.served.load import rate_seen
 from sim.benchdata.served.seen import Seen
 
 PROMPT = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
@@ -16,7 +18,10 @@ OUTPUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 TTFT = ("gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token")
 CACHED = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cached_tokens")
 MODEL = ("gen_ai.response.model", "gen_ai.request.model")
+QUEUE, E2E = ("gen_ai.latency.time_in_queue",), ("gen_ai.latency.e2e",)
 NS_PER_S, MS_PER_S = 1e9, 1e3
+MOMENTS = 64
+"""At which requests in flight are counted."""
 
 
 def are_spans(data: Any) -> bool:
@@ -26,22 +31,28 @@ def are_spans(data: Any) -> bool:
 
 def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
     """The stretch from the first request to the last. Raises BenchdataError."""
-    found = [one for span in _spans(documents) if (one := _request(span))]
+    try:
+        found = [one for span in _spans(documents) if (one := _request(span))]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        _refuse(path, "has a span without times, or with attributes that are not in OTLP's form")
     if len(found) < 2:
         _refuse(path, f"has {len(found)} spans with {PROMPT[0]} and {OUTPUT[0]}; two are needed at least")
-    models = sorted({one["model"] for one in found if one["model"]})
+    models = sorted({one.model for one in found if one.model})
     if len(models) > 1:
         _refuse(path, f"holds spans of several models, {' and '.join(models)}; keep those of one")
-    begins = [one["begin_s"] for one in found]
+    begins = [one.begin_s for one in found]
     seconds = max(begins) - min(begins)
-    if seconds <= 0 or any(one["e2e_s"] <= 0 for one in found):
+    if seconds <= 0 or any(one.e2e_s <= 0 for one in found):
         _refuse(path, "has spans that end before they begin, or that all begin at once")
-    timed = [one for one in found if one["ttft_s"] is not None]
-    tpots = [(one["e2e_s"] - one["ttft_s"]) / (one["output"] - 1) for one in timed if one["output"] > 1]
-    measured = {"ttft_mean_ms": MS_PER_S * fmean(one["ttft_s"] for one in timed)} if timed else {}
-    measured |= {"tpot_mean_ms": MS_PER_S * fmean(tpots)} if tpots else {}
-    measured |= {"e2e_mean_ms": MS_PER_S * fmean(one["e2e_s"] for one in found)}
-    prompts, outputs = [one["prompt"] for one in found], [one["output"] for one in found]
+    timed = [one for one in found if one.ttft_s is not None]
+    tpots = [(one.e2e_s - (one.ttft_s or 0.0)) / (one.output - 1) for one in timed if one.output > 1]
+    running, waiting = _moments(found, min(begins), seconds)
+    load = rate_seen(len(found) - 1, seconds, fmean(running), running, waiting)
+    measured = {"tpot_mean_ms": MS_PER_S * fmean(tpots)} if tpots else {}
+    measured["e2e_mean_ms"] = MS_PER_S * fmean(one.e2e_s for one in found)
+    if load and timed:
+        measured["ttft_mean_ms"] = MS_PER_S * fmean(one.ttft_s or 0.0 for one in timed)
+    prompts, outputs = [one.prompt for one in found], [one.output for one in found]
     return Seen(
         id=path.stem,
         model=models[0] if models else "",
@@ -52,41 +63,66 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
         output_tokens=fmean(outputs),
         prompt_cv=pstdev(prompts) / fmean(prompts),
         output_cv=pstdev(outputs) / fmean(outputs),
-        cached_share=sum(one["cached"] for one in found) / sum(prompts),
-        in_flight=sum(one["e2e_s"] for one in found)
-        / (max(one["begin_s"] + one["e2e_s"] for one in found) - min(begins)),
+        cached_share=min(1.0, sum(one.cached for one in found) / sum(prompts)),
+        in_flight=sum(one * one for one in running) / (sum(running) or 1.0),
+        load=load,
         measured=measured,
     )
 
 
+def _moments(found: Sequence["_Request"], begin_s: float, seconds: float) -> tuple[list[float], list[float]]:
+    """Requests that run, and that wait, at moments between the first arrival and the last."""
+    running, waiting = [], []
+    for number in range(1, MOMENTS):
+        at_s = begin_s + seconds * number / MOMENTS
+        there = [one for one in found if one.begin_s <= at_s < one.begin_s + one.e2e_s]
+        queued = sum(1 for one in there if at_s < one.begin_s + one.queue_s)
+        running.append(float(len(there) - queued))
+        waiting.append(float(queued))
+    return running, waiting
+
+
 def _spans(documents: Sequence[Any]) -> Iterator[dict[str, Any]]:
     for document in documents:
-        for resource in document.get("resourceSpans", ()):
-            for scope in resource.get("scopeSpans", ()):
-                yield from scope.get("spans", ())
+        for resource in document.get("resourceSpans") or ():
+            for scope in resource.get("scopeSpans") or ():
+                yield from scope.get("spans") or ()
 
 
-def _request(span: dict[str, Any]) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    prompt: float
+    output: float
+    cached: float
+    ttft_s: float | None
+    queue_s: float
+    begin_s: float
+    e2e_s: float
+    model: str
+
+
+def _request(span: dict[str, Any]) -> _Request | None:
     """A request's figures; None for a span of something else."""
-    told = {one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes", ())}
+    told = {one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes") or ()}
     prompt, output = _first(told, PROMPT), _first(told, OUTPUT)
     if not prompt or not output:
         return None
     begin, end = (float(span[name]) / NS_PER_S for name in ("startTimeUnixNano", "endTimeUnixNano"))
-    return {
-        "prompt": prompt,
-        "output": output,
-        "cached": _first(told, CACHED) or 0.0,
-        "ttft_s": _first(told, TTFT),
-        "begin_s": begin,
-        "e2e_s": _first(told, ("gen_ai.latency.e2e",)) or end - begin,
-        "model": next((str(told[name]) for name in MODEL if told.get(name)), ""),
-    }
+    return _Request(
+        prompt=prompt,
+        output=output,
+        cached=_first(told, CACHED) or 0.0,
+        ttft_s=_first(told, TTFT),
+        queue_s=_first(told, QUEUE) or 0.0,
+        begin_s=begin,
+        e2e_s=_first(told, E2E) or end - begin,
+        model=next((str(told[name]) for name in MODEL if told.get(name)), ""),
+    )
 
 
 def _first(told: dict[str, Any], names: Sequence[str]) -> float | None:
     return next((float(told[name]) for name in names if told.get(name) is not None), None)
 
 
-def _refuse(path: Path, text: str) -> None:
+def _refuse(path: Path, text: str) -> NoReturn:
     raise BenchdataError([(str(path), 0, text)])

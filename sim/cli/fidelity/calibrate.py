@@ -15,8 +15,9 @@ def calibrate(
         list[Path],
         typer.Argument(
             metavar="TABLE...",
-            help="Your own runs in the columns of `validate`; or what your server told: pages of /metrics, answers to "
-            "range queries, spans, a report of GuideLLM.",
+            help="Your own runs in the columns of `validate`; or what your server or a load generator told: pages of "
+            "/metrics, answers to queries, spans, reports of GuideLLM, results of `vllm bench serve`. A folder of "
+            "pages is a stretch of its own.",
         ),
     ],
     gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
@@ -25,10 +26,14 @@ def calibrate(
         list[str] | None, typer.Option(help="What the server does not tell: tp=2, precision=fp8, engine_version=0.15.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=1e-3, help="From the first page of metrics to the last, or since the start.")
+        list[float] | None,
+        typer.Option(
+            min=1e-3, help="From the first page of metrics to the last; one for all stretches or one for each."
+        ),
     ] = None,
     workload: Annotated[
-        Path | None, typer.Option(help="File for the traffic that was seen; a scenario takes it with `base:`.")
+        Path | None,
+        typer.Option(help="File for the traffic that was seen, of several stretches one each; a scenario's `base:`."),
     ] = None,
     workers: Workers = None,
     force: Force = False,
@@ -38,7 +43,7 @@ def calibrate(
     with bad_input_told():
         from concurrent.futures.process import BrokenProcessPool
 
-        from sim.benchdata.served import read_rows, traffic_text, why_not_written
+        from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
         from sim.catalogue.catalog import load_catalog
         from sim.report.fidelity.calibrate.answer import calibration_report, calibration_text, why_kept
         from sim.study.cases.durable import write_whole
@@ -47,7 +52,7 @@ def calibrate(
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id
         table = " ".join(str(path) for path in tables)
-        rows, seen = read_rows(tables, wanted, about or [], seconds)
+        rows, seen = read_rows(tables, wanted, about or [], seconds or [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
             fail(f"--workload {workload}: {reason}")
         if out.exists() and (reason := why_kept(out, wanted, table, force)):
@@ -61,11 +66,13 @@ def calibrate(
         try:
             write_whole(out, calibration_text(fitted.calibration))
             if workload is not None:
-                write_whole(workload, traffic_text(seen[-1], table))
+                for file, traffic in traffic_files(workload, seen).items():
+                    write_whole(file, traffic_text(traffic, table))
         except OSError as error:
             fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
     if not quiet:
-        lines = [f"wrote {out}; a scenario uses it with: calibration: {out}"]
-        if workload is not None:
-            lines.append(f"wrote {workload}; a scenario takes the traffic with: base: {workload}")
+        lines = [remark for one in seen for remark in one.remarks]
+        lines.append(f"wrote {out}; a scenario uses it with: calibration: {out}")
+        files = traffic_files(workload, seen) if workload is not None else {}
+        lines += [f"wrote {file}; a scenario takes the traffic with: base: {file}" for file in files]
         show_all(*calibration_report(fitted), *lines)

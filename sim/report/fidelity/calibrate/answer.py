@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from sim.benchdata.row import BenchRow
 from sim.language import N_, _
 from sim.report.terminal.fitted import FittedTable
 from sim.steptime import Calibration, Factor
@@ -12,8 +13,8 @@ from sim.yamlio import YamlError, dump, read_text
 HEADER = """\
 # Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
 # A scenario takes them with `calibration: <this file>`, at the top, in a fleet or in a pool.
-# factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs say too
-# little, and the figure stays what it was.
+# factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs do not
+# tell it from the others, and it has the part in their change that was to be expected.
 """
 MOST_NAMED = 10
 WIDE_SCATTER = 1.5
@@ -52,7 +53,7 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):
-        note = "" if factor.determined else _("not determined by these runs")
+        note = "" if factor.determined else _("not told from others")
         rows.append(
             [name, f"{factor.factor:.2f}", _("{low:.2f} and {high:.2f}", low=factor.low, high=factor.high), note]
         )
@@ -81,8 +82,12 @@ def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
 def _remarks(fitted: FittedFactors) -> Iterator[str]:
     calibration = fitted.calibration
     if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
-        yield _("These runs cannot determine {unknown}: the figures in data/ stay.", unknown=", ".join(unknown))
-    if fitted.noise > WIDE_SCATTER:
+        yield _(
+            "These runs do not tell {unknown} from the other factors: together they are right at these loads, and less "
+            "surely elsewhere. Runs at other loads tell them apart.",
+            unknown=", ".join(unknown),
+        )
+    if fitted.noise > WIDE_SCATTER and calibration.rows > 1:
         scatter = _("they scatter {noise:.1f} times as much as expected", noise=fitted.noise)
         yield _(
             "The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so.",
@@ -92,7 +97,7 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
         side = N_("{place}: simulated {column} stays {share:.0%} above the measured one")
         if error <= 0:
             side = N_("{place}: simulated {column} stays {share:.0%} below the measured one")
-        yield _(side, place=_place(calibration, row.line), column=column, share=abs(error))
+        yield _(side, place=_place(calibration, row), column=column, share=abs(error))
     if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
         yield _("and {more} more that stay off", more=more)
     if fitted.skipped:
@@ -100,5 +105,6 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
         yield from told(fitted.skipped, calibration.table)
 
 
-def _place(calibration: Calibration, line: int) -> str:
-    return f"{calibration.table}:{line}" if line else calibration.table
+def _place(calibration: Calibration, row: BenchRow) -> str:
+    """The row's line; a file that holds one row, or several that were read together, is told by the row's name."""
+    return f"{calibration.table}:{row.line}" if row.line else row.id

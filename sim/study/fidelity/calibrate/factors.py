@@ -2,7 +2,8 @@
 
 theta are logarithms of factors, 0 with a standard deviation before anything is measured. A residual is
 log(simulated / measured) / noise. The interval of a factor is that of the posterior, its noise at least what the
-residuals show: runs that contradict each other determine nothing. A factor about which the runs say little keeps 1.
+residuals show: runs that contradict each other determine nothing. A factor that the runs do not tell from others moves
+as far as it is likely to have its part in what they show; one of which they say nothing stays 1.
 """
 
 from collections import Counter
@@ -53,13 +54,10 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
         raise NothingToFit(_why_nothing(problem, gpu, table))
     fit = Fit(problem, priors, simulator)
     fit.descend()
-    marginal_sd = fit.posterior_sd()
     share = priors.determined_below.value
-    known = {name for name, sd in marginal_sd.items() if sd <= share * fit.prior_sd[name]}
-    if known != set(fit.names):
-        fit.hold(set(fit.names) - known)
-        fit.descend()
-    factors = {name: _factor(fit.theta[name], marginal_sd[name], name in known) for name in fit.names}
+    factors = {
+        name: _factor(fit.theta[name], sd, sd <= share * fit.prior_sd[name]) for name, sd in fit.posterior_sd().items()
+    }
     calibration = calibration_of(gpu, factors).model_copy(
         update={"table": table, "rows": len(problem.rows), "errors": fit.errors()}
     )
@@ -67,9 +65,8 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
 
 
 def _factor(theta: float, sd: float, determined: bool) -> Factor:
-    centre = theta if determined else 0.0
-    low, high = (float(np.exp(centre + side * NORMAL_95 * sd)) for side in (-1, 1))
-    return Factor(factor=round(float(np.exp(centre)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
+    low, high = (float(np.exp(theta + side * NORMAL_95 * sd)) for side in (-1, 1))
+    return Factor(factor=round(float(np.exp(theta)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
 
 
 def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
@@ -122,7 +119,7 @@ def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
     first = {reason: row for row, reason in reversed(skipped)}
     lines = []
     for reason, count in counts.most_common(MOST_REASONS):
-        place = f"{table}:{first[reason].line}" if first[reason].line else table
+        place = f"{table}:{first[reason].line}" if first[reason].line else first[reason].id
         lines.append(f"{place}: {reason}{f' ({count} rows)' if count > 1 else ''}")
     left = len(counts) - MOST_REASONS
     return [*lines, f"and {left} other reasons"] if left > 0 else lines

@@ -79,7 +79,6 @@ class Fit:
         self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
         self.theta: Theta = dict.fromkeys(self.names, 0.0)
         self._noise_sd = np.array([priors.noise_sd[metric].value for _, metric, _ in problem.observed])
-        self._held: set[str] = set()
         [first] = self._residuals([self.theta])
         self._before = self._residual = first
         self._jacobian = self._slopes()
@@ -97,36 +96,26 @@ class Fit:
         information = self._jacobian.T @ self._jacobian
         return float(np.trace(np.linalg.solve(information + self._precision(), information)))
 
-    def hold(self, names: set[str]) -> None:
-        """Factors that stay at 1 from now on."""
-        self._held = names
-        self.theta |= dict.fromkeys(names, 0.0)
-        [self._residual] = self._residuals([self.theta])
-
     def descend(self) -> None:
         """Moves theta to the most probable factors."""
         from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
 
-        free = [name for name in self.names if name not in self._held]
-        if not free:
-            return
-        prior_sd = np.array([self.prior_sd[name] for name in free])
-        columns = [self.names.index(name) for name in free]
+        prior_sd = np.array([self.prior_sd[name] for name in self.names])
         runs = len(self.problem.observed)
         loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
 
         def residuals(theta: Floats) -> Floats:
-            [self._residual] = self._residuals([self._moved_to(free, theta)])
+            [self._residual] = self._residuals([self._moved_to(theta)])
             return np.concatenate([self._residual, theta / prior_sd])
 
         def jacobian(theta: Floats) -> Floats:
-            self.theta = self._moved_to(free, theta)
+            self.theta = self._moved_to(theta)
             self._jacobian = self._slopes()
-            return np.vstack([self._jacobian[:, columns], np.diag(1 / prior_sd)])
+            return np.vstack([self._jacobian, np.diag(1 / prior_sd)])
 
         found = least_squares(
             residuals,
-            np.array([self.theta[name] for name in free]),
+            np.array([self.theta[name] for name in self.names]),
             jac=jacobian,
             loss=loss,
             ftol=TOLERANCE,
@@ -135,10 +124,10 @@ class Fit:
             x_scale="jac",
             max_nfev=MOST_TRIALS,
         )
-        self.theta, self._residual = self._moved_to(free, found.x), found.fun[:runs]
+        self.theta, self._residual = self._moved_to(found.x), found.fun[:runs]
 
-    def _moved_to(self, free: Sequence[str], theta: Floats) -> Theta:
-        return self.theta | dict(zip(free, theta.tolist(), strict=True))
+    def _moved_to(self, theta: Floats) -> Theta:
+        return dict(zip(self.names, theta.tolist(), strict=True))
 
     def posterior_sd(self) -> dict[str, float]:
         """Standard deviation of each factor's logarithm, whatever the others are."""
@@ -178,7 +167,7 @@ class Fit:
     def _slopes(self) -> Floats:
         """Derivative of every residual by every theta, from one more simulation for each that a row depends on."""
         problem = self.problem
-        own = [sorted(names - self._held) for names in problem.names]
+        own = [sorted(names) for names in problem.names]
         thetas = [[{**self.theta, name: self.theta[name] + STEP} for name in names] for names in own]
         runs = self.simulator.runs(problem.rows, thetas)
         slopes = np.zeros((len(problem.observed), len(self.names)))

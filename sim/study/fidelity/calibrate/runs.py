@@ -34,10 +34,13 @@ class Simulator:
     def why_not(self, row: BenchRow) -> str:
         """Why *row* is no run of this GPU that can be simulated; empty if it is."""
         try:
-            ran_on = case_of(row, self.catalog, campaigns_of(self.catalog)).names.gpu.id
+            case = case_of(row, self.catalog, campaigns_of(self.catalog))
         except NotCovered as error:
             return str(error)
-        return "" if ran_on == self.gpu else f"ran on {ran_on}"
+        if case.names.gpu.id != self.gpu:
+            return f"ran on {case.names.gpu.id}"
+        drafted = "speculative" in case.data["fleets"][0]["pools"][0]["batching"]
+        return case.notes[0] if row.spec_decode and not drafted else ""
 
     def runs(self, rows: Sequence[BenchRow], thetas: Sequence[Sequence[Theta]]) -> list[list[Prediction]]:
         """Every row under each of its own *thetas*."""

@@ -50,7 +50,7 @@ class BenchCase:
         rate = self.row.rate_req_s
         if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
             return None
-        arrivals = {"process": "poisson", "rate_rps": rate, "num_requests": self.simulated_requests}
+        arrivals = _at_rate(self.row, "poisson", self.simulated_requests)
         return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})
 
     def scenario(self, **pool: Any) -> Scenario:
@@ -179,13 +179,20 @@ def in_process(row: BenchRow, setup: Setup) -> bool:
 
 def _arrivals(row: BenchRow, count: int) -> dict[str, Any]:
     if row.load in ("poisson", "constant"):
-        return {"process": row.load, "rate_rps": row.rate_req_s, "num_requests": count}
+        return _at_rate(row, row.load, count)
     if row.load == "trace":
         return {"process": "poisson", "rate_rps": row.rate_req_s or 1.0, "num_requests": count}
     if row.load in ("burst", "static_batch"):
         return {"process": "burst", "num_requests": count}
     clients = 1 if row.load == "single" else min(row.concurrency or 1, count)
     return {"process": "closed_loop", "concurrency": clients, "num_requests": count}
+
+
+def _at_rate(row: BenchRow, process: str, count: int) -> dict[str, Any]:
+    arrivals: dict[str, Any] = {"process": process, "rate_rps": row.rate_req_s, "num_requests": count}
+    if process == "poisson" and row.burstiness is not None:
+        arrivals |= {"process": "gamma", "cv": row.burstiness**-0.5}
+    return arrivals
 
 
 def _run_requests(row: BenchRow, setup: Setup) -> int:
