@@ -41,13 +41,15 @@ class Chance:
 
 
 def chance_cheaper(one: Bid, other: Bid, seed: int) -> float | None:
-    """Share of draws in which *one* costs no more than *other*; None where no interval of throughput is known."""
+    """Share of draws in which *one* is cheaper than *other*, of those in which they cost the same half; None where no
+    interval of throughput is known.
+    """
     if not all("throughput" in bid.worth.factors for bid in (one, other)):
         return None
     draws = stream(seed, 0, "model error")
     common = draws.standard_normal(DRAWS)
     first, second = (_usd_per_h(bid, common, draws) for bid in (one, other))
-    return float(np.mean(first <= second))
+    return float(np.mean(first < second) + np.mean(first == second) / 2)
 
 
 def _usd_per_h(bid: Bid, common: Floats, draws: np.random.Generator) -> Floats:

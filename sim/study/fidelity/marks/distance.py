@@ -18,6 +18,8 @@ MARKS: tuple[Mark, ...] = ("measured near here", "interpolated", "extrapolated")
 """From the nearest to the farthest."""
 SAME_SIZE = 1.25
 """Models of one family are alike where the larger has at most this many times the parameters of the smaller."""
+ROUNDED = 1.01
+"""The index has sizes to three or four digits."""
 NEAR_LOAD = 2.0
 """A load is near a measured one within this factor."""
 Finding = tuple[int, str]
@@ -98,10 +100,17 @@ def _model(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> F
     sizes = [entry.params_billion for entry in index if entry.kind == setting.kind]
     if not sizes:
         return 2, f"no model with its kind of layers ({setting.kind}) was measured"
-    if not min(sizes) <= setting.params_billion <= max(sizes):
-        least, most = min(sizes), max(sizes)
-        return 2, f"measured models of its kind ({setting.kind}) have {least:.3g}e9 to {most:.3g}e9 parameters"
+    least, most = min(sizes), max(sizes)
+    if not least / ROUNDED <= setting.params_billion <= most * ROUNDED:
+        return (
+            2,
+            f"measured models of its kind ({setting.kind}) have {_billions(least)} to {_billions(most)} parameters",
+        )
     return 1, "this model was not measured on this GPU, models of its kind and size were"
+
+
+def _billions(count: float) -> str:
+    return f"{count:,.0f}e9" if count >= 100 else f"{count:.3g}e9"
 
 
 def _format(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:

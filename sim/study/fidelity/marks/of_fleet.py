@@ -9,6 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.model import params_total
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.hardware.wiring import network_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.steptime import Roofline
@@ -19,6 +20,7 @@ from sim.study.fidelity.validate.names import family_of
 from sim.study.fleets.run.point import Point
 
 BILLION = 1e9
+ON_CHIP = "system on chip"
 Load = tuple[float | None, float | None]
 """(sequences in flight on a replica, mean prompt [tokens]); None: not known."""
 UNKNOWN: Load = (None, None)
@@ -110,14 +112,17 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
         tp=layout.tensor_parallel_size,
         pp=layout.pipeline_parallel_size,
         dp=layout.data_parallel_size,
-        beyond=tuple(_beyond(bound)),
+        beyond=tuple(_beyond(bound, catalog)),
         calibrated=bound.calibration is not None,
     )
 
 
-def _beyond(bound: BoundPool) -> Sequence[str]:
+def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
     """What the pool has that no measurement of the fit has."""
     has = {
+        "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None
+        and bound.gpu.form_factor == ON_CHIP,
+        "replicas over several servers are in no measurement of the fit": network_of(bound, catalog),
         "speculative decoding is in no measurement of the fit": getattr(bound.batching, "speculative", None),
         "weights in host memory are in no measurement of the fit": bound.offload,
         "MIG slices are in no measurement of the fit": bound.slicing,

@@ -55,6 +55,7 @@ def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_alwa
     assert ahead is not None
     assert behind is not None
     assert ahead + behind == pytest.approx(1, abs=0.15)
+    assert chance_cheaper(bid(1, 1), bid(1, 1), 1) == pytest.approx(0.5, abs=0.03)
     assert chance_cheaper(bid(1, 9), bid(5, 9), 1) == 1
     assert chance_cheaper(bid(1, 9), Bid(2, 9, Worth(MARKS[0], ())), 1) is None
 

@@ -27,6 +27,7 @@ NEAR, BETWEEN, FAR = MARKS
         ({"family": "qwen", "params_billion": 14.0}, BETWEEN, "this model"),
         ({"family": "qwen", "params_billion": 140.0}, FAR, "parameters"),
         ({"params_billion": 9.9}, NEAR, ""),
+        ({"family": "qwen", "params_billion": 70.02}, BETWEEN, "this model"),
         ({"family": "deep", "kind": "dense, latent attention"}, FAR, "latent attention"),
         ({"kernel": "fp8"}, BETWEEN, "this format"),
         ({"kernel": "int3"}, FAR, "int3"),
@@ -85,6 +86,16 @@ def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
     found = fleet_worth(scenario, scenario.fleets[0], load_catalog())
     assert found is not None
     assert (found.mark, found.why) == (FAR, ("speculative decoding is in no measurement of the fit",))
+    boxes = {"gpu": "rtx-4090", "server": "workstation-4x4090", "tensor_parallel_size": 4, "pipeline_parallel_size": 2}
+    for pool, word in (
+        (boxes | {"network": {"link": "infiniband-ndr"}}, "several servers"),
+        ({"gpu": "dgx-spark-128gb"}, "shares its memory"),
+        ({"gpu": "h100-80gb-sxm", "mig": "3g.40gb"}, "MIG"),
+    ):
+        far = Scenario.model_validate({**data, "name": "x", "fleets": [{"name": "far", "pools": [pool]}]})
+        told = fleet_worth(far, far.fleets[0], load_catalog())
+        assert told is not None
+        assert (told.mark, len(told.why), word in told.why[0]) == (FAR, 1, True)
     near = scenario.fleets[0].model_copy(update={"pools": scenario.fleets[0].pools[:1]})
     one = fleet_worth(scenario, near, load_catalog())
     assert one is not None
