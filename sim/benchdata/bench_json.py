@@ -30,6 +30,7 @@ NAMES = {
     "mean_e2el_ms": "e2e_mean_ms",
 }
 """The client's names of what it measured -> ours."""
+HINTS = {"gpu is missing": "gpu is missing: the client writes what it is told with --metadata gpu=rtx-4090 tp=2"}
 BACKENDS = {
     "sglang": "SGLang",
     "tensorrt-llm": "TensorRT-LLM",
@@ -68,7 +69,7 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
     problems: list[Problem] = [(0, text) for text in _not_simulated(data)]
     row = row_of(cells, 0, path.parent, problems)
     if row is None or problems:
-        raise BenchdataError([(str(path), line, text) for line, text in problems])
+        raise BenchdataError([(str(path), line, HINTS.get(text, text)) for line, text in problems])
     return row
 
 

@@ -14,7 +14,7 @@ from sim.steptime.coefficients import Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs
 
 STEP_OVERHEADS = ("per_layer_s", "per_step_s", "per_step_in_process_s")
-SEQUENCE_OVERHEADS = ("per_sequence_s", "per_sequence_in_process_s")
+SEQUENCE_OVERHEADS = ("per_sequence_s", "per_sequence_in_process_s", "per_prompt_token_s")
 
 
 class Factor(Spec):
@@ -33,7 +33,7 @@ class HostFactors(Spec):
     step_overhead: Factor = Factor()
     """Per layer and per step."""
     sequence_overhead: Factor = Factor()
-    """Per sequence in a step."""
+    """Per sequence in a step, and per token of a prompt."""
     request_overhead: Factor = Factor()
     """Before a request's first token."""
 
@@ -76,7 +76,8 @@ class Calibration(Spec):
         factors = dict.fromkeys(STEP_OVERHEADS, host.step_overhead)
         factors |= dict.fromkeys(SEQUENCE_OVERHEADS, host.sequence_overhead)
         factors["per_request_s"] = host.request_overhead
-        scaled = {name: self._scaled(getattr(overheads, name), factor) for name, factor in factors.items()}
+        known = {name: value for name in factors if (value := getattr(overheads, name)) is not None}
+        scaled = {name: self._scaled(value, factors[name]) for name, value in known.items()}
         return engine.model_copy(update={"overheads": overheads.model_copy(update=scaled)})
 
     def link(self, link: Link) -> Link:

@@ -76,7 +76,7 @@ def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
         ("a.json", 2, "is no JSON: expecting value"),
         ("b.json", 0, "is no result of `vllm bench serve`: there is no 'completed' in it"),
-        ("c.json", 0, "gpu is missing"),
+        ("c.json", 0, "gpu is missing: the client writes what it is told with --metadata gpu=rtx-4090 tp=2"),
         ("d.json", 0, "isl must be a number, not 'many'"),
     ]
 

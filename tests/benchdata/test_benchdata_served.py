@@ -166,6 +166,15 @@ def test_ranks_that_work_on_the_same_requests_count_once(tmp_path: Path) -> None
     assert seen.in_flight == 2.0
 
 
+def test_first_tokens_count_of_streamed_answers_where_these_are_told_apart(tmp_path: Path) -> None:
+    def mixed(requests: int) -> str:
+        late = histogram("sglang:time_to_first_token_seconds", {"0.1": 0, "+Inf": requests}, 0.2 * requests)
+        return page(requests, "sglang") + late.replace("{", '{is_streaming="false",')
+
+    [row], [seen] = read_rows(written(tmp_path, a=mixed(100), b=mixed(400)), "l40s", [], [60.0])
+    assert (row.measured["ttft_mean_ms"], seen.rate_rps) == (pytest.approx(50.0), 10.0)
+
+
 def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None:
     result = {
         "model_id": "meta-llama/Llama-3.1-8B", "backend": "sglang", "completed": 40, "num_prompts": 40,

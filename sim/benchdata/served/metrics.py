@@ -57,8 +57,8 @@ def _seen(
     usual = fmean(running) if len(running) > 2 else (itl.total + ttft.total) / (seconds or inf)
     load = rate_seen(ttft.count, seconds if len(scrapes) > 1 else None, usual, running, waiting)
     measured = {"tpot_mean_ms": MS_PER_S * itl.mean}
-    if load:
-        measured["ttft_mean_ms"] = MS_PER_S * ttft.mean
+    if load and (first := between.streamed_ttft_s()) is not None:
+        measured["ttft_mean_ms"] = MS_PER_S * first
     prompt, prompt_cv = between.lengths("prompt")
     output, output_cv = between.lengths("output")
     return Seen(
@@ -127,6 +127,15 @@ class _Between:
             self.refuse(f"{name}: sum, count and buckets are not of the same values; keep all series of the histogram")
         return found
 
+    def streamed_ttft_s(self) -> float | None:
+        """Mean over streamed answers, where they are told apart: of the others SGLang sees many tokens at once."""
+        name = self._name("ttft", "_count")
+        parts = [
+            sum(self._change(one) for one in self.last.values if one[0] == f"{name}{end}" and _streamed(one))
+            for end in ("_sum", "_count")
+        ]
+        return parts[0] / parts[1] if parts[1] else None
+
     def lengths(self, what: str) -> tuple[float, float | None]:
         """(mean, spread over mean) of prompts or answers; the spread is not known without a histogram."""
         tokens, requests = self._name(f"{what}_sum"), self._name("e2e", "_count")
@@ -182,6 +191,10 @@ class _Between:
 
     def _change(self, series: Series) -> float:
         return self.last.values[series] - self.first.values.get(series, 0.0)
+
+
+def _streamed(series: Series) -> bool:
+    return labelled(series).get("is_streaming", "true") == "true"
 
 
 def _in_order(scrapes: Sequence[Scrape]) -> None:
