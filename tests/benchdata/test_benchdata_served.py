@@ -11,7 +11,7 @@ import pytest
 
 from sim.benchdata import BenchdataError
 from sim.benchdata.served import fragment, read_rows, traffic_files
-from sim.benchdata.served.histogram import Histogram
+from sim.benchdata.served.scraped.histogram import Histogram
 
 LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
 
@@ -132,6 +132,40 @@ def test_answers_to_two_queries_need_not_have_the_same_moments(tmp_path: Path) -
     [row], [seen] = read_rows(answers, "l40s")
     assert (seen.seconds, seen.prompt_tokens, row.load) == (53.0, 400.0, "poisson")
     assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
+
+
+def test_a_collector_of_opentelemetry_tells_the_same(tmp_path: Path) -> None:
+    def collected(requests: int, at_s: int) -> dict[str, Any]:
+        own = {
+            "attributes": [{"key": "model_name", "value": {"stringValue": "llama3.1-8b"}}],
+            "timeUnixNano": f"{at_s}000000000",
+        }
+        means = {"request_prompt_tokens": 400.0, "request_generation_tokens": 20.0, "time_to_first_token_seconds": 0.05}
+        metrics: list[dict[str, Any]] = [
+            {"name": "vllm:num_requests_running", "gauge": {"dataPoints": [{**own, "asDouble": 1.0}]}}
+        ]
+        for name, mean, count in [
+            *((n, m, requests) for n, m in means.items()),
+            ("inter_token_latency_seconds", 0.01, 19 * requests),
+        ]:
+            point = {
+                **own,
+                "count": str(count),
+                "sum": mean * count,
+                "explicitBounds": [mean],
+                "bucketCounts": [count, 0],
+            }
+            metrics.append({"name": f"vllm:{name}", "histogram": {"aggregationTemporality": 2, "dataPoints": [point]}})
+        return {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}
+
+    lines = [json.dumps(collected(requests, at_s)) for requests, at_s in ((100, 1000), (250, 1030), (400, 1060))]
+    (tmp_path / "collected.json").write_text("\n".join(lines))
+    [row], [seen] = read_rows([tmp_path / "collected.json"], "l40s")
+    assert (row.load, row.rate_req_s, row.isl, seen.seconds) == ("poisson", 5.0, 400.0, 60.0)
+    assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
+    (tmp_path / "collected.json").write_text(lines[0].replace('Temporality": 2', 'Temporality": 1'))
+    with pytest.raises(BenchdataError, match="is no running total"):
+        read_rows([tmp_path / "collected.json"], "l40s")
 
 
 def test_a_page_of_two_servers_is_two_rows_and_one_traffic(tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ from sim.benchdata.bench_json import is_result, result_row
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import BenchRow
 from sim.benchdata.served.guidellm import is_report, seen_in_report
-from sim.benchdata.served.metrics import seen_in
-from sim.benchdata.served.samples import is_matrix, matrices, objects, scrape, text_of
+from sim.benchdata.served.scraped.metrics import seen_in
+from sim.benchdata.served.scraped.otlp import are_metrics, scrapes_in
+from sim.benchdata.served.scraped.samples import Scrape, is_matrix, matrices, objects, scrape, text_of
 from sim.benchdata.served.seen import Seen, unknown_columns
 from sim.benchdata.served.spans import are_spans, seen_in_spans
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
     "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM, an answer of Prometheus to a "
-    "query, spans in OTLP JSON"
+    "query, spans or metrics in OTLP JSON"
 )
 Read = tuple[Path, list[Any] | None]
 """A file and the JSON objects in it; None: it is a page of metrics."""
@@ -31,6 +32,13 @@ class _Stretch:
     name: str
     pages: list[Path] = field(default_factory=list)
     answers: list[tuple[Path, Any]] = field(default_factory=list)
+    collected: list[tuple[Path, Sequence[Any]]] = field(default_factory=list)
+    """Files of an OpenTelemetry collector."""
+
+    @property
+    def place(self) -> Path:
+        """The first of its files."""
+        return [*self.pages, *(path for path, _ in self.answers), *(path for path, _ in self.collected)][0]
 
 
 def read_rows(
@@ -56,10 +64,11 @@ def read_rows(
     stretches: dict[str, _Stretch] = {}
     for stretch, (path, held) in _files(paths):
         try:
-            if held is None or is_matrix(held[0]):
+            if held is None or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
                 own = stretches.setdefault(stretch, _Stretch(stretch))
                 own.pages += [path] if held is None else []
-                own.answers += [(path, one) for one in held or ()]
+                own.answers += [(path, one) for one in held or () if not are_metrics(one)]
+                own.collected += [(path, held)] if held and are_metrics(held[0]) else []
             else:
                 found = list(_told(path, held, known))
                 rows += [row for row, _ in found]
@@ -72,7 +81,7 @@ def read_rows(
     for own, length in zip(stretches.values(), lengths, strict=True):
         try:
             served = seen_in(_scrapes(own), length, own.name)
-            rows += [one.row(own.pages[0] if own.pages else own.answers[0][0], known) for one in served]
+            rows += [one.row(own.place, known) for one in served]
             seen += served
         except BenchdataError as error:
             problems += error.problems
@@ -131,10 +140,12 @@ def _of_client(data: dict[str, Any], row: BenchRow) -> Seen:
     )
 
 
-def _scrapes(stretch: _Stretch) -> list[Any]:
-    if stretch.pages and stretch.answers:
-        text = "stands beside pages of metrics; calibrate with the one or the other"
-        raise BenchdataError([(str(stretch.answers[0][0]), 0, text)])
+def _scrapes(stretch: _Stretch) -> list[Scrape]:
+    if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
+        text = "stands beside metrics of another kind; put each stretch into a folder of its own"
+        raise BenchdataError([(str(stretch.place), 0, text)])
+    if stretch.collected:
+        return sorted((one for path, held in stretch.collected for one in scrapes_in(path, held)), key=_when)
     if stretch.answers:
         wrong = [
             (str(path), 0, "is no answer to a query of series") for path, one in stretch.answers if not is_matrix(one)
@@ -143,6 +154,10 @@ def _scrapes(stretch: _Stretch) -> list[Any]:
             raise BenchdataError(wrong)
         return matrices(stretch.answers)
     return [scrape(path, text_of(path)) for path in stretch.pages]
+
+
+def _when(scrape: Scrape) -> float:
+    return scrape.time_s or 0.0
 
 
 def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:

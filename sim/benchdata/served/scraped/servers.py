@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.names import CUMULATIVE
-from sim.benchdata.served.samples import Scrape, Series, labelled
+from sim.benchdata.served.scraped.names import CUMULATIVE
+from sim.benchdata.served.scraped.samples import Scrape, Series, labelled
 
 TARGET = ("cluster", "namespace", "job", "pod", "instance")
 """Labels by which a collector tells servers apart; an engine has none of them."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.names import SPELLING, read_name
+from sim.benchdata.served.scraped.names import SPELLING, read_name
 from sim.infile import opened
 
 LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?[\d.]+))?(?:\s+#.*)?\s*$')

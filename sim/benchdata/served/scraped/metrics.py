@@ -8,12 +8,12 @@ from statistics import fmean
 from typing import NoReturn
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.histogram import Histogram
 from sim.benchdata.served.load import rate_seen
-from sim.benchdata.served.names import ENGINES, NAMES
-from sim.benchdata.served.samples import Scrape, Series, labelled
+from sim.benchdata.served.scraped.histogram import Histogram
+from sim.benchdata.served.scraped.names import ENGINES, NAMES
+from sim.benchdata.served.scraped.samples import Scrape, Series, labelled
+from sim.benchdata.served.scraped.servers import by_server, check_growth, gauge, label_of, ranks_of
 from sim.benchdata.served.seen import Seen
-from sim.benchdata.served.servers import by_server, check_growth, gauge, label_of, ranks_of
 
 MS_PER_S = 1000.0
 SETTINGS = {"cache_dtype": "kv_dtype", "gpu_memory_utilization": "gpu_memory_utilization"}

@@ -1,0 +1,1 @@
+"""Counters, gauges and histograms of a server, whoever collected them: pages of /metrics, Prometheus, OpenTelemetry."""
