@@ -1,6 +1,8 @@
 """Readers of others' measurements: benchmark tables, and results of vLLM's benchmark client."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from sim.benchdata.bench_json import read_result
 from sim.benchdata.errors import BenchdataError
@@ -8,13 +10,18 @@ from sim.benchdata.row import METRICS, BenchRow
 from sim.benchdata.table import read_table
 
 
-def read_benchmarks(path: Path) -> list[BenchRow]:
+def read_benchmarks(path: Path, known: Mapping[str, str] = MappingProxyType({})) -> list[BenchRow]:
     """Rows of a CSV table, of a result of `vllm bench serve`, or of a folder of such results.
 
-    Raises BenchdataError with everything that is wrong.
+    *known*: columns that a result does not tell, its GPU above all; a table tells all itself. Raises BenchdataError
+    with everything that is wrong.
     """
+    if not path.is_dir() and path.suffix == ".json":
+        return [read_result(path, known)]
     if not path.is_dir():
-        return [read_result(path)] if path.suffix == ".json" else read_table(path)
+        if known:
+            raise BenchdataError([(str(path), 0, "says itself what ran; --about is for results of a client")])
+        return read_table(path)
     files = sorted(path.glob("*.json"))
     if not files:
         raise BenchdataError([(str(path), 0, "holds no *.json results of `vllm bench serve`")])
@@ -22,7 +29,7 @@ def read_benchmarks(path: Path) -> list[BenchRow]:
     problems: list[tuple[str, int, str]] = []
     for file in files:
         try:
-            rows.append(read_result(file))
+            rows.append(read_result(file, known))
         except BenchdataError as error:
             problems += error.problems
     if problems:

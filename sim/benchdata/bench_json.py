@@ -30,7 +30,7 @@ NAMES = {
     "mean_e2el_ms": "e2e_mean_ms",
 }
 """The client's names of what it measured -> ours."""
-HINTS = {"gpu is missing": "gpu is missing: the client writes what it is told with --metadata gpu=rtx-4090 tp=2"}
+HINTS = {"gpu is missing": "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."}
 BACKENDS = {
     "sglang": "SGLang",
     "tensorrt-llm": "TensorRT-LLM",
@@ -41,8 +41,8 @@ BACKENDS = {
 """What the client was told to speak with, or the beginning of it -> the engine; anything else is vLLM's."""
 
 
-def read_result(path: Path) -> BenchRow:
-    """One result file. Raises BenchdataError."""
+def read_result(path: Path, known: Mapping[str, str]) -> BenchRow:
+    """One result file; *known* as in `result_row`. Raises BenchdataError."""
     try:
         with opened(path, "r", encoding="utf-8-sig") as file:
             data = json.load(file)
@@ -52,7 +52,7 @@ def read_result(path: Path) -> BenchRow:
         raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
     if not is_result(data):
         raise BenchdataError([(str(path), 0, "is no result of `vllm bench serve`: there is no 'completed' in it")])
-    return result_row(data, path, path.stem, {})
+    return result_row(data, path, path.stem, known)
 
 
 def is_result(data: Any) -> bool:

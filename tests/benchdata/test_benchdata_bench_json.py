@@ -76,9 +76,14 @@ def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
         ("a.json", 2, "is no JSON: expecting value"),
         ("b.json", 0, "is no result of `vllm bench serve`: there is no 'completed' in it"),
-        ("c.json", 0, "gpu is missing: the client writes what it is told with --metadata gpu=rtx-4090 tp=2"),
+        ("c.json", 0, "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."),
         ("d.json", 0, "isl must be a number, not 'many'"),
     ]
+
+
+def test_what_a_result_does_not_tell_can_be_said(tmp_path: Path) -> None:
+    (row,) = read_benchmarks(saved(tmp_path, gpu=None, precision=None), {"gpu": "l40s", "precision": "bf16", "tp": "4"})
+    assert (row.gpu, row.precision, row.tp, row.n_gpus) == ("l40s", "bf16", 4, 4)
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

@@ -253,6 +253,27 @@ def test_spans_are_requests(tmp_path: Path) -> None:
     assert row.measured == pytest.approx({"ttft_mean_ms": 200.0, "tpot_mean_ms": 100.0, "e2e_mean_ms": 1200.0})
 
 
+def test_a_result_of_aiperf(tmp_path: Path) -> None:
+    run = {
+        "request_throughput": {"unit": "requests/sec", "avg": 2.0}, "request_count": {"unit": "requests", "avg": 96.0},
+        "request_latency": {"unit": "ms", "avg": 6000.0},
+        "output_token_throughput": {"unit": "tokens/sec", "avg": 1000.0},
+        "time_to_first_token": {"unit": "ms", "avg": 230.0, "p50": 177.0},
+        "inter_token_latency": {"unit": "ms", "avg": 11.5, "p50": 12.0},
+        "input_sequence_length": {"unit": "tokens", "avg": 4000.0, "std": 2000.0},
+        "output_sequence_length": {"unit": "tokens", "avg": 500.0, "std": 0.0},
+        "input_config": {
+            "models": {"items": [{"name": "llama3.1-8b"}]},
+            "phases": [{"type": "concurrency", "exclude_from_results": True, "concurrency": 4}, {"concurrency": 16}],
+        },
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    [row], [seen] = read_rows([tmp_path / "run.json"], "l40s")
+    assert (row.model, row.load, row.concurrency, row.num_requests) == ("llama3.1-8b", "closed_loop", 16, 96)
+    assert (row.isl, row.prompt_cv, row.output_cv, seen.seconds) == (4000.0, 0.5, None, 48.0)
+    assert (row.measured["tpot_mean_ms"], row.measured["ttft_p50_ms"], row.measured["req_s"]) == (11.5, 177.0, 2.0)
+
+
 def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> None:
     def metric(mean: float, **more: float) -> dict[str, Any]:
         return {"successful": {"mean": mean, **more}}

@@ -39,8 +39,9 @@ def seen_in_report(path: Path, report: dict[str, Any]) -> list[Seen]:
                 left_out.append((number, why))
             else:
                 found.append(_seen(f"{path.stem}-{number}", report, benchmark))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            told = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+            told = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else "is not in GuideLLM's form"
+            told = str(error) if type(error) is ValueError else told
             problems.append((str(path), 0, f"benchmark {number}: {told}"))
     if not found and not problems:
         problems = [(str(path), 0, f"benchmark {number}: {why}") for number, why in left_out]

@@ -2,24 +2,26 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata import read_benchmarks
 from sim.benchdata.bench_json import is_result, result_row
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.row import BenchRow
+from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
+from sim.benchdata.served.aiperf import is_run, seen_in_run
 from sim.benchdata.served.guidellm import is_report, seen_in_report
 from sim.benchdata.served.scraped.metrics import seen_in
 from sim.benchdata.served.scraped.otlp import are_metrics, scrapes_in
 from sim.benchdata.served.scraped.samples import Scrape, is_matrix, matrices, objects, scrape, text_of
-from sim.benchdata.served.seen import Seen, unknown_columns
+from sim.benchdata.served.seen import Seen
 from sim.benchdata.served.spans import are_spans, seen_in_spans
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
-    "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM, an answer of Prometheus to a "
-    "query, spans or metrics in OTLP JSON"
+    "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
+    "Prometheus to a query, spans or metrics in OTLP JSON"
 )
 Read = tuple[Path, list[Any] | None]
 """A file and the JSON objects in it; None: it is a page of metrics."""
@@ -109,8 +111,6 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Read]]:
 def _told(path: Path, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
     """Rows and traffic of a file that stands for itself."""
     if held and all(map(is_result, held)):
-        if wrong := unknown_columns(known):
-            raise BenchdataError([(str(path), line, text) for line, text in wrong])
         for number, one in enumerate(held, 1):
             row = result_row(one, path, f"{path.stem}-{number}" if len(held) > 1 else path.stem, known)
             yield row, _of_client(one, row)
@@ -120,6 +120,9 @@ def _told(path: Path, held: Sequence[Any], known: Mapping[str, str]) -> Iterator
     elif held and is_report(held[0]):
         for one in seen_in_report(path, held[0]):
             yield one.row(path, known), one
+    elif held and is_run(held[0]):
+        one = seen_in_run(path, held[0])
+        yield one.row(path, known), one
     else:
         raise BenchdataError([(str(path), 0, UNKNOWN)])
 
@@ -173,9 +176,15 @@ def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Se
     return list(seconds) * (stretches if len(seconds) == 1 else 1)
 
 
-def parsed(pairs: Sequence[str]) -> Mapping[str, str]:
-    """`column=value` pairs. Raises BenchdataError."""
+def parsed(pairs: Sequence[str]) -> dict[str, str]:
+    """`column=value` pairs of --about. Raises BenchdataError."""
+    found = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
     wrong = [("--about", 0, f"must be column=value, not {pair!r}") for pair in pairs if not pair.partition("=")[2]]
+    columns = (*TEXTS, *COUNTS, *AMOUNTS)
+    for name in (one for one in found if one not in columns and not wrong):
+        near = get_close_matches(name, columns, n=1)
+        which = f"did you mean {near[0]}?" if near else f"one of {', '.join(columns)}"
+        wrong.append((f"--about {name}", 0, f"there is no such column; {which}"))
     if wrong:
         raise BenchdataError(wrong)
-    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
+    return found

@@ -8,13 +8,12 @@ from typing import Any
 
 from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
+from sim.benchdata.row import BenchRow
 from sim.benchdata.served.load import kept_in_flight
 from sim.benchdata.table import row_of
 
 EQUAL = 0.01
 """Lengths whose spread over mean is smaller count as equal."""
-KNOWN = (*TEXTS, *COUNTS, *AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Seen:
             **self.measured,
             **about,
         }
-        problems = unknown_columns(about)
+        problems: list[Problem] = []
         if not cells["model"]:
             problems.append((0, "names no model: say which with --about model=..."))
         if self.ranks > 1 and str(about.get("dp", "")) != str(self.ranks):
@@ -80,15 +79,6 @@ class Seen:
         if row is None:
             raise BenchdataError([(str(path), line, text) for line, text in problems])
         return row
-
-
-def unknown_columns(about: Mapping[str, str]) -> list[Problem]:
-    """What is wrong with names of --about."""
-    return [
-        (0, f"--about {name}: there is no such column; one of {', '.join(KNOWN)}")
-        for name in about
-        if name not in KNOWN
-    ]
 
 
 def together(servers: Sequence[Seen]) -> Seen:

@@ -16,8 +16,8 @@ def calibrate(
         typer.Argument(
             metavar="TABLE...",
             help="Your own runs in the columns of `validate`; or what your server or a load generator told: pages of "
-            "/metrics, answers to queries, spans, reports of GuideLLM, results of `vllm bench serve`. A folder of "
-            "pages is a stretch of its own.",
+            "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`. A "
+            "folder of pages is a stretch of its own.",
         ),
     ],
     gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],

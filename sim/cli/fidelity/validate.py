@@ -27,6 +27,9 @@ def validate(
             metavar="TABLE", help="Measurements: a CSV table, a result of `vllm bench serve`, or a folder of these."
         ),
     ],
+    about: Annotated[
+        list[str] | None, typer.Option(help="What results of a client do not tell: gpu=l40s, tp=2, precision=fp8.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
     workers: Workers = None,
     force: Force = False,
@@ -34,11 +37,13 @@ def validate(
 ) -> None:
     """Predict measured benchmarks and show how far the predictions are off."""
     with bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.benchdata.served import parsed
         from sim.catalogue.catalog import load_catalog
         from sim.deliver.shared.tables import table_kind
 
         kind = table_kind(table)
-        rows = kind.read(table)
+        rows = read_benchmarks(table, parsed(about)) if about else kind.read(table)
         folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
 
         from sim.deliver.validate import run_validation

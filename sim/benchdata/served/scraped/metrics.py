@@ -115,7 +115,7 @@ class _Between:
         bounds: dict[float, float] = {}
         for series in self.last.values:
             if series[0] == f"{name}_bucket":
-                end = float(labelled(series)["le"])
+                end = self._bound(series)
                 bounds[end] = bounds.get(end, 0.0) + self._change(series)
         if not bounds:
             self.refuse(f"{name} has no buckets; keep the series {name}_bucket")
@@ -126,6 +126,12 @@ class _Between:
         if not found.plausible:
             self.refuse(f"{name}: sum, count and buckets are not of the same values; keep all series of the histogram")
         return found
+
+    def _bound(self, series: Series) -> float:
+        try:
+            return float(labelled(series).get("le", ""))
+        except ValueError:
+            self.refuse(f"{series[0]} has a bucket whose label le is no number")
 
     def streamed_ttft_s(self) -> float | None:
         """Mean over streamed answers, where they are told apart: of the others SGLang sees many tokens at once."""

@@ -103,7 +103,16 @@ def matrices(answers: Sequence[tuple[Path, Any]]) -> list[Scrape]:
 
 
 def _moments(path: Path, answer: Any) -> dict[float, Values]:
-    """What one answer said, by its times."""
+    """What one answer said, by its times. Raises BenchdataError."""
+    try:
+        return _said(path, answer)
+    except BenchdataError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BenchdataError([(str(path), 0, "holds a series that is not in the form of Prometheus")]) from None
+
+
+def _said(path: Path, answer: Any) -> dict[float, Values]:
     found: dict[float, Values] = {}
     for series in answer["data"].get("result", ()):
         said = series.get("values") or [series.get("value") or ()]

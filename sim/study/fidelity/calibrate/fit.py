@@ -38,6 +38,8 @@ TOLERANCE = 0.05
 HUBER = 2.0
 """Residuals beyond this many standard deviations pull no harder."""
 FAR_OFF = 3.0
+CUT_QUEUE = 10.0
+"""Residual of a first token that waits in a longer queue than was simulated."""
 MAD_TO_SD = 1.4826
 """Standard deviation over median absolute deviation of a normal law."""
 
@@ -173,18 +175,21 @@ class Fit:
         slopes = np.zeros((len(problem.observed), len(self.names)))
         for i, (row, _, column) in enumerate(problem.observed):
             for name, prediction in zip(own[row], runs[row], strict=True):
-                moved = self._one(i, prediction.metrics.get(column, np.nan))
+                moved = self._one(i, prediction.metrics.get(column))
                 slopes[i, self.names.index(name)] = (moved - self._residual[i]) / STEP
         return np.nan_to_num(slopes)
 
     def _residuals(self, thetas: Sequence[Theta]) -> list[Floats]:
         runs = self.simulator.runs(self.problem.rows, [thetas] * len(self.problem.rows))
         return [
-            np.array([self._one(i, runs[row][k].metrics[c]) for i, (row, _, c) in enumerate(self.problem.observed)])
+            np.array([self._one(i, runs[row][k].metrics.get(c)) for i, (row, _, c) in enumerate(self.problem.observed)])
             for k in range(len(thetas))
         ]
 
-    def _one(self, index: int, simulated: float) -> float:
+    def _one(self, index: int, simulated: float | None) -> float:
+        """The residual of one observation; of a wait in a queue that was cut, which has no length, a large one."""
+        if simulated is None:
+            return CUT_QUEUE
         row, _, column = self.problem.observed[index]
         return float(np.log(simulated / self.problem.rows[row].measured[column]) / self._noise_sd[index])
 

@@ -76,7 +76,8 @@ def link_class(link: Link | None, gpus: int) -> str:
 
 def mark_of(setting: Setting, index: Sequence[Entry]) -> tuple[Mark, tuple[str, ...]]:
     """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured)."""
-    here = [entry for entry in index if entry.gpu == setting.gpu]
+    # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
+    here = [entry for entry in index if entry.gpu == setting.gpu and not setting.calibrated]
     findings = [look(setting, here or index, index) for look in DIRECTIONS]
     findings = [finding for finding in (_gpu(setting, here, index), *findings) if finding[0]]
     findings += [(2, reason) for reason in setting.beyond]

@@ -57,6 +57,8 @@ def test_parts_that_were_never_together_are_between_measurements() -> None:
 def test_the_users_own_calibration_stands_for_a_measured_gpu() -> None:
     other = replace(SETTING, gpu="d", architecture="Volta", calibrated=True)
     assert mark_of(other, INDEX)[0] == NEAR
+    unmeasured = replace(SETTING, kernel="fp8")
+    assert [mark_of(replace(unmeasured, calibrated=own), INDEX)[0] for own in (False, True)] == [BETWEEN, NEAR]
 
 
 def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
