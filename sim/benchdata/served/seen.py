@@ -38,6 +38,8 @@ class Seen:
     """Requests that were answered at a time, on average."""
     stretch: str = ""
     """Servers of one stretch share its traffic."""
+    stretch_s: float | None = None
+    """Its length; the server may have been there for a part of it."""
     ranks: int = 1
     """Data-parallel ranks that it counts apart."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -86,15 +88,13 @@ def together(servers: Sequence[Seen]) -> Seen:
     first, requests = servers[0], sum(one.requests for one in servers)
     prompt, prompt_cv = _mixed([(one.requests, one.prompt_tokens, one.prompt_cv) for one in servers])
     output, output_cv = _mixed([(one.requests, one.output_tokens, one.output_cv) for one in servers])
-    rates = [one.rate_rps for one in servers]
-    rate = sum(one or 0.0 for one in rates) if None not in rates else None
     cached = sum(one.requests * one.prompt_tokens * one.cached_share for one in servers)
     return Seen(
         id=first.stretch or first.id,
         model=first.model,
         engine=first.engine,
         requests=requests,
-        seconds=requests / rate if rate else None,
+        seconds=first.stretch_s,
         prompt_tokens=prompt,
         output_tokens=output,
         prompt_cv=prompt_cv,

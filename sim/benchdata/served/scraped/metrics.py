@@ -1,6 +1,7 @@
 """From scrapes of a server's counters and histograms to what it served between the first and the last of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -37,7 +38,8 @@ def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "")
     found: list[Seen] = []
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
-        found.append(_seen(between, seconds, named, name, model, () if found else tuple(idle)))
+        one = _seen(between, seconds, named, name, model, () if found else tuple(idle))
+        found.append(replace(one, stretch_s=seconds or _time_between(scrapes)))
     return found
 
 
@@ -47,9 +49,7 @@ def _seen(
     scrapes, engine = between.scrapes, between.engine
     ttft, itl = between.histogram("ttft"), between.histogram("itl")
     between.check_no_drafts()
-    begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
-    if seconds is None and len(scrapes) > 1 and begin_s is not None and end_s is not None:
-        seconds = end_s - begin_s
+    seconds = seconds or _time_between(scrapes)
     if seconds is None and len(scrapes) < 3:
         between.refuse("says nothing of the time that passed: give --seconds, or three scrapes or more")
     running = [between.gauge("running", one) for one in scrapes]
@@ -80,6 +80,12 @@ def _seen(
         measured=measured,
         remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {ALIKE}",))),
     )
+
+
+def _time_between(scrapes: Sequence[Scrape]) -> float | None:
+    """From the first to the last, where they carry times."""
+    begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
+    return end_s - begin_s if len(scrapes) > 1 and begin_s is not None and end_s is not None else None
 
 
 def _in_flight(running: Sequence[float], itl: Histogram, seconds: float | None) -> float | None:

@@ -36,16 +36,21 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
         return _("exists and is no calibration; name another file")
     try:
         data = read_text(text, str(path)).data
-        known = (data.get("gpu"), Path(data.get("table") or "").name)
+        known = (data.get("gpu"), _names(data.get("table") or ""))
     except (YamlError, AttributeError):
         known = (None, "")
-    if force or known == (gpu, Path(table).name):
+    if force or known == (gpu, _names(table)):
         return ""
     return _(
         "holds factors of {known}, fitted to {table}; --force replaces them, another file keeps both",
         known=known[0],
         table=known[1],
     )
+
+
+def _names(table: str) -> str:
+    """Of all files that were named, without their folders."""
+    return " ".join(Path(one).name for one in table.split(" "))
 
 
 def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
