@@ -90,7 +90,8 @@ def test_equal_lengths_have_no_spread_and_near_ones_little() -> None:
 
 def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> None:
     pages = written(tmp_path, a=page(100), b=page(300, waiting=50), c=page(400, waiting=50))
-    [row], _ = read_rows(pages, "l40s", [], [60.0])
+    [row], [seen] = read_rows(pages, "l40s", [], [60.0])
+    assert seen.rate_rps == pytest.approx((300 + 50) / 60)  # those that wait came, too
     assert (row.load, row.concurrency, set(row.measured)) == ("closed_loop", 2, {"tpot_mean_ms"})
 
 

@@ -66,7 +66,7 @@ def _seen(
         stretch=stretch,
         model=model,
         engine=ENGINES[engine],
-        requests=ttft.count,
+        requests=max(1.0, ttft.count + waiting[-1] - (waiting[0] if len(scrapes) > 1 else 0.0)),  # that came
         seconds=seconds,
         prompt_tokens=prompt,
         output_tokens=output,
