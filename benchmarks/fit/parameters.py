@@ -54,6 +54,7 @@ COEFFICIENTS = {
     "serving_compute": "serving_compute_time_factor",
     "prefill_attention": "prefill_attention_efficiency",
     "expert_parallel": "expert_parallel_time_factor_per_doubling",
+    "one_process": "one_process_host_time_factor",
 }
 EXPERTS = {"experts": "experts_time_factors", "experts_of": "models_experts_time_factors"}
 """Parameter of a generation of cards, or of a family of models -> its table."""

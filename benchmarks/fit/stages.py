@@ -167,6 +167,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     if inputs.hopper:
         layers_names = (*layers_names, "hopper_layer")
     host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline
+    if steptime.spec.one_process and not steptime.spec.in_process:
+        host = (*host, "one_process")
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
     if model.moe is not None:
         experts = model.layers - model.moe.dense_layers

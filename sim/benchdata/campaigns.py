@@ -98,6 +98,8 @@ class CampaignFact(Sourced):
     """The concurrency column holds max_num_seqs."""
     in_process: bool | None = None
     """Whether the engine was called as a library."""
+    one_process: bool | None = None
+    """Whether the API server ran in the engine's process."""
     measured_at: str | None = None
     gpus_squared: bool = False
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
@@ -136,6 +138,7 @@ class Setup:
     async_scheduling: bool | None = None
     scheduler_recv_interval: int | None = None
     in_process: bool | None = None
+    one_process: bool = False
     measured_at: str = "client"
     lengths_from_share: float | None = None
     lengths_cv: float | None = None
@@ -179,6 +182,7 @@ class Campaigns(Spec):
             async_scheduling=_last(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
+            one_process=bool(_last(fact.one_process for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
             lengths_cv=_last(fact.lengths_cv for fact in facts),

@@ -63,6 +63,8 @@ class Coefficients(Spec):
     expert_parallel_time_factor_per_doubling: Value | None = None
     """Grouped products where whole experts are spread, for each doubling of the ranks: the step waits for the one with
     most work."""
+    one_process_host_time_factor: Value | None = None
+    """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
     attention: AttentionCoefficients
     """Of states and indexers."""
     host_time_spread: Value | None = None
@@ -77,6 +79,11 @@ class Coefficients(Spec):
         ):
             raise ValueError("the last of allreduce_time_factors must name no link and no GPU")
         return self
+
+    def contention(self, one_process: bool) -> float:
+        """Factor on host time per step and per sequence where API server and engine are *one_process*."""
+        factor = self.one_process_host_time_factor if one_process else None
+        return factor.value if factor is not None else 1.0
 
     def efficiency(self, gpu: Gpu) -> Efficiency:
         """The nearest statement about *gpu*: its own, its architecture's, or everybody's."""

@@ -43,6 +43,8 @@ class Roofline(Spec):
     """Host time per step, sequence, prompt token and request against the usual server's; hosts differ threefold."""
     in_process: bool = False
     """The engine is called as a library: no API server streams the tokens."""
+    one_process: bool = False
+    """The API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
 
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
@@ -79,16 +81,8 @@ class Step:
     def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0) -> "Step":
         """All parts with their total."""
         total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
-        return cls(
-            total_s,
-            products.peak_s,
-            products.stream_s,
-            products.compute_s,
-            products.memory_s,
-            link_s,
-            overhead_s,
-            host_s,
-        )
+        computed = products.compute_s, products.memory_s
+        return cls(total_s, products.peak_s, products.stream_s, *computed, link_s, overhead_s, host_s)
 
 
 class RooflineStepTime:
@@ -100,6 +94,7 @@ class RooflineStepTime:
         self.window = window_of(inputs.model)
         self._load = inputs.load
         self._overheads = known_overheads(inputs.engine)
+        self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
         self._allreduce, self._expert_allreduce, self._send = _links(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
@@ -253,7 +248,7 @@ class RooflineStepTime:
         return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
     def _host_s(self, served: Value, in_process: Value) -> float:
-        seconds = (in_process if self.spec.in_process else served).value * self.spec.host_factor
+        seconds = (in_process if self.spec.in_process else served).value * self.spec.host_factor * self._contention
         return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
 
     def _layer_overheads_s(self) -> float:

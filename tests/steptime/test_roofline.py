@@ -137,12 +137,15 @@ def test_experts_see_the_tokens_that_all_ranks_really_have(build):
     assert model.leap(alone).first_s < model.leap(both).first_s == model.leap(prompts).first_s
 
 
-def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build):
+def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficients):
     def overhead_s(**spec):
         return build(spec=Roofline(**spec)).breakdown(decode(100))["overhead"]
 
     assert overhead_s(host_factor=2) - overhead_s() == pytest.approx(1e-3 + 100 * 40e-6)
     assert overhead_s() - overhead_s(in_process=True) == pytest.approx(100 * (40e-6 - 8e-6))
+    contended = coefficients.one_process_host_time_factor.value
+    assert overhead_s(one_process=True) - overhead_s() == pytest.approx((contended - 1) * (1e-3 + 100 * 40e-6))
+    assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
 
 
 def test_request_overhead_grows_with_ranks_and_experts(engine, language_model):
