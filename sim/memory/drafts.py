@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, matrices
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.catalogue.entries.model import Model, matrices
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, padded
+from sim.memory.groups import layer_bytes
 from sim.memory.shard import Layout, stage_weight_bytes
 
 
@@ -31,6 +32,4 @@ class DraftMemory:
 
 
 def _kv_bytes_per_layer(model: Model, layout: Layout, dtype: KvCacheDtype) -> float:
-    tp = layout.tensor_parallel_size
-    heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tp) / model.kv_heads
-    return kv_elements_per_token_layer(model) * kv_element_bytes(dtype) * heads
+    return layer_bytes(model, layout.tensor_parallel_size, dtype)

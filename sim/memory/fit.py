@@ -18,11 +18,11 @@ from math import copysign, inf
 
 from sim.catalogue.entries.engine import Engine, EngineMemory
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes, kv_elements_per_token_layer, matrices
+from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes, matrices
 from sim.catalogue.entries.offload import HostWeights, Offload
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, kv_element_bytes, padded
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, padded
 from sim.memory.drafts import DraftMemory
-from sim.memory.groups import KvLayout
+from sim.memory.groups import KvLayout, layer_bytes
 from sim.memory.host import InHost, host_weight_bytes, host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
@@ -126,8 +126,7 @@ def fit(
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
     whole_block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
     if groups is not None:
-        whole = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, None)
-        whole_block_bytes = whole * block_size * groups.layers * tightest.layers / model.layers
+        whole_block_bytes = groups.layer_bytes * block_size * groups.layers * tightest.layers / model.layers
     drafts_block_bytes = drafts.kv_bytes_per_token * block_size
     block_bytes = whole_block_bytes * (1 - host.layers / model.layers) + drafts_block_bytes
     needed = -(-max_model_len // block_size) if max_model_len is not None else 2
@@ -243,15 +242,17 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     much as one without *context*. Keys of indexers are whole on every GPU, and so are
     compressed entries, whose window counts only with *context*.
     """
-    heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tp) / model.kv_heads
     cached = model.layers - model.linear_attention_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
-    full = (cached - model.sliding_window_layers * (1.0 - window)) / cached
+    windowed = model.sliding_window_layers
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
     if (compressed := model.compressed) is not None:
         near = 0.0 if context is None else model.layers * min(1.0, compressed.window / context)
-        return model.head_dim * kv_element_bytes(dtype) * (entries_per_token(model) + near) / cached + indexers
-    return kv_elements_per_token_layer(model) * kv_element_bytes(dtype) * heads * full + indexers
+        return layer_bytes(model, tp, dtype) * (entries_per_token(model) + near) / cached + indexers
+    inside, whole = (layer_bytes(model, tp, dtype, kind) for kind in (False, True))
+    if whole == inside:
+        return inside * ((cached - windowed * (1.0 - window)) / cached) + indexers
+    return (inside * windowed * window + whole * (cached - windowed)) / cached + indexers
 
 
 def _why_not(

@@ -9,13 +9,19 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from math import ceil
 
-from sim.catalogue.entries.model import Model, kv_elements_per_token_layer, state_bytes
+from sim.catalogue.entries.model import Model, kv_bytes_per_token_layer, kv_share, state_bytes
 from sim.catalogue.entries.quantization import KvCacheDtype, kv_element_bytes
 
 STATE = 0
 """Stands for the window of a group that keeps one state for a sequence, however long it is."""
 FEW_MORE = 1.5
 """Groups are as large as the largest kind of layers where that has fewer than so many times the smallest kind's."""
+
+
+def layer_bytes(model: Model, tensor_parallel_size: int, dtype: KvCacheDtype, whole: bool = False) -> float:
+    """Bytes that a token has in the cache of one layer on one GPU."""
+    element_bytes = float(kv_element_bytes(dtype))
+    return kv_bytes_per_token_layer(model, element_bytes, whole) * kv_share(model, tensor_parallel_size, whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class KvLayout:
     """Layers of a group, padding included."""
     block_size: int
     """Tokens in a block."""
+    layer_bytes: float
+    """Bytes of a token in one of them on a GPU. Where heads differ, a layer with more counts as several."""
     steps_in_flight: int = 1
     """Steps whose tokens a window keeps while they are computed."""
     states: int = 1
@@ -41,19 +49,20 @@ class KvLayout:
 
         States are split over the ranks, KV heads up to their number, and MLA's latents not at all.
         """
+        inside, whole = (layer_bytes(model, tensor_parallel_size, dtype, kind) for kind in (False, True))
+        unit = min(inside, whole) if model.whole_heads is not None else whole
+        wide = {kind: round(size / unit) for kind, size in ((False, inside), (True, whole))}
         kinds: list[tuple[int | None, int]] = [
-            (None, model.layers - model.sliding_window_layers - model.linear_attention_layers),
-            (model.sliding_window, model.sliding_window_layers),
+            (None, wide[True] * (model.layers - model.sliding_window_layers - model.linear_attention_layers)),
+            (model.sliding_window, wide[False] * model.sliding_window_layers),
             (STATE, model.linear_attention_layers),
         ]
         kinds = [(window, layers) for window, layers in kinds if layers]
         fewest, most = (pick(layers for _, layers in kinds) for pick in (min, max))
         size = most if most < FEW_MORE * fewest else fewest
         windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
-        per_token = kv_elements_per_token_layer(model) * kv_element_bytes(dtype)
-        heads = 1.0 if model.mla is not None else max(1, model.kv_heads // tensor_parallel_size) / model.kv_heads
-        blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * per_token * heads))
-        return cls(tuple(windows), size, block_size * max(1, blocks))
+        blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * unit))
+        return cls(tuple(windows), size, block_size * max(1, blocks, *wide.values()), unit)
 
     def blocks(self, tokens: int, budget: int) -> int:
         """Most blocks that a request of so many *tokens* holds at once, where a step has up to *budget* tokens."""

@@ -89,7 +89,8 @@ def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout:
     elif matrix.split == "inputs":
         inputs /= tp
     elif matrix.split == "kv_heads":
-        outputs = outputs / model.kv_heads * max(1, model.kv_heads // tp)
+        kv_heads = matrix.kv_heads or model.kv_heads
+        outputs = outputs / kv_heads * max(1, kv_heads // tp)
     size = inputs * outputs * bits(quantization, matrix, model.tie_embeddings) / 8
     return size + inputs * quantization.input_row_bytes if covers(quantization, matrix) else size
 

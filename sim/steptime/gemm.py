@@ -147,7 +147,7 @@ def split_shape(matrix: Matrix, model: Model, tensor_parallel_size: int) -> tupl
     if matrix.split == "inputs":
         return rows / tensor_parallel_size, columns
     if matrix.split == "kv_heads":
-        return rows, columns / min(tensor_parallel_size, model.kv_heads)
+        return rows, columns / min(tensor_parallel_size, matrix.kv_heads or model.kv_heads)
     if matrix.split in ("outputs", "vocab"):
         return rows, columns / tensor_parallel_size
     return rows, columns

@@ -59,14 +59,14 @@ def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, Hos
     return replace(product, count=product.count * (1 - share)), HostProduct(host, there, cpu, link)
 
 
-def host_attention(host: Host, rates: Rates) -> LayerAttention:
+def host_attention(host: Host, rates: Rates, whole: bool = False) -> LayerAttention:
     """Attention of one layer that the CPU computes, its KV cache in the host's memory.
 
     The CPU works on all query-key pairs, also on those that a causal mask drops: twice the arithmetic.
     """
     inputs = rates.inputs
-    decode_flop, pair_flop = attention_flop(inputs.model)
-    read_s = cache_bytes(inputs.model, 1, inputs.kv_bytes_per_element) / host.memory_rate()
+    decode_flop, pair_flop = attention_flop(inputs.model, whole)
+    read_s = cache_bytes(inputs.model, 1, inputs.kv_bytes_per_element, whole) / host.memory_rate()
     exponent = inputs.coefficients.gemm_exponent.value
     return LayerAttention(
         decode_s=together(decode_flop / host.flop_rate, read_s, exponent),

@@ -103,7 +103,7 @@ class RooflineStepTime:
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
-        self._set_attention(Attention.of(rates, _mean_layer(rates), self._layers_share))
+        self._set_attention(Attention.of(rates, _mean_layer(rates), _mean_layer(rates, whole=True), self._layers_share))
 
     def _set_attention(self, attention: Attention) -> None:
         whole, windowed = attention.whole, attention.windowed
@@ -311,12 +311,12 @@ def _together(products: list[HostProduct], tokens: int) -> tuple[Times, float]:
     return sum((gpu for gpu, _ in parts), Times()), sum(waits_s for _, waits_s in parts)
 
 
-def _mean_layer(rates: Rates) -> LayerAttention:
+def _mean_layer(rates: Rates, whole: bool = False) -> LayerAttention:
     """Attention of a layer, averaged over those of the GPU and those of the CPU."""
-    layer, host = LayerAttention.of(rates), rates.inputs.host
+    layer, host = LayerAttention.of(rates, whole), rates.inputs.host
     if host is None or host.weights.layers == 0:
         return layer
-    return layer.mixed(host_attention(host, rates), host.weights.layers / rates.inputs.model.layers)
+    return layer.mixed(host_attention(host, rates, whole), host.weights.layers / rates.inputs.model.layers)
 
 
 def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sim.catalogue.catalog import load_catalog
+from sim.catalogue.catalog import UnknownId, load_catalog
 from sim.catalogue.entries.hf_config import ConfigError, model_from_config
 from sim.catalogue.entries.model import params_total
+from sim.catalogue.entries.quantization import native_quantization
 
 LLAMA = {
     "model_type": "llama",
@@ -50,7 +51,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | {"max_position_embeddings": 163840, "n_routed_experts": 256, "num_experts_per_tok": 8}
     | {"moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536}
     | {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-    | {"quantization_config": {"quant_method": "fp8"}},
+    | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
     "opt-125m": {
         "model_type": "opt",
         "hidden_size": 768,
@@ -85,7 +86,10 @@ CONFIGS |= {
     "kimi-k2.6": V3
     | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
     | {"first_k_dense_replace": 1, "vocab_size": 163840, "max_position_embeddings": 262144}
-    | {"quantization_config": {"quant_method": "compressed-tensors"}},
+    | {
+        "quantization_config": {"quant_method": "compressed-tensors", "ignore": ["lm_head", "re:.*self_attn.*"]}
+        | {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}}}
+    },
     "kimi-k3": V3
     | {"model_type": "kimi_linear", "intermediate_size": 33792, "num_hidden_layers": 93, "num_attention_heads": 96}
     | {"num_key_value_heads": 96, "vocab_size": 163840, "max_position_embeddings": 1048576, "num_experts": 896}
@@ -128,6 +132,7 @@ CONFIGS |= {
     | {"model_type": "gemma4_text", "hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30}
     | {"num_attention_heads": 16, "head_dim": 256, "vocab_size": 262144, "max_position_embeddings": 262144}
     | {"sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5}
+    | {"num_global_key_value_heads": 2, "global_head_dim": 512, "attention_k_eq_v": True}
     | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
 }
 NAMES = {"id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted"}
@@ -153,6 +158,46 @@ def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
     assert model.moe is not None
     ungated = model.model_copy(update={"moe": model.moe.model_copy(update={"shared_expert_gate": False})})
     assert params_total(model) - params_total(ungated) == 60 * 4096
+
+
+@pytest.mark.parametrize(
+    ("stored", "native"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "awq-int4"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 32}, "int4-g32"),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "gptq-int8"),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["model.layers.0.self_attn*"]}, "nvfp4-mlp"),
+        (
+            {"quant_method": "compressed-tensors"}
+            | {
+                "config_groups": {
+                    "0": {"weights": {"num_bits": 8, "type": "int"}, "input_activations": {"type": "int"}}
+                }
+            },
+            "int8-w8a8",
+        ),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+    ],
+)
+def test_stored_weights_keep_their_format(stored: dict[str, Any], native: str, tmp_path: Path) -> None:
+    model = model_from_config(write(tmp_path, LLAMA | {"quantization_config": stored}))
+    assert (model.native_dtype, model.native_quantization) == ("bfloat16", native)
+    catalog = load_catalog()
+    if native in catalog.ids("quantizations"):
+        assert native_quantization(catalog.quantization("none"), model, catalog.quantization).id == native
+    else:
+        with pytest.raises(UnknownId, match=native):
+            native_quantization(catalog.quantization("none"), model, catalog.quantization)
+
+
+def test_the_format_may_stand_beside_the_config(tmp_path: Path) -> None:
+    written = {
+        "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "model.layers.0.self_attn.q_proj"]}
+    }
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(written))
+    assert model_from_config(write(tmp_path, CONFIGS["qwen3-30b-a3b"])).native_quantization == "nvfp4-experts"
 
 
 def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def pool(model: str, further: dict[str, object] | None = None, **batching: objec
         ("llama4-scout", (None, *[8192] * 3), 12),
         ("mistral-7b", (4096,), 32),
         ("qwen3.5-9b", (None, 0, 0, 0), 8),
+        ("gemma4-31b", (None, *[1024] * 10), 10),  # layers with a window hold twice as much a token
     ],
 )
 def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int | None, ...], layers: int) -> None:
@@ -50,7 +51,8 @@ def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int
 
 
 @pytest.mark.parametrize(
-    ("model", "tokens"), [("qwen3.6-27b", 784), ("qwen3.5-9b", 528), ("qwen3-coder-next", 544), ("gpt-oss-20b", 16)]
+    ("model", "tokens"),
+    [("qwen3.6-27b", 784), ("qwen3.5-9b", 528), ("qwen3-coder-next", 544), ("gpt-oss-20b", 16), ("gemma4-31b", 32)],
 )
 def test_blocks_hold_a_state(model: str, tokens: int) -> None:
     """As vLLM prints: "Setting attention block size to 784 tokens"."""
@@ -119,7 +121,7 @@ def test_where_groups_are_not_simulated_the_plan_says_so(further, batching, what
 
 
 def test_the_longest_request_fills_the_cache() -> None:
-    layout = KvLayout((None, 128), 12, 16, steps_in_flight=2)
+    layout = KvLayout((None, 128), 12, 16, 2048, steps_in_flight=2)
     longest = layout.longest(1000, 2048)
     assert layout.blocks(longest, 2048) <= 1000 < layout.blocks(longest + 1, 2048)
     assert longest == (1000 - (-(-(127 + 2 * 2048) // 16) + 1)) * 16  # the window's group holds two steps and 127 more

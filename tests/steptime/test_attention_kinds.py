@@ -49,6 +49,17 @@ def test_what_a_sequence_leaves_in_memory():
     assert kv_bytes_per_token(chosen) == 61 * (576 * 2 + 132)
     assert kv_bytes_per_token(shared) == 78 * 576 * 2 + 21 * 132
     assert kv_bytes_per_token(blocks) == 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2
+    # fp8_ds_mla of vLLM: 512 in 8 bit with 4 scales, 64 in 16 bit; of V4 448, 8 and 64
+    assert kv_bytes_per_token(chosen, 1) == 61 * (512 + 4 * 4 + 64 * 2 + 132)
+    entries = 21 / 4 + 20 / 128
+    assert kv_bytes_per_token(CATALOG.model("deepseek-v4-flash"), 1) == entries * (448 + 8 + 64 * 2) + 21 * 132 / 4
+
+
+def test_layers_that_see_all_tokens_may_have_heads_of_their_own():
+    model = CATALOG.model("gemma4-31b")  # 16 KV heads of 256 in layers with a window, 4 of 512 in the others
+    assert kv_bytes_per_token(model) == (50 * 2 * 16 * 256 + 10 * 2 * 4 * 512) * 2
+    keys = [one for one in matrices(model) if one.name in ("kv_proj", "k_proj")]
+    assert [(one.count, one.outputs, one.kv_heads) for one in keys] == [(50, 2 * 16 * 256, 16), (10, 4 * 512, 4)]
 
 
 def test_kimi_delta_attention_keeps_a_state_a_head_and_gates_every_channel():

@@ -24,9 +24,9 @@ class Quantization(Spec):
     """Storage type of a quantised weight."""
     bits_per_weight: Value
     """Of a quantised matrix: scales and zero points included [bits]."""
-    applies_to: Literal["linear", "experts", "all"] = "linear"
-    """linear: attention and feed-forward matrices; experts: routed experts alone; all: embeddings and LM head too.
-    Routers, norms and biases stay at 16 bit, as does all that is not covered."""
+    applies_to: Literal["linear", "feed_forward", "experts", "all"] = "linear"
+    """linear: attention and feed-forward matrices; feed_forward: without attention; experts: routed experts alone;
+    all: embeddings and LM head too. Routers, norms and biases stay at 16 bit, as does all that is not covered."""
     embedding_bits_per_weight: Value | None = None
     """With `all`: the embedding's own bits."""
     lm_head_bits_per_weight: Value | None = None
@@ -55,8 +55,12 @@ def kv_element_bytes(dtype: KvCacheDtype) -> int:
 def native_quantization(
     quantization: Quantization, model: Model, lookup: Callable[[str], Quantization]
 ) -> Quantization:
-    """What `none` means for *model*: DeepSeek-V3 ships in fp8, gpt-oss in mxfp4, most others at 16 bit."""
+    """What `none` means for *model*: DeepSeek-V3 ships in fp8, gpt-oss in mxfp4, Kimi-K2.6 with experts in int4, most
+    others at 16 bit.
+    """
     native = quantization.native.get(model.native_dtype)
+    if quantization.native and model.native_quantization:
+        native = model.native_quantization
     return quantization if native is None else lookup(native)
 
 
@@ -74,8 +78,10 @@ def covers(quantization: Quantization, matrix: Matrix) -> bool:
     """Whether *matrix* is stored in the quantised format."""
     if matrix.role == "expert":
         return True
-    if matrix.role in ("attention", "mlp", "shared_expert"):
+    if matrix.role in ("mlp", "shared_expert"):
         return quantization.applies_to != "experts"
+    if matrix.role == "attention":
+        return quantization.applies_to not in ("experts", "feed_forward")
     return matrix.role in ("embedding", "lm_head") and quantization.applies_to == "all"
 
 

@@ -50,7 +50,10 @@ def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """What a step time and a KV cache follow from, and what follows from it."""
-    given = not isinstance(pool.steptime, Roofline)
+    given, model = not isinstance(pool.steptime, Roofline), pool.model
+    if model is not None and model.native_quantization and pool.quantization is not None and pool.quantization.native:
+        weights = f"the weights of {model.id} are stored as {model.native_quantization!r}, which is not known here"
+        yield Complaint((*place, "quantization"), f"is missing: {weights}")
     if pool.model is not None and pool.spec.kv_bytes_per_token is not None:
         yield Complaint((*place, "kv_bytes_per_token"), f"follows from the model {pool.model.id}: leave it out")
     if given and pool.batching.num_gpu_blocks is not None:

@@ -9,7 +9,7 @@ from sim.batching.limits import KvGroup
 from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, speed_of
 from sim.batchtime import Coefficients as BatchCoefficients
 from sim.batchtime import load_coefficients as load_batch_coefficients
-from sim.catalogue.catalog import Catalog
+from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.engine import Engine, default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
@@ -287,7 +287,11 @@ def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
 
 
 def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
-    return native_quantization(catalog.quantization(quantization), model, catalog.quantization)
+    asked = catalog.quantization(quantization)
+    try:
+        return native_quantization(asked, model, catalog.quantization)
+    except UnknownId:
+        return asked  # the checks of the pool name it
 
 
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:

@@ -12,7 +12,7 @@ not).
 
 from dataclasses import dataclass, fields
 
-from sim.catalogue.entries.model import Model, kv_elements_per_token_layer
+from sim.catalogue.entries.model import Model, kv_bytes_per_token_layer
 from sim.steptime.gemm import FLOP_PER_WEIGHT, together
 from sim.steptime.inputs import Rates, peak_flops
 
@@ -34,14 +34,15 @@ class LayerAttention:
     """Part of `read_s` in which the GPU reads its own memory."""
 
     @classmethod
-    def of(cls, rates: Rates) -> "LayerAttention":
-        """From the model's heads and the GPU's rates."""
+    def of(cls, rates: Rates, whole: bool = False) -> "LayerAttention":
+        """From the model's heads and the GPU's rates; *whole*: of a layer that sees all tokens, where others do not."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients
         peak = peak_flops(inputs.gpu, "fp16")
         reached = peak * rates.compute_efficiency * coefficients.prefill_attention_efficiency.value
-        decode_flop, pair_flop = attention_flop(inputs.model)
+        decode_flop, pair_flop = attention_flop(inputs.model, whole)
         heads_share = 1 / inputs.tensor_parallel_size
-        read_s = cache_bytes(inputs.model, inputs.tensor_parallel_size, inputs.kv_bytes_per_element) / _read_rate(rates)
+        ranks, element_bytes = inputs.tensor_parallel_size, inputs.kv_bytes_per_element
+        read_s = cache_bytes(inputs.model, ranks, element_bytes, whole) / _read_rate(rates)
         return cls(
             decode_s=together(decode_flop * heads_share / reached, read_s, coefficients.gemm_exponent.value),
             decode_peak_s=decode_flop * heads_share / peak,
@@ -65,17 +66,18 @@ class LayerAttention:
         return LayerAttention(*(mine * (1 - share) + its * share for mine, its in pairs))
 
 
-def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: float) -> float:
+def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: float, whole: bool = False) -> float:
     """Bytes that one token has in the cache of one layer on one rank."""
-    ranks = 1 if model.mla is not None else min(tensor_parallel_size, model.kv_heads)
-    return kv_elements_per_token_layer(model) / ranks * bytes_per_element
+    ranks = 1 if model.mla is not None else min(tensor_parallel_size, model.attends_by(whole).kv_heads)
+    return kv_bytes_per_token_layer(model, bytes_per_element, whole) / ranks
 
 
-def attention_flop(model: Model) -> tuple[float, float]:
+def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
     """Arithmetic over all heads of a layer: (per context token of a decode, per query-key pair of a prompt) [FLOP]."""
     mla = model.mla
     if mla is None:
-        flop = FLOP_PER_WEIGHT * model.heads * (model.head_dim + model.head_dim)
+        by = model.attends_by(whole)
+        flop = FLOP_PER_WEIGHT * by.heads * (by.head_dim + by.head_dim)
         return flop, flop
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim + mla.kv_lora_rank
     explicit = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim

@@ -27,14 +27,16 @@ class Attention:
     stream_per_read: float
 
     @classmethod
-    def of(cls, rates: Rates, layer: LayerAttention, layers_share: float) -> "Attention":
-        """Where *layer* is the mean layer with heads, and a stage has *layers_share* of all layers."""
+    def of(cls, rates: Rates, layer: LayerAttention, seeing_all: LayerAttention, layers_share: float) -> "Attention":
+        """Where *layer* is the mean layer with heads, *seeing_all* that of layers without a window, and a stage has
+        *layers_share* of all layers.
+        """
         model = rates.inputs.model
         if model.compressed is not None and model.indexer is not None:
             return cls._compressed(rates, model.compressed, model.indexer, layer, layers_share)
         windowed_layers = limited_layers(model) * layers_share
         whole_layers = (model.layers - model.linear_attention_layers) * layers_share - windowed_layers
-        inside, whole = layer, layer.scaled(whole_layers)
+        inside, whole = layer, seeing_all.scaled(whole_layers)
         if model.indexer is not None:
             inside = chosen(rates, layer)
             whole = whole.plus(indexing(rates, model.indexer).scaled(model.indexer.indexing_layers * layers_share))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from sim.catalogue.entries.hf_config.config import Config, ConfigError, shown
+from sim.catalogue.entries.hf_config.config import Config, ConfigError, Fields, shown
 from sim.catalogue.entries.hf_config.mixed import MIXED
 from sim.catalogue.entries.hf_config.plain import PLAIN
+from sim.catalogue.entries.hf_config.stored import stored
 from sim.catalogue.entries.model import Model
 from sim.infile import opened
 
@@ -20,8 +21,8 @@ READERS = {**PLAIN, **MIXED}
 
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
-MXFP4_PACKED = "mxfp4-pack-quantized"
-"""Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
+QUANTIZED = "hf_quant_config.json"
+"""Where Model Optimizer writes the format of the weights, if not into config.json itself."""
 
 
 def _printable(text: str) -> str:
@@ -43,6 +44,37 @@ def model_from_config(path: Path) -> Model:
     Raises ConfigError for a file that is not there or not JSON, an unknown architecture, a missing or senseless key.
     """
     file = path / "config.json" if is_config(path) else path
+    keys = _read(file)
+    if "quantization_config" not in keys and (beside := file.with_name(QUANTIZED)).is_file():
+        keys["quantization_config"] = {"quant_method": "modelopt"} | Config(beside, _read(beside)).get(
+            "quantization", dict, {}
+        )
+    if isinstance(keys.get("text_config"), dict):
+        keys = {**keys, **keys["text_config"]}
+    kind = keys.get("model_type")
+    if not isinstance(kind, str) or kind not in READERS:
+        raise ConfigError(file, "model_type", f"{shown(kind)} is not known; known are {', '.join(sorted(READERS))}")
+    config = Config(file, keys)
+    fields = READERS[kind](config)
+    folder = file.resolve().parent.name
+    name = config.get("_name_or_path", str, "") or folder
+    dimensions = {"source": "hf_config", "where": file.name, "kind": "quoted", "note": fields.pop("note", "")}
+    try:
+        return Model(
+            id=_printable(folder),
+            name=_printable(name),
+            family=kind,
+            dimensions=dimensions,
+            **stored(config),
+            **fields,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), first["msg"]) from error
+
+
+def _read(file: Path) -> Fields:
+    """The keys of *file*. Raises ConfigError."""
     try:
         with opened(file) as held:
             text = held.read(MOST_BYTES + 1)
@@ -62,36 +94,4 @@ def model_from_config(path: Path) -> Model:
         raise ConfigError(file, "", f"not JSON: {error}") from error
     if not isinstance(keys, dict):
         raise ConfigError(file, "", "not a JSON object")
-    if isinstance(keys.get("text_config"), dict):
-        keys = {**keys, **keys["text_config"]}
-    kind = keys.get("model_type")
-    if not isinstance(kind, str) or kind not in READERS:
-        raise ConfigError(file, "model_type", f"{shown(kind)} is not known; known are {', '.join(sorted(READERS))}")
-    config = Config(file, keys)
-    fields = READERS[kind](config)
-    folder = file.resolve().parent.name
-    name = config.get("_name_or_path", str, "") or folder
-    dimensions = {"source": "hf_config", "where": file.name, "kind": "quoted", "note": fields.pop("note", "")}
-    try:
-        return Model(
-            id=_printable(folder),
-            name=_printable(name),
-            family=kind,
-            dimensions=dimensions,
-            native_dtype=_native_dtype(config),
-            **fields,
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), first["msg"]) from error
-
-
-def _native_dtype(config: Config) -> str:
-    stored = config.get("quantization_config", dict, {})
-    method = stored.get("quant_method")
-    if stored.get("format") == MXFP4_PACKED or config.keys.get("expert_dtype") == "fp4":
-        return "mxfp4"
-    if method in ("fp8", "mxfp4"):
-        return "float8" if method == "fp8" else "mxfp4"
-    dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
-    return "float16" if dtype == "float16" else "bfloat16"
+    return keys

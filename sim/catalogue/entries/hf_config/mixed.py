@@ -99,12 +99,18 @@ def _gemma4(config: Config) -> Fields:
     if config.whole("hidden_size_per_layer_input", 0):
         raise config.no_step_time("hidden_size_per_layer_input", "an embedding for every layer")
     fields = llama(config, tied=True) | {"norms_per_layer": 4, "qk_norm": True} | sliding(config, lambda layers: 0)
-    note = "layers with full attention have other KV heads: all layers are taken as the windowed ones"
+    if fields.get("sliding_window_layers"):
+        fields["whole_heads"] = {
+            "heads": fields["heads"],
+            "kv_heads": config.whole("num_global_key_value_heads", 0) or fields["kv_heads"],
+            "head_dim": config.whole("global_head_dim", 0) or fields["head_dim"],
+            "keys_are_values": config.flag("attention_k_eq_v"),
+        }
     if not config.flag("enable_moe_block"):
-        return fields | {"note": note}
+        return fields
     shared = config.count("intermediate_size") // config.count("moe_intermediate_size")
     experts = moe(config, "num_experts", "moe_intermediate_size", "top_k_experts", shared_experts=shared)
-    return fields | experts | {"note": f"{note}; the dense block beside the experts stands as {shared} shared experts"}
+    return fields | experts | {"note": f"the dense block beside the experts stands as {shared} shared experts"}
 
 
 def _deepseek_v4(config: Config) -> Fields:

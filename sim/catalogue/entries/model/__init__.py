@@ -7,12 +7,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Heads, Indexer, LinearAttention, Mla
 from sim.catalogue.entries.model.cache import (
     entries_per_token,
     index_key_bytes,
     kv_bytes_per_token,
+    kv_bytes_per_token_layer,
     kv_elements_per_token_layer,
+    kv_share,
     state_bytes,
 )
 from sim.catalogue.entries.model.language import Model, Moe
@@ -31,6 +33,7 @@ AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
 __all__ = [
     "AnyModel",
     "CompressedAttention",
+    "Heads",
     "ImageGenerator",
     "Indexer",
     "LinearAttention",
@@ -44,7 +47,9 @@ __all__ = [
     "entries_per_token",
     "index_key_bytes",
     "kv_bytes_per_token",
+    "kv_bytes_per_token_layer",
     "kv_elements_per_token_layer",
+    "kv_share",
     "matrices",
     "params_active",
     "params_total",

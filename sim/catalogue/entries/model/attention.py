@@ -5,6 +5,16 @@ from typing import Literal
 from sim.spec import Count, Spec, WholeNumber
 
 
+class Heads(Spec):
+    """Query heads that share keys and values in groups."""
+
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    keys_are_values: bool = False
+    """Keys and values are one projection, normed apart: both stand in the cache (Gemma 4)."""
+
+
 class Mla(Spec):
     """Multi-head latent attention (DeepSeek)."""
 
@@ -39,6 +49,8 @@ class CompressedAttention(Spec):
     """Groups of heads that are projected down apart, to `o_lora_rank` each."""
     window: Count
     """Last tokens that every layer attends to one by one."""
+    rope_head_dim: Count = 64
+    """Numbers of an entry that carry its position; they stay at 16 bit where the others are stored in 8."""
     fine_layers: WholeNumber
     """Layers with an entry for `fine_ratio` tokens, of which the indexer chooses (CSA)."""
     coarse_layers: WholeNumber

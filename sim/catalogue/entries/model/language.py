@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Heads, Indexer, LinearAttention, Mla
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Count, Spec, WholeNumber
 
@@ -44,6 +44,8 @@ class Model(Spec):
     vocab: Count
     max_context: Count
     native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
+    native_quantization: str = ""
+    """Id of the format that the published weights have, where `native_dtype` does not tell it; empty: it does."""
     gated_mlp: bool = True
     """SwiGLU-like: three matrices instead of two."""
     tie_embeddings: bool = False
@@ -62,6 +64,8 @@ class Model(Spec):
     sliding_window: Count | None = None
     sliding_window_layers: WholeNumber = 0
     """Layers that see only the last `sliding_window` tokens."""
+    whole_heads: Heads | None = None
+    """Heads of the layers that see all tokens, where those with a window have others (Gemma 4); None: the same."""
     linear_attention_layers: WholeNumber = 0
     """Layers whose state does not grow with the context."""
     linear_attention: LinearAttention | None = None
@@ -73,3 +77,9 @@ class Model(Spec):
     """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
+
+    def attends_by(self, whole: bool = False) -> Heads:
+        """Heads of a layer that sees all tokens (*whole*), or of one with a window where those have others."""
+        if whole and self.whole_heads is not None:
+            return self.whole_heads
+        return Heads(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)

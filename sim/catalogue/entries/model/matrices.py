@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sim.catalogue.entries.model.attention import CompressedAttention, Indexer, LinearAttention, Mla
+from sim.catalogue.entries.model.attention import CompressedAttention, Heads, Indexer, LinearAttention, Mla
 from sim.catalogue.entries.model.language import Model
 
 Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
@@ -32,6 +32,8 @@ class Matrix:
     first_layer: int = 0
     last_layer: int = 0
     per_layer: int = 1
+    kv_heads: int = 0
+    """Parts of a split by KV heads; 0: as many as the model has."""
 
     @property
     def count(self) -> int:
@@ -91,20 +93,29 @@ def _span_of_heads(model: Model) -> tuple[int, int]:
 
 
 def _whole_attention(model: Model) -> list[Matrix]:
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     span = _span_of_heads(model)
+    if model.whole_heads is None:
+        return _grouped_heads(model, model.attends_by(), span)
+    windows_end = span[0] + model.sliding_window_layers
+    near = _grouped_heads(model, model.attends_by(), (span[0], windows_end))
+    return near + _grouped_heads(model, model.whole_heads, (windows_end, span[1]))
+
+
+def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matrix]:
+    queries, keys = by.heads * by.head_dim, by.kv_heads * by.head_dim
+    kinds, stored = (1, "k_proj") if by.keys_are_values else (2, "kv_proj")
     gates = 2 if model.attention_output_gate else 1
     found = [
         Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
-        Matrix("kv_proj", "attention", model.hidden, 2 * keys, "kv_heads", *span),
+        Matrix(stored, "attention", model.hidden, kinds * keys, "kv_heads", *span, 1, by.kv_heads),
         Matrix("o_proj", "attention", queries, model.hidden, "inputs", *span),
     ]
     if model.qkv_bias or model.linear_bias:
-        found.append(Matrix("qkv_bias", "vector", 1, queries + 2 * keys, "none", *span))
+        found.append(Matrix("qkv_bias", "vector", 1, queries + kinds * keys, "none", *span))
     if model.linear_bias:
         found.append(Matrix("o_bias", "vector", 1, model.hidden, "none", *span))
     if model.qk_norm:
-        found.append(Matrix("qk_norm", "vector", 1, 2 * model.head_dim, "none", *span))
+        found.append(Matrix("qk_norm", "vector", 1, 2 * by.head_dim, "none", *span))
     return found
 
 

@@ -33,8 +33,8 @@ KV_DTYPES: dict[str, KvCacheDtype] = {
 """Names under which tables know the storage of the KV cache."""
 
 
-NATIVE_FOUR_BIT = ("nvfp4", "mxfp4", "fp8")
-"""On a checkpoint whose experts come in 4-bit floats these names mean the checkpoint itself."""
+NATIVE_FOUR_BIT = {"mxfp4": ("nvfp4", "mxfp4", "fp8"), "int4-experts": ("int4-wo", "gptq-int4", "awq-int4")}
+"""On a checkpoint whose experts come in 4 bits these names mean the checkpoint itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     try:
         # a table that says nothing about precision ran the checkpoint as it is
         quantization = catalog.quantization(row.precision or "none").id
-        if model is not None and model.native_dtype == "mxfp4" and quantization in NATIVE_FOUR_BIT:
+        if model is not None and quantization in NATIVE_FOUR_BIT.get(
+            model.native_quantization or model.native_dtype, ()
+        ):
             quantization = "none"
     except UnknownId:
         missing.append(f"unknown precision {row.precision!r}")

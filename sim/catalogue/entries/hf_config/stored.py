@@ -1,0 +1,77 @@
+"""How a checkpoint stores its weights, by `quantization_config`.
+
+A format that is not known here keeps its own name: then the model resolves with any `quantization` but `none`.
+"""
+
+from sim.catalogue.entries.hf_config.config import Config, Fields
+
+MXFP4_PACKED = "mxfp4-pack-quantized"
+"""Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
+INTEGERS = {(4, 128): "gptq-int4", (4, 32): "int4-g32", (8, 128): "gptq-int8"}
+"""By bits and group: formats of weights that are computed at 16 bit."""
+EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "int8-w8a8", ("int", False): "int8-w8a16"}
+"""By type, and whether activations are quantised: formats with a scale for a channel or tensor."""
+
+
+def stored(config: Config) -> Fields:
+    """`native_dtype`, and `native_quantization` where that does not tell the format."""
+    keys = Config(config.path, config.get("quantization_config", dict, {}))
+    method = keys.get("quant_method", str, "")
+    dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
+    usual = {"native_dtype": "float16" if dtype == "float16" else "bfloat16"}
+    if method == "mxfp4" or keys.keys.get("format") == MXFP4_PACKED or config.keys.get("expert_dtype") == "fp4":
+        return {"native_dtype": "mxfp4"}
+    if method == "fp8" and keys.keys.get("weight_block_size"):
+        return {"native_dtype": "float8"}
+    return usual | ({"native_quantization": _format(keys, method, _mixture(config))} if method else {})
+
+
+def _mixture(config: Config) -> bool:
+    return any(config.keys.get(key) for key in ("n_routed_experts", "num_experts", "num_local_experts"))
+
+
+def _format(keys: Config, method: str, mixture: bool) -> str:
+    if method in ("fp8", "fbgemm_fp8"):
+        return "fp8"
+    if method in ("awq", "gptq", "auto-round"):
+        usual = "awq-int4" if method == "awq" and keys.whole("group_size", 128) == 128 else ""
+        return usual or INTEGERS.get((keys.whole("bits", 4), keys.whole("group_size", 128)), method)
+    if method == "modelopt":
+        return _of_algorithm(keys.get("quant_algo", str, ""), _spared(keys, mixture)) or method
+    return _of_groups(keys, _spared(keys, mixture)) or method if method == "compressed-tensors" else method
+
+
+def _of_algorithm(algorithm: str, spared: str) -> str:
+    return {"FP8": "fp8", "NVFP4": f"nvfp4{spared}"}.get(algorithm, "")
+
+
+def _of_groups(keys: Config, spared: str) -> str:
+    groups = keys.get("config_groups", dict, {})
+    if len(groups) != 1 or not isinstance(first := next(iter(groups.values())), dict):
+        return ""
+    group = Config(keys.path, first)
+    weights = Config(keys.path, group.get("weights", dict, {}))
+    kind, size, activations = (
+        weights.get("type", str, ""),
+        weights.whole("group_size", 0),
+        bool(group.keys.get("input_activations")),
+    )
+    match weights.whole("num_bits", 0):
+        case 4 if kind == "float" and size == 16:
+            return f"nvfp4{spared}"
+        case 4 if kind == "int" and activations:
+            return "w4a8" if size == 128 else ""
+        case 4 if kind == "int" and spared:
+            return f"int4{spared}" if size == 32 else ""
+        case 8 if kind in ("float", "int") and not size:
+            return "fp8-block" if weights.keys.get("strategy") == "block" else EIGHT_BITS[kind, activations]
+        case bits if kind == "int" and not activations:
+            return INTEGERS.get((bits, size), "")
+    return ""
+
+
+def _spared(keys: Config, mixture: bool) -> str:
+    """What is added to a format's name where attention is left at 16 bit."""
+    left_out = [name for key in ("ignore", "exclude_modules") for name in keys.get(key, list, [])]
+    attention = any(isinstance(name, str) and "attn" in name for name in left_out)
+    return "" if not attention else "-experts" if mixture else "-mlp"
