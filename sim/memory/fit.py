@@ -24,6 +24,7 @@ from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, padde
 from sim.memory.drafts import DraftMemory
 from sim.memory.groups import KvLayout, layer_bytes
 from sim.memory.host import InHost, host_weight_bytes, host_weights
+from sim.memory.near import near_sequence_bytes, near_step_bytes
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
 from sim.units import GB
@@ -119,6 +120,7 @@ def fit(
             max_num_batched_tokens,
             host,
             drafts.weights_bytes + adapter_bytes,
+            near_step_bytes(model, kv_cache_dtype, min(max_num_batched_tokens, context)) / model.layers,
         )
         for stage in range(pipeline_parallel_size)
     ]
@@ -191,6 +193,7 @@ class _Stage:
         tokens: int,
         host: HostWeights,
         further_weights_bytes: float,
+        near_layer_bytes: float,
     ) -> "_Stage":
         stored = padded(quantization, model)
         shapes = matrices(stored)
@@ -199,6 +202,7 @@ class _Stage:
         if host != HostWeights():
             weights -= host_weight_bytes(host, stored, quantization, layout)
         activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
+        activations += near_layer_bytes * (last - first)
         graphs = need.graph_bytes_per_layer.value * (last - first)
         buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
         comms = buffers.value if layout.gpus > 1 else 0.0
@@ -239,16 +243,16 @@ def _activation_bytes(
 
 def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int | None) -> float:
     """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer, as
-    much as one without *context*. Keys of indexers are whole on every GPU, and so are
-    compressed entries, whose window counts only with *context*.
+    much as one without *context*. Keys of indexers are whole on every GPU, and so are compressed entries; what is kept
+    of the last tokens beside them counts only with *context*.
     """
     cached = model.layers - model.linear_attention_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     windowed = model.sliding_window_layers
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
-    if (compressed := model.compressed) is not None:
-        near = 0.0 if context is None else model.layers * min(1.0, compressed.window / context)
-        return layer_bytes(model, tp, dtype) * (entries_per_token(model) + near) / cached + indexers
+    if model.compressed is not None:
+        beside = 0.0 if context is None else near_sequence_bytes(model, dtype, context) / context
+        return (layer_bytes(model, tp, dtype) * entries_per_token(model) + beside) / cached + indexers
     inside, whole = (layer_bytes(model, tp, dtype, kind) for kind in (False, True))
     if whole == inside:
         return inside * ((cached - windowed * (1.0 - window)) / cached) + indexers

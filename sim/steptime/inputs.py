@@ -9,7 +9,7 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
-from sim.catalogue.entries.quantization import ComputeType, Quantization, bits, covers
+from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.host import Host
 from sim.steptime.links.network import Network
@@ -131,8 +131,7 @@ class Rates:
 
     def peak_flops(self, matrix: Matrix) -> float:
         """Dense peak in the arithmetic that *matrix* runs in [FLOP/s]."""
-        quantization = self.inputs.quantization
-        return peak_flops(self.inputs.gpu, quantization.compute if covers(quantization, matrix) else "fp16")
+        return peak_flops(self.inputs.gpu, arithmetic(self.inputs.quantization, matrix))
 
     def compute_time_factor(self, matrix: Matrix) -> float:
         """Arithmetic time of *matrix* against FLOP / (peak * efficiency)."""

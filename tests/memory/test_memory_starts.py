@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
-from sim.memory import MemoryFit, fit
+from sim.catalogue.entries.model import kv_bytes_per_token, matrices
+from sim.memory import Layout, MemoryFit, fit, stage_weight_bytes
+from sim.memory.near import near_step_bytes
 from sim.units import GIB
 
 Fit = Callable[..., MemoryFit]
@@ -44,6 +46,25 @@ def test_kv_cache_of_published_starts(
         max_num_seqs=seats, max_num_batched_tokens=budget,
     )  # fmt: skip
     assert result.kv_tokens == pytest.approx(tokens, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("gib", "longest", "budget", "tokens"),
+    [(32.08, 4096, 8192, 90_841), (2.43, 32_768, 1024, 158_769)],  # vLLM 0.23 on 2 H200, 0.2x on 4 cards of 24 GB
+)
+def test_compressed_attention_keeps_more_than_its_entries(gib: float, longest: int, budget: int, tokens: int) -> None:
+    """vLLM reports the tokens of as many longest requests as fit, each while a step computes its prompt."""
+    model = CATALOG.model("deepseek-v4-flash")
+    of_one = longest * kv_bytes_per_token(model, 1) + near_step_bytes(model, "fp8", min(budget, longest))
+    assert gib * GIB / of_one * longest == pytest.approx(tokens, rel=0.09)
+
+
+@pytest.mark.parametrize(("ranks", "gib"), [(2, 74.08), (4, 37.91)])
+def test_weights_of_deepseek_v4_on_each_rank(ranks: int, gib: float) -> None:
+    """As vLLM reports: "Model loading took 74.08 GiB memory"."""
+    model, stored = CATALOG.model("deepseek-v4-flash"), CATALOG.quantization("mxfp4-fp8")
+    held = stage_weight_bytes(model, stored, matrices(model), Layout(ranks, 1, 1, False), 0)
+    assert held / GIB == pytest.approx(gib, rel=0.006)
 
 
 def test_experts_over_eight_cards(fit_ids: Fit) -> None:

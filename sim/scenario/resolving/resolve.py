@@ -183,7 +183,7 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         in_flight = layout.pipeline_parallel_size + bool(getattr(batching, "async_scheduling", False))
         states = 1 + in_flight * bool(getattr(batching, "enable_prefix_caching", False))
         settings["groups"] = replace(pool.kv_layout, steps_in_flight=in_flight, states=states)
-    if pool.model is not None and pool.model.sliding_window is not None:
+    if pool.model is not None and (pool.model.sliding_window is not None or pool.model.compressed is not None):
         settings["context_tokens"] = _usual_context(workload)
     return settings
 

@@ -19,8 +19,12 @@ def stored(config: Config) -> Fields:
     method = keys.get("quant_method", str, "")
     dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
     usual = {"native_dtype": "float16" if dtype == "float16" else "bfloat16"}
-    if method == "mxfp4" or keys.keys.get("format") == MXFP4_PACKED or config.keys.get("expert_dtype") == "fp4":
+    if method == "mxfp4" or keys.keys.get("format") == MXFP4_PACKED:
         return {"native_dtype": "mxfp4"}
+    if keys.keys.get("moe_quant_algo") == "NVFP4" and method == "fp8":
+        return usual | {"native_quantization": "nvfp4-fp8"}
+    if config.keys.get("expert_dtype") == "fp4":
+        return {"native_dtype": "mxfp4"} | ({"native_quantization": "mxfp4-fp8"} if method == "fp8" else {})
     if method == "fp8" and keys.keys.get("weight_block_size"):
         return {"native_dtype": "float8"}
     return usual | ({"native_quantization": _format(keys, method, _mixture(config))} if method else {})
