@@ -7,7 +7,8 @@ from the objects that the simulator itself runs on (RooflineStepTime), so theta 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from math import log2
 from types import SimpleNamespace
 
@@ -85,10 +86,23 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
     _attention(found, steptime, steps, pipeline)
     _host(found, steptime, steps, pipeline)
-    link = np.array([steptime._link_s(round(float(tokens))) for tokens in steps.tokens])
+    link, calls = _links(steptime, steps)
     if link.any():
-        found.plain.append(((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link))
+        found.plain += [
+            ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
+            (("link_call", *pipeline), calls),
+        ]
     return found
+
+
+def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
+    """(time between GPUs; of it, what no factor stretches: latency of each call, and sends)."""
+    still = copy(steptime)
+    still._allreduce = replace(steptime._allreduce, factor=0.0)
+    still._expert_allreduce = replace(steptime._expert_allreduce, factor=0.0)
+    tokens = [round(float(one)) for one in steps.tokens]
+    link, calls = (np.array([one._link_s(count) for count in tokens]) for one in (steptime, still))
+    return link, calls
 
 
 def allreduce_rule(steptime: RooflineStepTime) -> str:

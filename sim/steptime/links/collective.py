@@ -52,7 +52,8 @@ class AllReduce:
 
     Without a table the time is latency + 2(n-1)/n * bytes / bus bandwidth. A number of GPUs that was not measured
     takes the figures of the next larger one, or of the largest. On lanes of a part of the link's rate a message takes
-    what one that is larger by as much takes at the full rate.
+    what one that is larger by as much takes at the full rate. The factor stretches both where ranks wait for one
+    another; without peer-to-peer it stretches the bytes alone: a crowded host makes every byte slower, not the call.
     """
 
     ranks: int
@@ -62,6 +63,8 @@ class AllReduce:
     seconds_per_byte: float
     stretch: float = 1.0
     """The link's rate over that of the narrowest lanes; at least 1."""
+    call_s: float = 0.0
+    """Part of the latency that no factor stretches."""
 
     @classmethod
     def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
@@ -71,21 +74,23 @@ class AllReduce:
         tables = {table.gpus: table for table in link.allreduce_tables}
         table = nearest_entry(tables, ranks) if tables else None
         bus_bytes_per_s = nearest_entry(link.allreduce_bus_bytes_per_s, ranks).value
+        latency_s = nearest_entry(link.allreduce_latency_s, ranks).value
         return cls(
             ranks,
             factor,
             Curve.of(table.bytes, table.time_s) if table else None,
-            nearest_entry(link.allreduce_latency_s, ranks).value,
+            latency_s,
             ring_traffic(ranks) / bus_bytes_per_s,
             stretch,
+            0.0 if link.peer_to_peer else latency_s,
         )
 
     def time_s(self, message_bytes: float) -> float:
         """Seconds for one all-reduce of *message_bytes* per GPU."""
         message_bytes *= self.stretch
         if self.curve is not None:
-            return self.factor * self.curve.time_s(message_bytes)
-        return self.factor * (self.latency_s + self.seconds_per_byte * message_bytes)
+            return self.call_s + self.factor * (self.curve.time_s(message_bytes) - self.call_s)
+        return self.call_s + self.factor * (self.latency_s - self.call_s + self.seconds_per_byte * message_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     known = replace(
         row, isl=setup.isl, osl=setup.osl, kv_dtype=setup.kv_dtype, engine_version=setup.engine_version,
         max_num_batched_tokens=setup.max_num_batched_tokens, gpu_memory_utilization=setup.gpu_memory_utilization,
+        interconnect=setup.interconnect,
     )  # fmt: skip
     if setup.decode_rate:
         known = replace(known, load="single", concurrency=1)
