@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import log
 
 from parameters import Priors, with_parameters
@@ -12,8 +13,9 @@ from rows import left_out, pair
 from stages import Names, Stages, request_names, stages
 
 from sim.benchdata import BenchRow
-from sim.catalogue.catalog import Catalog
-from sim.study.fidelity.validate.predict import PreparedRow, Run, prepared, with_client_pause
+from sim.benchdata.campaigns import Campaigns
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.study.fidelity.validate.predict import PreparedRow, Run, campaigns_of, prepared, with_client_pause
 
 MS_PER_S = 1000.0
 THROUGHPUT = ("output_tok_s", "total_tok_s", "req_s")
@@ -127,6 +129,11 @@ def observations(simulated: list[Simulated]) -> list[Observation]:
     return found
 
 
+@cache
+def _campaigns() -> Campaigns:
+    return campaigns_of(load_catalog())
+
+
 def fittable(observation: Observation, simulated: list[Simulated]) -> bool:
     """Whether a parameter may learn from *observation*: trusted rows, and TTFT only where no queue makes it."""
     one = simulated[observation.row]
@@ -134,6 +141,8 @@ def fittable(observation: Observation, simulated: list[Simulated]) -> bool:
         return False
     if observation.metric != "ttft":
         return True
+    if _campaigns().setup(one.row).prompts_held_steps:
+        return False
     if one.row.load == "closed_loop":
         return (one.row.concurrency or 0) <= LOADED
     return one.row.load == "single" or (one.row.load == "poisson" and one.wait_s < CALM_WAIT_S)

@@ -27,6 +27,8 @@ class Match(Spec):
     """Rows with prompts of at least this number of tokens."""
     isl_to: Positive | None = None
     """Rows with prompts of at most this number of tokens."""
+    osl_to: Positive | None = None
+    """Rows with answers of at most this number of tokens."""
     versions: tuple[str, ...] = ()
     """Engine versions that begin with one of these."""
     workloads: tuple[str, ...] = ()
@@ -45,6 +47,10 @@ class Match(Spec):
     """Rows with at least this concurrency."""
     tp: Count | None = None
     """Rows with this tensor-parallel size."""
+    tp_to: Count | None = None
+    """Rows with at most this tensor-parallel size."""
+    ep_from: Count | None = None
+    """Rows with at least this expert-parallel size."""
     ids: str = ""
     """Rows in whose id this regular expression is found."""
 
@@ -55,6 +61,7 @@ class Match(Spec):
             and (not self.loads or row.load in self.loads)
             and (self.isl_from is None or (row.isl or 0.0) >= self.isl_from)
             and (self.isl_to is None or (row.isl or 0.0) <= self.isl_to)
+            and (self.osl_to is None or (row.osl or 0.0) <= self.osl_to)
             and (not self.versions or row.engine_version.startswith(self.versions))
             and (not self.models or row.model.startswith(self.models))
             and (not self.engines or row.engine.startswith(self.engines))
@@ -62,6 +69,8 @@ class Match(Spec):
             and (not self.precisions or row.precision.startswith(self.precisions))
             and (self.clients_from is None or (row.concurrency or 0) >= self.clients_from)
             and (self.tp is None or row.tp == self.tp)
+            and (self.tp_to is None or (row.tp or 1) <= self.tp_to)
+            and (self.ep_from is None or (row.ep or 1) >= self.ep_from)
             and (not self.notes or any(words in row.note for words in self.notes))
             and (not self.workloads or any(words in row.workload for words in self.workloads))
             and (not self.ids or re.search(self.ids, row.id) is not None)
@@ -95,6 +104,8 @@ class CampaignFact(Sourced):
     """Whether the server was told to form a step while one runs, where this is not the version's default."""
     scheduler_recv_interval: Count | None = None
     """Decode steps from one look for new requests to the next, as the server was told."""
+    prompts_held_steps: Count | None = None
+    """The server held prompts back for up to so many steps, until more had come; that is not simulated."""
     gpu_memory_utilization: Positive | None = None
     concurrency_is_seats: bool = False
     """The concurrency column holds max_num_seqs."""
@@ -140,6 +151,7 @@ class Setup:
     engine_version: str = ""
     async_scheduling: bool | None = None
     scheduler_recv_interval: int | None = None
+    prompts_held_steps: int | None = None
     in_process: bool | None = None
     one_process: bool = False
     measured_at: str = "client"
@@ -185,6 +197,7 @@ class Campaigns(Spec):
             engine_version=row.engine_version or _last(fact.engine_version or None for fact in facts) or "",
             async_scheduling=_last(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
+            prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",

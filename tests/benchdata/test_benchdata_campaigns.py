@@ -52,6 +52,9 @@ def test_later_facts_win_and_the_rows_own_columns_win_over_all() -> None:
         ({"clients_from": 9}, ROW, False),
         ({"tp": 4}, replace(ROW, tp=4), True),
         ({"tp": 4}, ROW, False),
+        ({"tp_to": 4}, replace(ROW, tp=8), False),
+        ({"ep_from": 2}, replace(ROW, ep=8), True),
+        ({"ep_from": 2}, ROW, False),
     ],
 )
 def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, holds: bool) -> None:

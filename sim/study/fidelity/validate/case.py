@@ -79,6 +79,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     notes = _left_out(row, power, drafts)
     if (known.isl, known.osl) != (row.isl, row.osl):
         notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
+    if setup.prompts_held_steps:
+        notes.append(f"prompts were held back for up to {setup.prompts_held_steps} steps, which is not simulated")
     row = known
     wanted = 0 if row.replay else _run_requests(row, setup)
     count = min(wanted, _most_requests(row))
