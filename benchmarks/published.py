@@ -5,8 +5,8 @@
 `error_records.csv` is results_iter36/error_records.csv at commit 7f3b270 of
 github.com/inference-sim/sim-to-real-accuracy-validation (38 experiments of vLLM 0.15.1; `actual` is measured),
 `bench/examples` the folder of that name of github.com/casys-kaist/LLMServingSim (5daddb2): recorded requests of vLLM
-0.19. Nothing of either is in the fit. --out writes the measured rows (of BLIS one a stage) in the columns of
-`gpufleet validate`, with predictions behind them.
+0.19. Nothing of either is in the fit, but twelve other runs of BLIS's cluster are (fit/blis_training.csv). --out writes
+the measured rows (of BLIS one a stage) in the columns of `gpufleet validate`, with predictions behind them.
 """
 
 import argparse

@@ -16,7 +16,7 @@ MOST_ROWS = 4
 FITTED_SOURCES = frozenset({
     "accelmark", "inferencex", "trtllm_v0.5.0", "trtllm_v0.9.0", "trtllm_v0.14", "trtllm_v1.0", "cloudrift",
     "deplodock", "nim", "tsho", "argonne", "argonne_power", "argonne_tppp", "lambda", "mlenergy_v2", "mlenergy_v3",
-    "aic_own", "rig3090",
+    "aic_own", "rig3090", "blis_training",
 })  # fmt: skip
 """Harnesses that state lengths and load, or whose lengths are known from elsewhere (data/benchmarks.yaml). What is odd
 about one campaign's host, as with aic_own and rig3090, stays with its random effect. Not used:
@@ -25,14 +25,17 @@ tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (
 that `concurrency` is not what is in flight)."""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed", "Deepspeed-MII", "LMDeploy-TurboMind")
 """Their host times have other sources (data/engines); argonne's one-request rows of llama.cpp contradict each other."""
+FOR_FIT_ALONE = Path(__file__).with_name("blis_training.csv")
+"""Twelve of the fifteen runs that BLIS was trained on, `use` being fit: none of the 38 that docs/fidelity.md compares
+it in, though of their cluster. Left out are three whose request rate is not stated (reasoning-lite)."""
 BLOCKED_IMAGES = ("1.2.0rc6.post3", "1.1.0rc2.post2")
 """TensorRT-LLM images whose DeepSeek rows run at 0.6 of the time of the same setting in sibling images: most likely
 multi-token prediction that the row does not flag."""
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
-    """All rows of *measured*/serving.csv."""
-    return list(read_benchmarks(measured / "serving.csv"))
+    """All rows of *measured*/serving.csv, and of FOR_FIT_ALONE."""
+    return [*read_benchmarks(measured / "serving.csv"), *read_benchmarks(FOR_FIT_ALONE)]
 
 
 def pair(row: BenchRow) -> str:
@@ -45,10 +48,15 @@ def judged(row: BenchRow) -> bool:
     return row.use == "score" and row.trust in ("A", "B") and row.load != "trace" and not row.spec_decode
 
 
+def simulated(row: BenchRow) -> bool:
+    """Whether the fit needs the row: to judge by, or to learn from."""
+    return judged(row) or row.use == "fit"
+
+
 def left_out(row: BenchRow) -> str:
     """Why the fit must not look at *row*; empty if it may."""
     tests = (
-        (not judged(row), "a replay, or not of the scored class"),
+        (not simulated(row), "a replay, or not of the scored class"),
         (row.source_key not in FITTED_SOURCES, "source not used"),
         (row.engine in UNFITTED_ENGINES, "host times from elsewhere"),
         (row.precision == "", "precision not stated"),

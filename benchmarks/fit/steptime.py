@@ -20,6 +20,7 @@ from observe import Ready, Simulated, compared, fittable, observations, prepare,
 from parameters import HOSTS, Priors, load_priors
 from posterior import Observation, errors, fit
 from rows import judged, pair, read_rows, thinned
+from rows import simulated as wanted
 from stored import stored
 from write import write_data
 
@@ -123,7 +124,7 @@ def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> l
     """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*; at its prior stands
     what *theta* lacks.
     """
-    found = observations(rows)
+    found = [one for one in observations(rows) if judged(rows[one.row].row)]
     off = errors(found, {name: theta.get(name, 0.0) - at.get(name, 0.0) for name in {**at, **theta}})
     return [_line(scheme, rows[one.row], one.metric, 1 + float(error)) for one, error in zip(found, off, strict=True)]
 
@@ -185,7 +186,7 @@ def main() -> None:
     parser.add_argument("--no-cv", action="store_true")
     arguments = parser.parse_args()
     catalog, priors = load_catalog(), load_priors()
-    ready, refused = prepare(thinned(read_rows(arguments.measured), judged), catalog)
+    ready, refused = prepare(thinned(read_rows(arguments.measured), wanted), catalog)
     print(f"{len(ready)} rows to judge, {sum(refused.values())} not covered", flush=True)
     start, rounds = (stored(priors, arguments.again), 1) if arguments.again else ({}, ROUNDS)
     theta, at, rows = fitted(ready, priors, start, rounds)
