@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
 from sim.catalogue.entries.drafter import Drafter
-from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.engine import Engine, at_version, family_of, outside, version_of
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.hf_config import is_config, model_from_config
 from sim.catalogue.entries.kernel import Kernel
@@ -49,6 +49,8 @@ LEAST_PART = 3
 """Characters of a name or word that is looked for inside of others."""
 MOST_OFFERED = 4
 """Ids in place of an unknown one."""
+_RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
+"""An engine's name and a release of it."""
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -138,8 +140,31 @@ class Catalog:
         return self._lookup("kernels", name, Kernel.model_validate)
 
     def engine(self, name: str) -> Engine:
-        """A serving engine: data/engines."""
-        return self._lookup("engines", name, Engine.model_validate)
+        """A serving engine: data/engines. With a release in its name ("vllm-0.17.1") it is the entry that stands for
+        that, with its defaults.
+        """
+        try:
+            return self._lookup("engines", name, Engine.model_validate)
+        except UnknownId:
+            released = _RELEASE.fullmatch(name.strip().lower())
+            if released is None:
+                raise
+            eras = self._eras(released[1])
+            if not eras:
+                raise
+            version = version_of(released[2])
+            era = min(eras, key=lambda one: outside(one.versions, version))
+            if outside(era.versions, version) != (0, 0):
+                raise UnknownId("engine", name, (era.id,)) from None
+            return at_version(era, version)
+
+    def _eras(self, name: str) -> list[Engine]:
+        """Entries of the engine that *name* without a release stands for; none if there is no such engine."""
+        known = {family_of(one): family_of(one) for one in self.ids("engines")}
+        known |= {alias: family_of(one) for alias, one in self._alias_index("engines").items()}
+        family = known.get(name)
+        found = [one for one in self.ids("engines") if family and family_of(one) == family]
+        return [self._lookup("engines", one, Engine.model_validate) for one in found]
 
     def server(self, name: str) -> Server:
         """A chassis: data/servers."""

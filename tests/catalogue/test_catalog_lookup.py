@@ -127,3 +127,33 @@ def test_a_duplicate_key_is_refused(root: Path) -> None:
 def test_the_catalogue_is_found_beside_the_package() -> None:
     assert (data_root() / "sources.yaml").is_file()
     assert len(load_catalog().ids("gpus")) >= 48
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "whole_prompts", "share"),
+    [
+        ("vllm-0.12", "vllm-0.11", 0, 0.9),
+        ("vLLM v0.17.1", "vllm-0.14", 0, 0.9),
+        ("vllm==0.19", "vllm-0.14", None, 0.9),
+        ("vllm-0.25.1", "vllm-0.14", None, 0.92),
+        ("vllm-0.14", "vllm-0.14", None, 0.9),
+        ("sglang-0.5.6.post2", "sglang-0.5", None, 0.88),
+        ("trtllm-1.3.0rc10", "tensorrt-llm-1.0", None, 0.92),
+    ],
+)
+def test_a_release_has_the_defaults_of_its_time(
+    name: str, found: str, whole_prompts: float | None, share: float
+) -> None:
+    engine = load_catalog().engine(name)
+    assert engine.limits is not None
+    assert engine.memory is not None
+    reserved = engine.limits.scheduler_reserve_full_isl
+    assert (engine.id, reserved and reserved.value) == (found, whole_prompts)
+    assert engine.memory.gpu_memory_utilization.value == share
+
+
+@pytest.mark.parametrize(("name", "near"), [("vllm-0.99", "vllm-0.14"), ("tensorrt-llm-0.20", "tensorrt-llm-0.14")])
+def test_a_release_that_no_entry_stands_for_is_unknown(name: str, near: str) -> None:
+    with pytest.raises(UnknownId) as caught:
+        load_catalog().engine(name)
+    assert caught.value.suggestions == (near,)

@@ -1,6 +1,9 @@
 """A serving engine and its version: data/engines/<id>.yaml."""
 
-from typing import Literal
+import re
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.offload import EngineOffload
@@ -106,6 +109,22 @@ class EngineLimits(Spec):
     """Ids of GPUs that keep the small limits in spite of their memory."""
 
 
+class Changed(Spec):
+    """Defaults that some of the releases have otherwise, by the names of their fields."""
+
+    versions: str
+    """Which releases."""
+    limits: dict[str, Value] = Field(default={})
+    memory: dict[str, Value | bool] = Field(default={})
+
+    @model_validator(mode="after")
+    def _names_fields(self) -> Self:
+        for said, spec in ((self.limits, EngineLimits), (self.memory, EngineMemory)):
+            if unknown := set(said) - set(spec.model_fields):
+                raise ValueError(f"there is no {min(unknown)}")
+        return self
+
+
 class Engine(Spec):
     """An engine. Without measurements of its overheads it holds facts only, and `note` says so."""
 
@@ -114,6 +133,8 @@ class Engine(Spec):
     aliases: tuple[str, ...] = ()
     versions: str = ""
     """Which releases these figures stand for."""
+    changed: tuple[Changed, ...] = ()
+    """What the limits and the memory of some of these releases are instead."""
     note: str = ""
     batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
     """The policy in sim/batching that a pool runs on where it names none."""
@@ -124,6 +145,59 @@ class Engine(Spec):
     limits: EngineLimits | None = None
     offload: EngineOffload | None = None
     """What it does with weights in host memory; absent: all weights lie on the GPUs."""
+
+
+Version = tuple[int, ...]
+
+
+def family_of(engine: str) -> str:
+    """The engine's id without its version.
+
+    >>> family_of("tensorrt-llm-1.0"), family_of("llama.cpp")
+    ('tensorrt-llm', 'llama.cpp')
+    """
+    return re.sub(r"-\d[\d.]*$", "", engine)
+
+
+def version_of(text: str) -> Version:
+    """The first version in *text*, empty if there is none.
+
+    >>> version_of("v0.17.1rc2"), version_of("latest")
+    ((0, 17, 1), ())
+    """
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def outside(versions: str, wanted: Version) -> tuple[int, ...]:
+    """How far *wanted* lies outside of *versions* ("0.14 to 0.18"), major versions before minor ones; (0, 0): inside.
+
+    >>> outside("0.14 to 0.18", (0, 17, 1)), outside("0.5", (0, 4)), outside("1.0 to 1.3", (0, 20))
+    ((0, 0), (0, 1), (1, 20))
+    """
+    ends = [_two(version_of(part)) for part in versions.split(" to ")]
+    low, high, at = ends[0], ends[-1], _two(wanted)
+    if low <= at <= high:
+        return (0, 0)
+    near = low if at < low else high
+    return abs(at[0] - near[0]), abs(at[1] - near[1])
+
+
+def _two(version: Version) -> tuple[int, int]:
+    return (version[0], version[1] if len(version) > 1 else 0) if version else (0, 0)
+
+
+def at_version(engine: Engine, version: Version) -> Engine:
+    """*engine* with the defaults of that release."""
+    changes = [one for one in engine.changed if outside(one.versions, version) == (0, 0)]
+    limits = {name: value for one in changes for name, value in one.limits.items()}
+    memory = {name: value for one in changes for name, value in one.memory.items()}
+    return engine.model_copy(
+        update={
+            "limits": engine.limits.model_copy(update=limits) if engine.limits else None,
+            "memory": engine.memory.model_copy(update=memory) if engine.memory else None,
+        }
+    )
 
 
 def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:

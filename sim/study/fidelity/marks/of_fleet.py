@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.engine import family_of
 from sim.catalogue.entries.model import params_total
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind
@@ -16,7 +17,6 @@ from sim.steptime import Roofline
 from sim.study.fidelity.marks.distance import MARKS, Setting, link_class, mark_of, model_kind
 from sim.study.fidelity.marks.interval import METRICS, Worth, read_intervals
 from sim.study.fidelity.marks.measured import read_index
-from sim.study.fidelity.validate.names import family_of
 from sim.study.fleets.run.point import Point
 
 BILLION = 1e9

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from sim.benchdata.campaigns import Campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.engine import Engine, at_version, family_of, outside, version_of
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.study.fidelity.validate.aliases import model_of
-
-Version = tuple[int, ...]
 
 KV_DTYPES: dict[str, KvCacheDtype] = {
     "": "auto",
@@ -101,20 +99,11 @@ def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -
     """The era of engine *name* that *version* belongs to; its newest where the version is unknown. Raises UnknownId."""
     newest = catalog.engine(name)
     family = family_of(newest.id)
-    wanted = _version(version) or _version(campaigns.version_by_year.get(family, {}).get(_year(version), ""))
+    wanted = version_of(version) or version_of(campaigns.version_by_year.get(family, {}).get(_year(version), ""))
     if not wanted:
         return newest
     eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family]
-    return min(eras, key=lambda era: _distance(era, wanted))
-
-
-def family_of(engine: str) -> str:
-    """The engine's id without its version.
-
-    >>> family_of("tensorrt-llm-1.0"), family_of("llama.cpp")
-    ('tensorrt-llm', 'llama.cpp')
-    """
-    return re.sub(r"-\d[\d.]*$", "", engine)
+    return at_version(min(eras, key=lambda era: outside(era.versions, wanted)), wanted)
 
 
 def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
@@ -131,27 +120,6 @@ def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
     known = catalog.ids("links")
     wanted = [f"{plain}-no-p2p", plain] if staged else [f"{plain}-p2p-patched" if gpu.geforce else plain, plain]
     return next((link for link in wanted if link in known), gpu.link)
-
-
-def _distance(era: Engine, wanted: Version) -> tuple[int, ...]:
-    """How far *wanted* lies outside the era's span of versions, major versions before minor ones."""
-    found = re.findall(r"\d+(?:\.\d+)+", era.versions)
-    first, last = (_version(found[0]), _version(found[-1])) if found else ((0, 0), (0, 0))
-    low, high = _two(first), _two(last)
-    at = _two(wanted)
-    if low <= at <= high:
-        return (0, 0)
-    near = low if at < low else high
-    return abs(at[0] - near[0]), abs(at[1] - near[1])
-
-
-def _two(version: Version) -> tuple[int, int]:
-    return (version[0], version[1] if len(version) > 1 else 0) if version else (0, 0)
-
-
-def _version(text: str) -> Version:
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
 def _year(text: str) -> int:
