@@ -34,6 +34,12 @@ ROUNDS = 2
 BOOTSTRAPS = 16
 FREE_HOST, ROWS_OF_A_HOST = 1.0, 8
 """Width of a host's factor where its spread is asked for, and observations that a host must have to count there."""
+GROUPS: dict[str, Callable[[BenchRow], str]] = {
+    "pairs": pair,
+    "gpus": lambda row: row.gpu,
+    "campaigns": lambda row: row.source_key,
+}
+"""What is left out together: one group after the other."""
 COLUMNS = (
     "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
     "tp", "metric", "measured", "predicted",
@@ -202,7 +208,7 @@ def main() -> None:
     if arguments.write:
         write_data(arguments.write, priors, theta, ranges, spread)
     if not arguments.no_cv:
-        for scheme, group in (("pairs", pair), ("gpus", lambda row: row.gpu)):
+        for scheme, group in GROUPS.items():
             found = left_out_errors(rows, priors, at, theta, scheme, group)
             print(f"left out {scheme}:", summary(found), flush=True)
             results += found

@@ -6,8 +6,9 @@ Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of 
 It writes, by the method in benchmarks/fit/README.md,
 
 data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and loads were measured: no results
-data/fidelity/left_out.csv    measured over predicted of rows whose pair or GPU was left out of the fit, with the mark
-                              that they have without these; of rows in the fit, which have something measured near
+data/fidelity/left_out.csv    measured over predicted of rows whose campaign (power: pair or GPU) was left out of the
+                              fit, with the mark that they have without it; of rows in the fit, which have something
+                              measured near
 data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark
 """
 
@@ -131,21 +132,31 @@ def _entry(members: list[Located]) -> Entry:
     )
 
 
-def left_out(path: Path, rows: dict[str, Located], index: list[Entry]) -> Iterator[Error]:
+def left_out(path: Path, rows: Sequence[Located], index: list[Entry]) -> Iterator[Error]:
     """The errors in the file *path*, each marked by the index without what was left out.
 
-    Of rows that were in the fit only those count that have something measured near them: themselves, or others.
+    Of rows that were in the fit only those count that have something measured near them: themselves, or others. A file
+    of errors without whole campaigns says what a server is like whose host and client nobody knows; without a pair, or
+    a GPU, others of the same host are still in the fit, and these lines are passed over.
     """
+    by_id = {one.row.id: one for one in rows}
+    without = {
+        campaign: index_of([one for one in rows if one.row.source_key != campaign])
+        for campaign in sorted({one.row.source_key for one in rows})
+    }
     with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            one = rows.get(line["id"])
-            if one is None or float(line["predicted"]) <= 0:
-                continue
-            setting = one.setting
-            mark, _ = mark_of(setting, [entry for entry in index if not _without(line["scheme"], setting, entry)])
-            ratio = float(line["measured"]) / float(line["predicted"])
-            told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
-            yield Error(*told, ratio)
+        lines = list(csv.DictReader(file))
+    passed_over = ("pairs", "gpus") if any(line["scheme"] == "campaigns" for line in lines) else ()
+    for line in lines:
+        one = by_id.get(line["id"])
+        if one is None or float(line["predicted"]) <= 0 or line["scheme"] in passed_over:
+            continue
+        setting = one.setting
+        known = without[one.row.source_key] if line["scheme"] == "campaigns" else index
+        mark, _ = mark_of(setting, [entry for entry in known if not _without(line["scheme"], setting, entry)])
+        ratio = float(line["measured"]) / float(line["predicted"])
+        told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
+        yield Error(*told, ratio)
 
 
 def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
@@ -275,8 +286,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], load_catalog()))
     index = index_of(rows)
-    by_id = {one.row.id: one for one in rows}
-    errors = thinned([error for path in arguments.errors for error in left_out(path, by_id, index)])
+    errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
     for metric in METRICS.values():
         for mark in MARKS:

@@ -1,8 +1,10 @@
 """Intervals hold 80 % of what was left out, and what they leave of a sizing."""
 
 import csv
+import sys
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,12 @@ from sim.study.fidelity.marks.interval import COVERED, read_intervals
 from sim.study.fidelity.validate.inside import inside
 from sim.study.fidelity.validate.predict import Prediction
 from sim.study.fidelity.validate.score import PredictedRow
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks" / "fit"))
+try:
+    from worth import index_of, left_out, located
+finally:
+    sys.path.pop(0)
 
 FIDELITY = load_catalog().root / "fidelity"
 INTERVALS = read_intervals(FIDELITY / "intervals.yaml")
@@ -44,6 +52,22 @@ def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
     ends = [one for mark in MARKS if (one := INTERVALS.of(metric, mark))]
     assert ends
     assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
+
+
+def test_a_row_whose_campaign_was_left_out_has_the_mark_that_others_measurements_give_it(tmp_path: Path) -> None:
+    near = {"engine_version": "0.10.0", "concurrency": 8, "isl": 500.0, "osl": 100.0}
+    measured = [
+        BenchRow(2, "alone", "H100-SXM", "Llama-3.1-8B", source_key="a", **near),  # type: ignore[arg-type]
+        BenchRow(3, "other", "H200-SXM", "Llama-3.1-8B", source_key="b", **near),  # type: ignore[arg-type]
+        BenchRow(4, "same", "H200-SXM", "Llama-3.1-8B", source_key="c", **near),  # type: ignore[arg-type]
+    ]
+    rows = list(located(measured, load_catalog()))
+    lines = [f"{scheme},{one.id},tput,12,10" for scheme in ("pairs", "campaigns") for one in measured]
+    file = tmp_path / "left_out.csv"
+    file.write_text("\n".join(("scheme,id,metric,measured,predicted", *lines)))
+    found = [(one.campaign, one.mark, one.ratio) for one in left_out(file, rows, index_of(rows))]
+    # pairs tell nothing that campaigns do not tell better; on the H200 two campaigns measured the same
+    assert found == [("a", MARKS[1], 1.2), ("b", MARKS[0], 1.2), ("c", MARKS[0], 1.2)]
 
 
 def bid(usd_per_h: float, replicas: int = 1, low: float = 0.7, high: float = 1.3, common_sd: float = 0.0) -> Bid:
