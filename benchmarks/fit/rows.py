@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sim.benchdata import BenchRow, read_benchmarks
+from sim.catalogue.catalog import load_catalog
+from sim.study.fidelity.validate.predict import campaigns_of
 
 MS_PER_S = 1000.0
 MOST_ROWS = 4
@@ -24,7 +26,7 @@ argonne_quant (labels that contradict each other by a factor of two), gpustack (
 tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (its clients send at a given rate, so
 that `concurrency` is not what is in flight)."""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed", "Deepspeed-MII", "LMDeploy-TurboMind")
-"""Their host times have other sources (data/engines); argonne's one-request rows of llama.cpp contradict each other."""
+"""Their host times have other sources (data/engines)."""
 FOR_FIT_ALONE = Path(__file__).with_name("blis_training.csv")
 """Twelve of the fifteen runs that BLIS was trained on, `use` being fit: none of the 38 that docs/fidelity.md compares
 it in, though of their cluster. Left out are three whose request rate is not stated (reasoning-lite)."""
@@ -34,8 +36,10 @@ multi-token prediction that the row does not flag."""
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
-    """All rows of *measured*/serving.csv, and of FOR_FIT_ALONE."""
-    return [*read_benchmarks(measured / "serving.csv"), *read_benchmarks(FOR_FIT_ALONE)]
+    """All rows of *measured*/serving.csv as they were run, and of FOR_FIT_ALONE."""
+    campaigns = campaigns_of(load_catalog())
+    found = [*read_benchmarks(measured / "serving.csv"), *read_benchmarks(FOR_FIT_ALONE)]
+    return [campaigns.as_run(row) for row in found]
 
 
 def pair(row: BenchRow) -> str:
@@ -107,7 +111,7 @@ def thinned(rows: Iterable[BenchRow], wanted: Callable[[BenchRow], bool]) -> lis
     for row in rows:
         if wanted(row):
             stratum = (pair(row), row.source_key, row.engine, row.load, row.precision, row.tp, row.pp, row.dp)
-            setting = (row.isl, row.osl, row.concurrency, row.rate_req_s)
+            setting = (row.isl, row.osl, row.concurrency, row.rate_req_s, row.max_num_batched_tokens)
             strata.setdefault(stratum, {})[setting] = row
     return [row for settings in strata.values() for row in _evenly(list(settings.values()))]
 

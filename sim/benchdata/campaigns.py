@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import TypeVar
@@ -126,6 +126,9 @@ class CampaignFact(Sourced):
     """Rates were taken in steady state, without the run's beginning and end."""
     decode_rate: bool | None = None
     """The token rate is that of decoding a single request, its prompt not counted, whatever `concurrency` says."""
+    one_sequence: bool = False
+    """One request ran at a time. `concurrency` holds the tokens that a prompt was read in by, and output_tok_s was
+    worked out with it: total_tok_s is what was measured."""
     repeated_prompts: Count | None = None
     """The number of different prompts that the client sends over and over: the prefix cache holds them."""
     drafts: str = ""
@@ -180,6 +183,13 @@ class Campaigns(Spec):
     """By family of engines: the version in use where a source names only a year."""
     nvlink_bridges: dict[str, str]
     """By GPU id: the link where a source speaks of NVLink on a card without it by default."""
+
+    def as_run(self, row: BenchRow) -> BenchRow:
+        """*row* as it was run, where its columns say something else."""
+        if not any(fact.one_sequence and fact.match.holds(row) for fact in self.facts):
+            return row
+        measured = {name: value for name, value in row.measured.items() if name != "output_tok_s"}
+        return replace(row, concurrency=1, avg_batch=1.0, max_num_batched_tokens=row.concurrency, measured=measured)
 
     def setup(self, row: BenchRow) -> Setup:
         """What holds for *row*: its own columns before the facts."""

@@ -92,3 +92,11 @@ def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
     for gpu, link in SHIPPED.nvlink_bridges.items():
         assert CATALOG.gpu(gpu).id == gpu
         assert CATALOG.link(link).id == link
+
+
+def test_one_sequence_is_read_as_such() -> None:
+    known = campaigns({"one_sequence": True})
+    row = replace(ROW, measured={"output_tok_s": 800.0, "total_tok_s": 200.0})
+    run = known.as_run(row)
+    assert (run.concurrency, run.max_num_batched_tokens, run.measured) == (1, 8, {"total_tok_s": 200.0})
+    assert known.as_run(replace(row, source_key="other")) == replace(row, source_key="other")

@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.study.fidelity.validate.predict import Prediction, predict
+from sim.study.fidelity.validate.predict import Prediction, campaigns_of, predict
 from sim.study.fidelity.validate.score import PredictedRow
 
 ALONE_S = 1.5
@@ -25,6 +25,8 @@ def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress:
 
     The rows are independent: the result does not depend on *workers*.
     """
+    campaigns = campaigns_of(catalog)
+    rows = [campaigns.as_run(row) for row in rows]
     done: dict[str, Prediction] = {}
     for prediction in _predictions(rows, catalog, workers):
         done[prediction.id] = prediction
