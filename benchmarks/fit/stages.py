@@ -99,7 +99,7 @@ def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
     """(time between GPUs; of it, what no factor stretches: latency of each call, and sends)."""
     still = copy(steptime)
     still._allreduce = replace(steptime._allreduce, factor=0.0)
-    still._expert_allreduce = replace(steptime._expert_allreduce, factor=0.0)
+    still._exchange = replace(steptime._exchange, factor=0.0)
     tokens = [round(float(one)) for one in steps.tokens]
     link, calls = (np.array([one._link_s(count) for count in tokens]) for one in (steptime, still))
     return link, calls

@@ -29,10 +29,6 @@ from sim.steptime.links.network import AcrossServers
 
 ALL_REDUCES_PER_LAYER = 2
 """After attention and after the feed-forward block."""
-COLLECTIVES_PER_EXCHANGE = 2
-"""Data-parallel ranks gather their tokens before the experts and scatter the sums after. Each of the two takes about as
-long as an all-reduce of all their tokens. With 2 cards and 1 MiB: RTX PRO 6000 Server 31 and 31 us against 30, L40S 49
-and 47 against 60 (NCCL all-gather and reduce-scatter against the engines' all-reduce; ai-dynamo/aiconfigurator)."""
 
 
 class Roofline(Spec):
@@ -96,7 +92,7 @@ class RooflineStepTime:
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
-        self._allreduce, self._expert_allreduce, self._send = _links(inputs)
+        self._allreduce, self._exchange, self._send = _links(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share = _stage_shares(inputs)
@@ -233,9 +229,8 @@ class RooflineStepTime:
         alone = ALL_REDUCES_PER_LAYER * model.layers - experts_layers
         layers_s = alone * self._allreduce.time_s(message)
         ranks_together = inputs.expert_ranks // inputs.tensor_parallel_size
-        collectives = COLLECTIVES_PER_EXCHANGE if ranks_together > 1 else 1
         gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * ranks_together
-        layers_s += experts_layers * collectives * self._expert_allreduce.time_s(gathered)
+        layers_s += experts_layers * self._exchange.time_s(gathered)
         return layers_s * self._layers_share + self._send_s(message / inputs.tensor_parallel_size)
 
     def _send_s(self, message: float) -> float:
@@ -320,17 +315,27 @@ def _mean_layer(rates: Rates, whole: bool = False) -> LayerAttention:
 
 
 def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:
-    """All-reduce between tensor-parallel ranks, between the ranks that share the experts; send between stages."""
+    """What ranks exchange: (tensor-parallel ranks; those that share the experts; one stage with the next).
+
+    Data-parallel ranks gather their tokens before the experts and scatter the sums after.
+    """
     factor, network = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value, inputs.network
 
+    def here(ranks: int) -> int:
+        return ranks if network is None else min(ranks, network.gpus_per_server)
+
     def all_reduce(ranks: int) -> AllReduce | AcrossServers:
-        here = ranks if network is None else min(ranks, network.gpus_per_server)
-        inside = AllReduce.over(inputs.link, here, factor, inputs.lanes_stretch)
+        inside = AllReduce.over(inputs.link, here(ranks), factor, inputs.lanes_stretch)
         return inside if network is None else network.all_reduce(inside, ranks)
 
+    def exchange(ranks: int) -> AllReduce | AcrossServers:
+        inside = AllReduce.exchange(inputs.link, here(ranks), factor, inputs.lanes_stretch)
+        return inside if network is None else network.exchange(inside, ranks)
+
+    gathers = inputs.expert_ranks > inputs.tensor_parallel_size
     return (
         all_reduce(inputs.tensor_parallel_size),
-        all_reduce(inputs.expert_ranks),
+        (exchange if gathers else all_reduce)(inputs.expert_ranks),
         Send.over(inputs.link, inputs.lanes_stretch),
     )
 

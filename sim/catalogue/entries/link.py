@@ -5,7 +5,7 @@ from sim.spec import Spec
 
 
 class AllReduceTable(Sourced):
-    """Measured all-reduce times for one number of GPUs: the curve of one link, host and library."""
+    """Measured times of a collective for one number of GPUs: the curve of one link, host and library."""
 
     gpus: int
     bytes: tuple[float, ...]
@@ -17,7 +17,7 @@ class Link(Spec):
     """How GPUs talk to each other.
 
     All-reduce time is interpolated (log-log) in the tables where there are any, else it is
-    latency + 2(n-1)/n * bytes / bus bandwidth.
+    latency + 2(n-1)/n * bytes / bus bandwidth. A gather and a scatter move as much as an all-reduce, in two calls.
     """
 
     id: str
@@ -37,6 +37,8 @@ class Link(Spec):
     allreduce_bus_bytes_per_s: dict[int, Value]
     """By number of GPUs: bus bandwidth of a very large all-reduce."""
     allreduce_tables: tuple[AllReduceTable, ...] = ()
+    exchange_tables: tuple[AllReduceTable, ...] = ()
+    """All-gather and reduce-scatter one after the other, by the bytes of all GPUs together."""
 
     @property
     def bulk_bytes_per_s(self) -> Value:

@@ -6,7 +6,7 @@ from itertools import accumulate
 from math import exp, log
 from typing import TypeVar
 
-from sim.catalogue.entries.link import Link
+from sim.catalogue.entries.link import AllReduceTable, Link
 from sim.catalogue.value import Value
 
 Entry = TypeVar("Entry")
@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """All-reduce between *ranks* GPUs over one link.
+    """All-reduce between *ranks* GPUs over one link, or a gather and a scatter that move as much.
 
     Without a table the time is latency + 2(n-1)/n * bytes / bus bandwidth. A number of GPUs that was not measured
     takes the figures of the next larger one, or of the largest. On lanes of a part of the link's rate a message takes
@@ -69,12 +69,23 @@ class AllReduce:
     @classmethod
     def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
         """*factor* multiplies the link's figures, *stretch* the bytes; one rank costs nothing."""
+        return cls._over(link, link.allreduce_tables, ranks, factor, stretch, calls=1)
+
+    @classmethod
+    def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
+        """All ranks gather what each has and scatter the sums, in two calls; the message is that of all together."""
+        return cls._over(link, link.exchange_tables, ranks, factor, stretch, calls=2)
+
+    @classmethod
+    def _over(
+        cls, link: Link, measured: tuple[AllReduceTable, ...], ranks: int, factor: float, stretch: float, calls: int
+    ) -> "AllReduce":
         if ranks == 1:
             return cls(1, 0.0, None, 0.0, 0.0)
-        tables = {table.gpus: table for table in link.allreduce_tables}
+        tables = {table.gpus: table for table in measured}
         table = nearest_entry(tables, ranks) if tables else None
         bus_bytes_per_s = nearest_entry(link.allreduce_bus_bytes_per_s, ranks).value
-        latency_s = nearest_entry(link.allreduce_latency_s, ranks).value
+        latency_s = calls * nearest_entry(link.allreduce_latency_s, ranks).value
         return cls(
             ranks,
             factor,

@@ -6,7 +6,7 @@ message a server sends 2(s-1)/s to the others, evenly over its adapters (NCCL: r
 of each server, all-gather inside).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -63,6 +63,13 @@ class Network:
         longer_s = nearest_entry(ends, servers).value - nearest_entry(ends, 2).value
         part = self.stretch * ring_traffic(servers) / self.adapters
         return AcrossServers(inside, AllReduce.over(self.link, 2, 1.0), part, max(0.0, longer_s))
+
+    def exchange(self, inside: AllReduce, ranks: int) -> "AllReduce | AcrossServers":
+        """Gather and scatter of *ranks* GPUs: both together move what an all-reduce moves, each has its own latency."""
+        both = self.all_reduce(inside, ranks)
+        if isinstance(both, AllReduce):
+            return both
+        return replace(both, longer_s=2 * both.longer_s + both.pair.latency_s)
 
     def send_s(self, message_bytes: float, ranks: int) -> float:
         """To a server from another: *message_bytes* by each of *ranks* GPUs of one stage at once [s].

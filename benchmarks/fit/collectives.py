@@ -1,0 +1,72 @@
+"""Tables of data/links: what data-parallel ranks take to gather their tokens and scatter the sums of experts.
+
+python benchmarks/fit/collectives.py MEASURED prints `exchange_tables` by link: NCCL's all-gather and reduce-scatter one
+after the other, each the least of all versions measured, by the bytes of all ranks together.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+LINKS = {
+    "nvlink3-nvswitch": "A100-SXM-80GB",
+    "nvlink4-nvswitch": "H100-SXM",
+    "nvlink5-nvswitch": "B200-SXM",
+    "pcie4-x16": "L40S",
+    "pcie5-x16": "RTX-PRO-6000-Server",
+}
+"""Link -> the GPU that it was measured with."""
+OPERATIONS = ("all_gather", "reduce_scatter")
+SIZES = tuple(2**power for power in (*range(10, 25, 2), 26, 28, 29))
+"""Bytes."""
+US = 1e-6
+WIDTH = 126
+
+
+def main() -> None:
+    """Print the tables."""
+    measured = Path(sys.argv[1])
+    with (measured / "collectives.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["op"] in OPERATIONS and row["library"].startswith("NCCL 2")]
+    for link, gpu in LINKS.items():
+        print(f"{link}:\nexchange_tables:")
+        for ranks in (2, 4, 8):
+            print(_table([row for row in rows if row["gpu"] == gpu and int(row["n_gpus"]) == ranks], ranks))
+
+
+def _table(rows: list[dict[str, str]], ranks: int) -> str:
+    least: dict[tuple[str, int], float] = defaultdict(lambda: float("inf"))
+    for row in rows:
+        key = row["op"], int(float(row["bytes"]))
+        least[key] = min(least[key], float(row["time_us"]) * US)
+    times = [sum(least[operation, size] for operation in OPERATIONS) for size in SIZES]
+    versions = sorted({row["library"].removeprefix("NCCL ") for row in rows})
+    return "\n".join(
+        (
+            f"  - gpus: {ranks}",
+            "    source: aic_comm",
+            f'    where: "NCCL {versions[0]}{" to " + versions[-1] if len(versions) > 1 else ""}, {rows[0]["gpu"]}"',
+            "    kind: measured",
+            _wrapped("bytes", [str(size) for size in SIZES]),
+            _wrapped("time_s", [_seconds(time_s) for time_s in times]),
+        )
+    )
+
+
+def _seconds(time_s: float) -> str:
+    return f"{time_s:.4g}" if time_s >= 1e-3 else f"{float(f'{time_s / US:.4g}')}e-6"
+
+
+def _wrapped(name: str, values: list[str]) -> str:
+    lines, line = [], f"    {name}: ["
+    for value in values:
+        if len(line) + len(value) > WIDTH:
+            lines.append(line.rstrip())
+            line = "      "
+        line += f"{value}, "
+    return "\n".join([*lines, line.removesuffix(", ") + "]"])
+
+
+if __name__ == "__main__":
+    main()
