@@ -39,6 +39,7 @@ SHARED_OVERHEADS = {
     "hopper_layer": "hopper_layer_factor",
     "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",
+    "hopper_request": "hopper_request_factor",
     "prompt_token": "per_prompt_token_s",
 }
 """Parameter that all engines share -> its field."""
@@ -120,7 +121,9 @@ def with_parameters(plan: CasePlan, priors: Priors, theta: Mapping[str, float]) 
     steptime = pool.steptime.spec.build(inputs)  # type: ignore[attr-defined]
     request_s = 0.0
     if pool.request_overhead_s:
-        request_s = steptime.spec.request_overhead_s(inputs.engine, inputs.model, inputs.tensor_parallel_size)
+        request_s = steptime.spec.request_overhead_s(
+            inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu
+        )
     return replace(plan, pools=(replace(pool, steptime=steptime, request_overhead_s=request_s),))
 
 

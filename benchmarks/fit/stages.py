@@ -206,4 +206,6 @@ def request_names(steptime: RooflineStepTime) -> Names:
     names: Names = (f"per_request:{inputs.engine.id}",)
     if inputs.tensor_parallel_size > 1:
         names = (*names, "tp_request")
+    if inputs.hopper:
+        names = (*names, "hopper_request")
     return (*names, f"moe_request:{inputs.engine.id}") if inputs.model.moe is not None else names

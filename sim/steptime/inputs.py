@@ -71,7 +71,7 @@ class RooflineInputs:
     @property
     def hopper(self) -> bool:
         """H100, H200 and their kin."""
-        return self.gpu.architecture.startswith("Hopper")
+        return is_hopper(self.gpu)
 
     @property
     def recent_host(self) -> bool:
@@ -92,6 +92,11 @@ class RooflineInputs:
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)
+
+
+def is_hopper(gpu: Gpu) -> bool:
+    """H100, H200 and their kin."""
+    return gpu.architecture.startswith("Hopper")
 
 
 def known_overheads(engine: Engine) -> Overheads:

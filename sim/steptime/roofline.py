@@ -15,6 +15,7 @@ from math import inf, log2
 from typing import Literal
 
 from sim.catalogue.entries.engine import Engine
+from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
@@ -23,7 +24,7 @@ from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
-from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
+from sim.steptime.inputs import Rates, RooflineInputs, is_hopper, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
 
@@ -49,7 +50,7 @@ class Roofline(Spec):
         """
         return RooflineStepTime(self, inputs)
 
-    def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int) -> float:
+    def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int, gpu: Gpu) -> float:
         """API-server time before a request's first token; it does not hold the engine [s]."""
         if self.in_process:
             return 0.0
@@ -57,6 +58,8 @@ class Roofline(Spec):
         factor = overheads.tp_request_factor.value if tensor_parallel_size > 1 else 1.0
         if model.moe is not None:
             factor *= overheads.moe_request_factor.value
+        if is_hopper(gpu) and overheads.hopper_request_factor is not None:
+            factor *= overheads.hopper_request_factor.value
         return overheads.per_request_s.value * factor * self.host_factor
 
 

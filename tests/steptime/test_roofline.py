@@ -148,17 +148,22 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
     assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
 
 
-def test_request_overhead_grows_with_ranks_and_experts(engine, language_model):
+def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, language_model, gpu):
+    a100, h100 = gpu("a100-80gb-sxm"), gpu("h100-80gb-sxm")
     dense, mixture = language_model("llama3.1-8b"), language_model("mixtral-8x7b")
-    assert Roofline().request_overhead_s(engine, dense, 1) == pytest.approx(0.012)
-    assert Roofline().request_overhead_s(engine, mixture, 4) == pytest.approx(0.012 * 1.6 * 1.5)
-    assert Roofline(in_process=True).request_overhead_s(engine, dense, 1) == 0
+    assert Roofline().request_overhead_s(engine, dense, 1, a100) == pytest.approx(0.012)
+    assert Roofline().request_overhead_s(engine, mixture, 4, a100) == pytest.approx(0.012 * 1.6 * 1.5)
+    quick = engine.overheads.model_copy(update={"hopper_request_factor": engine.overheads.hopper_layer_factor})
+    quick = engine.model_copy(update={"overheads": quick})
+    assert Roofline().request_overhead_s(quick, dense, 1, h100) == pytest.approx(0.012 * 0.9)
+    assert Roofline().request_overhead_s(quick, dense, 1, a100) == pytest.approx(0.012)
+    assert Roofline(in_process=True).request_overhead_s(engine, dense, 1, a100) == 0
 
 
-def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model):
+def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model, gpu):
     unknown = engine.model_copy(update={"overheads": None})
     with pytest.raises(ValueError, match="there are no measurements of the step overheads of engine 'test'"):
-        Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1)
+        Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1, gpu("a100-80gb-sxm"))
 
 
 def test_values_name_what_the_time_rests_on(build, coefficients):

@@ -32,6 +32,8 @@ class Overheads(Spec):
     """These three multiply `per_layer_s`."""
     tp_request_factor: Value
     """Multiplies `per_request_s` when tensor_parallel_size > 1."""
+    hopper_request_factor: Value | None = None
+    """Multiplies `per_request_s` in servers of H100, H200 and their kin; None: 1."""
     moe_request_factor: Value
     kv_read_time_factor: Value
     """Decode attention's time to read the cache, against weights."""

@@ -232,8 +232,8 @@ def _pool_plan(
 ) -> PoolPlan:
     steptime, layout = pool.steptime, pool.layout
     overhead_s = 0.0
-    if isinstance(steptime, Roofline) and pool.model is not None and measured_at == "client":
-        overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size)
+    if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
+        overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
     return PoolPlan(
         name=name,
         gpu=pool.gpu.id if pool.gpu else "",

@@ -100,7 +100,9 @@ def adjusted(calibration: Calibration) -> Callable[[CasePlan], CasePlan]:
         inputs = calibration.inputs(steptime.inputs)
         overhead_s = pool.request_overhead_s
         if overhead_s:
-            overhead_s = steptime.spec.request_overhead_s(inputs.engine, inputs.model, inputs.tensor_parallel_size)
+            overhead_s = steptime.spec.request_overhead_s(
+                inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu
+            )
         return replace(pool, steptime=steptime.spec.build(inputs), request_overhead_s=overhead_s)
 
     return lambda plan: replace(plan, pools=tuple(pool_with(pool) for pool in plan.pools))
