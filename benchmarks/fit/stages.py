@@ -84,6 +84,9 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     for product in steptime._products:
         found.products.append(_product(product, steps.tokens, layers, steptime, pipeline))
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
+    if steptime._sort_s:
+        sorting = steptime._sort_s * even * steps.mean["sampled_seqs"]
+        found.plain.append(((f"memory:{inputs.gpu.id}", *pipeline), sorting))
     _attention(found, steptime, steps, pipeline)
     _host(found, steptime, steps, pipeline)
     link, calls = _links(steptime, steps)

@@ -113,6 +113,8 @@ class CampaignFact(Sourced):
     """Whether the engine was called as a library."""
     one_process: bool | None = None
     """Whether the API server ran in the engine's process."""
+    sorts_logits: bool | None = None
+    """Whether requests asked for top-p, and the engine sorted all logits for it."""
     measured_at: str | None = None
     gpus_squared: bool = False
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
@@ -157,6 +159,7 @@ class Setup:
     prompts_held_steps: int | None = None
     in_process: bool | None = None
     one_process: bool = False
+    sorts_logits: bool = False
     measured_at: str = "client"
     lengths_from_share: float | None = None
     lengths_cv: float | None = None
@@ -210,6 +213,7 @@ class Campaigns(Spec):
             prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
+            sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
             lengths_cv=_last(fact.lengths_cv for fact in facts),

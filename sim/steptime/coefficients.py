@@ -65,6 +65,9 @@ class Coefficients(Spec):
     most work."""
     one_process_host_time_factor: Value | None = None
     """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
+    sorting_bytes_per_logit: Value | None = None
+    """Traffic of sampling with top-p where all logits are sorted for it, of which there is one for each token of the
+    vocabulary and sequence."""
     attention: AttentionCoefficients
     """Of states and indexers."""
     host_time_spread: Value | None = None

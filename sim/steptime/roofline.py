@@ -43,6 +43,9 @@ class Roofline(Spec):
     one_process: bool = False
     """The API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
 
+    sorts_logits: bool = False
+    """Requests ask for top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
+
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
 
@@ -102,6 +105,8 @@ class RooflineStepTime:
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
+        sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
+        self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._set_attention(Attention.of(rates, _mean_layer(rates), _mean_layer(rates, whole=True), self._layers_share))
 
     def _set_attention(self, attention: Attention) -> None:
@@ -221,6 +226,7 @@ class RooflineStepTime:
         head = self._head.times(rows).scaled(self._even_share) if rows else Times()
         there, waits_s = _together(self._head_in_host, rows) if rows else (Times(), 0.0)
         host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
+        head += Times(memory_s=sequences * self._sort_s * self._even_share)
         step = Step.of(head + there, 0.0, sequences * host_s * self._even_share, waits_s)
         self._by_samples[sequences, batch.draft_tokens] = step
         return step

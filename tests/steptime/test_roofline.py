@@ -145,6 +145,11 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
     assert overhead_s() - overhead_s(in_process=True) == pytest.approx(100 * (40e-6 - 8e-6))
     contended = coefficients.one_process_host_time_factor.value
     assert overhead_s(one_process=True) - overhead_s() == pytest.approx((contended - 1) * (1e-3 + 100 * 40e-6))
+    sorted_s = (
+        build(spec=Roofline(sorts_logits=True)).breakdown(decode(100))["memory"]
+        - build().breakdown(decode(100))["memory"]
+    )
+    assert sorted_s == pytest.approx(100 * 128256 * 390 / (2.039e12 * 0.82), rel=0.02)
     assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
 
 

@@ -154,7 +154,12 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "pipeline_parallel_size": pp,
         "data_parallel_size": dp,
         "enable_expert_parallel": experts and names.model.moe is not None,
-        "steptime": {"model": "roofline", "in_process": in_process(row, setup), "one_process": setup.one_process},
+        "steptime": {
+            "model": "roofline",
+            "in_process": in_process(row, setup),
+            "one_process": setup.one_process,
+            "sorts_logits": setup.sorts_logits,
+        },
     }
     seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
