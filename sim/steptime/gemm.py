@@ -52,6 +52,27 @@ def together(compute_s: float, memory_s: float, exponent: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What a step costs for a number of tokens, whatever their contexts [s]."""
+
+    total_s: float
+    peak_s: float
+    stream_s: float
+    compute_s: float
+    memory_s: float
+    link_s: float
+    overhead_s: float
+    host_s: float = 0.0
+
+    @classmethod
+    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0) -> "Step":
+        """All parts with their total."""
+        total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
+        computed = products.compute_s, products.memory_s
+        return cls(total_s, products.peak_s, products.stream_s, *computed, link_s, overhead_s, host_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """`count` equal matrix products on one rank. The weight is read whole, or by experts touched."""
 

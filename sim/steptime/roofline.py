@@ -10,7 +10,6 @@ stage's: the layers of the fullest stage, an even share of the LM head and of th
 the next stage.
 """
 
-from dataclasses import dataclass
 from math import inf, log2
 from typing import Literal
 
@@ -22,7 +21,7 @@ from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
-from sim.steptime.gemm import ACTIVATION_BYTES, Product, Times, dense_product, expert_product, total
+from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, dense_product, expert_product, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, is_hopper, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
@@ -64,27 +63,6 @@ class Roofline(Spec):
         if is_hopper(gpu) and overheads.hopper_request_factor is not None:
             factor *= overheads.hopper_request_factor.value
         return overheads.per_request_s.value * factor * self.host_factor
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step costs for a number of tokens, whatever their contexts [s]."""
-
-    total_s: float
-    peak_s: float
-    stream_s: float
-    compute_s: float
-    memory_s: float
-    link_s: float
-    overhead_s: float
-    host_s: float = 0.0
-
-    @classmethod
-    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0) -> "Step":
-        """All parts with their total."""
-        total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
-        computed = products.compute_s, products.memory_s
-        return cls(total_s, products.peak_s, products.stream_s, *computed, link_s, overhead_s, host_s)
 
 
 class RooflineStepTime:
