@@ -210,7 +210,7 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"model_type": "mamba"}, "model_type: 'mamba' is not known"),
+        ({"model_type": "qwen3moe"}, "model_type: 'qwen3moe' is not known; did you mean qwen3_moe"),
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
         (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),

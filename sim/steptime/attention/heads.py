@@ -77,7 +77,7 @@ def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
     mla = model.mla
     if mla is None:
         by = model.attends_by(whole)
-        flop = FLOP_PER_WEIGHT * by.heads * (by.head_dim + by.head_dim)
+        flop = FLOP_PER_WEIGHT * by.heads * (by.head_dim + by.value_dim)
         return flop, flop
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim + mla.kv_lora_rank
     explicit = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim

@@ -5,6 +5,7 @@ sliding layers). Keys that transformers has defaults for may be missing; any oth
 """
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,15 +13,18 @@ from pydantic import ValidationError
 from sim.catalogue.entries.hf_config.config import Config, ConfigError, Fields, shown
 from sim.catalogue.entries.hf_config.mixed import MIXED
 from sim.catalogue.entries.hf_config.plain import PLAIN
+from sim.catalogue.entries.hf_config.recent import RECENT, REFUSED
 from sim.catalogue.entries.hf_config.stored import stored
 from sim.catalogue.entries.model import Model
 from sim.infile import opened
 
-READERS = {**PLAIN, **MIXED}
+READERS = {**PLAIN, **MIXED, **RECENT}
 """By `model_type`."""
 
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
+INSIDE = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where models that see and hear keep the keys of their language model."""
 QUANTIZED = "hf_quant_config.json"
 """Where Model Optimizer writes the format of the weights, if not into config.json itself."""
 
@@ -49,11 +53,15 @@ def model_from_config(path: Path) -> Model:
         keys["quantization_config"] = {"quant_method": "modelopt"} | Config(beside, _read(beside)).get(
             "quantization", dict, {}
         )
-    if isinstance(keys.get("text_config"), dict):
-        keys = {**keys, **keys["text_config"]}
+    while inner := next((keys.pop(name) for name in INSIDE if isinstance(keys.get(name), dict)), None):
+        keys = {**keys, **inner}
     kind = keys.get("model_type")
+    if isinstance(kind, str) and kind in REFUSED:
+        raise Config(file, keys).no_step_time(*REFUSED[kind])
     if not isinstance(kind, str) or kind not in READERS:
-        raise ConfigError(file, "model_type", f"{shown(kind)} is not known; known are {', '.join(sorted(READERS))}")
+        near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ConfigError(file, "model_type", f"{shown(kind)} is not known{hint}")
     config = Config(file, keys)
     fields = READERS[kind](config)
     folder = file.resolve().parent.name

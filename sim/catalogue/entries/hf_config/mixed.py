@@ -45,11 +45,12 @@ def _deepseek_sparse(config: Config) -> Fields:
 def _minimax_m3(config: Config) -> Fields:
     dense = Config(config.path, {**config.keys, "intermediate_size": config.count("dense_intermediate_size")})
     shared = config.whole("n_shared_experts", 0)
-    leading = config.whole("first_k_dense_replace", 0)
+    leading = config.whole("first_k_dense_replace", config.get("moe_layer_freq", list, []).count(0))
+    inner = "moe_intermediate_size" if "moe_intermediate_size" in config.keys else "intermediate_size"
     return (
         llama(dense)
         | {"qk_norm": config.flag("use_qk_norm")}
-        | moe(config, "num_local_experts", "moe_intermediate_size", shared_experts=shared, dense_layers=leading)
+        | moe(config, "num_local_experts", inner, shared_experts=shared, dense_layers=leading)
         | _block_sparse(config)
     )
 
@@ -176,6 +177,7 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "glm_moe_dsa": _deepseek_sparse,
     "kimi_linear": _kimi_linear,
     "minimax_m3": _minimax_m3,
+    "minimax_m3_vl": _minimax_m3,
     "nemotron_h": _nemotron_h,
     "qwen3_5_moe_text": _gated_delta,
     "qwen3_5_text": _gated_delta,

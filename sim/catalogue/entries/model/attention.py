@@ -11,8 +11,15 @@ class Heads(Spec):
     heads: Count
     kv_heads: Count
     head_dim: Count
+    value_head_dim: Count | None = None
+    """None: as wide as keys."""
     keys_are_values: bool = False
     """Keys and values are one projection, normed apart: both stand in the cache (Gemma 4)."""
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a head's value."""
+        return self.value_head_dim or self.head_dim
 
 
 class Mla(Spec):

@@ -33,7 +33,7 @@ def kv_elements_per_token_layer(model: Model, whole: bool = False) -> int:
     if model.compressed is not None:
         return model.head_dim
     by = model.attends_by(whole)
-    return 2 * by.kv_heads * by.head_dim
+    return by.kv_heads * (by.head_dim + by.value_dim)
 
 
 def kv_bytes_per_token_layer(model: Model, element_bytes: float = 2, whole: bool = False) -> float:

@@ -41,6 +41,8 @@ class Model(Spec):
     heads: Count
     kv_heads: Count
     head_dim: Count
+    value_head_dim: Count | None = None
+    """Of values, where they are not as wide as keys (MiMo-V2); without latents."""
     vocab: Count
     max_context: Count
     native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
@@ -82,4 +84,6 @@ class Model(Spec):
         """Heads of a layer that sees all tokens (*whole*), or of one with a window where those have others."""
         if whole and self.whole_heads is not None:
             return self.whole_heads
-        return Heads(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        return Heads(
+            heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, value_head_dim=self.value_head_dim
+        )

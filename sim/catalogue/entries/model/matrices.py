@@ -102,16 +102,16 @@ def _whole_attention(model: Model) -> list[Matrix]:
 
 
 def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matrix]:
-    queries, keys = by.heads * by.head_dim, by.kv_heads * by.head_dim
-    kinds, stored = (1, "k_proj") if by.keys_are_values else (2, "kv_proj")
+    queries, answers = by.heads * by.head_dim, by.heads * by.value_dim
+    stored, width = ("k_proj", by.head_dim) if by.keys_are_values else ("kv_proj", by.head_dim + by.value_dim)
     gates = 2 if model.attention_output_gate else 1
     found = [
         Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
-        Matrix(stored, "attention", model.hidden, kinds * keys, "kv_heads", *span, 1, by.kv_heads),
-        Matrix("o_proj", "attention", queries, model.hidden, "inputs", *span),
+        Matrix(stored, "attention", model.hidden, by.kv_heads * width, "kv_heads", *span, 1, by.kv_heads),
+        Matrix("o_proj", "attention", answers, model.hidden, "inputs", *span),
     ]
     if model.qkv_bias or model.linear_bias:
-        found.append(Matrix("qkv_bias", "vector", 1, queries + kinds * keys, "none", *span))
+        found.append(Matrix("qkv_bias", "vector", 1, queries + by.kv_heads * width, "none", *span))
     if model.linear_bias:
         found.append(Matrix("o_bias", "vector", 1, model.hidden, "none", *span))
     if model.qk_norm:

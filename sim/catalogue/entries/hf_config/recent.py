@@ -1,0 +1,248 @@
+"""Readers of models of 2025 and 2026 whose configs have keys of their own; what cannot be read."""
+
+from collections.abc import Callable
+
+from sim.catalogue.entries.hf_config.config import Config, Fields
+from sim.catalogue.entries.hf_config.plain import latent_heads, llama, moe, qwen3, shared_moe, sliding
+
+LETTERS = "sliding_window_pattern"
+"""Of EXAONE: a letter a layer, L with a window and G without, over and over; or every how many layers have none."""
+CHUNKED = 4
+"""Of Llama 4: every fourth layer sees all tokens, the others those of their chunk."""
+
+
+def _cohere2(config: Config) -> Fields:
+    """Attention and feed-forward block beside each other behind one norm (Command R7B, Command A)."""
+    every = config.whole("sliding_window_pattern", 4) or 4
+    window = sliding(config, lambda layers: layers - layers // every)
+    return llama(config, tied=True) | {"norms_per_layer": 1, "qk_norm": config.flag("use_qk_norm")} | window
+
+
+def _exaone4(config: Config) -> Fields:
+    pattern, layers = config.keys.get(LETTERS), config.count("num_hidden_layers")
+    if isinstance(pattern, str) and pattern:
+        windowed = sum(pattern[layer % len(pattern)] == "L" for layer in range(layers))
+    else:
+        windowed = layers - layers // (config.whole(LETTERS, layers) or layers)
+    return qwen3(config) | sliding(config, lambda _: windowed)
+
+
+def _exaone_moe(config: Config) -> Fields:
+    shared, dense = config.whole("num_shared_experts", 0), config.whole("first_k_dense_replace", 0)
+    sizes = {"shared_experts": shared, "dense_layers": dense}
+    return _exaone4(config) | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _olmo(config: Config) -> Fields:
+    """Norms behind the blocks, and one over all queries and all keys."""
+    return qwen3(config) | sliding(config, lambda layers: layers - layers // 4)
+
+
+def _granite(config: Config) -> Fields:
+    return llama(config, tied=True)
+
+
+def _granite_hybrid(config: Config) -> Fields:
+    """Granite 4: dense where it has no experts; refused where layers are Mamba-2."""
+    if "mamba" in config.get("layer_types", list, []):
+        raise config.no_step_time("layer_types", "Mamba-2")
+    inner = {"intermediate_size": config.count("shared_intermediate_size", "intermediate_size")}
+    dense = llama(Config(config.path, config.keys | inner), tied=True)
+    if not config.whole("num_local_experts", 0):
+        return dense
+    return dense | moe(config, "num_local_experts", "intermediate_size")
+
+
+def _seed_oss(config: Config) -> Fields:
+    return llama(config) | {"qkv_bias": config.flag("attention_bias", True)}
+
+
+def _squared_relu(config: Config) -> Fields:
+    """Feed-forward blocks of two matrices (Nemotron-4, Apertus, Arcee)."""
+    return llama(config) | {"gated_mlp": False}
+
+
+def _apertus(config: Config) -> Fields:
+    return _squared_relu(config) | {"qk_norm": True}
+
+
+def _ernie(config: Config) -> Fields:
+    return llama(config, tied=True) | {"linear_bias": config.flag("use_bias")}
+
+
+def _ernie_moe(config: Config) -> Fields:
+    shared, start = config.whole("moe_num_shared_experts", 0), config.whole("moe_layer_start_index", 0)
+    if config.whole("moe_layer_interval", 1) != 1:
+        raise config.no_step_time("moe_layer_interval", "experts in some of the layers between others")
+    sizes = {"shared_experts": shared, "dense_layers": start}
+    return _ernie(config) | moe(config, "moe_num_experts", "moe_intermediate_size", "moe_k", **sizes)
+
+
+def _hunyuan(config: Config) -> Fields:
+    return llama(config, tied=True) | {"qk_norm": config.flag("use_qk_norm", True)}
+
+
+def _hunyuan_moe(config: Config) -> Fields:
+    """Each size is a number, or a list with one for each layer, all alike so far."""
+    sizes = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
+    alike = {key: value[0] for key in sizes if isinstance(value := config.keys.get(key), list) and value}
+    flat = Config(config.path, config.keys | alike)
+    if flat.keys.get("moe_intermediate_size") is None:
+        flat.keys["moe_intermediate_size"] = config.count("intermediate_size")
+    shared = flat.whole("num_shared_expert", 1) if flat.flag("use_mixed_mlp_moe", True) else 0
+    return _hunyuan(flat) | moe(flat, "num_experts", "moe_intermediate_size", "moe_topk", shared_experts=shared)
+
+
+def _dots(config: Config) -> Fields:
+    """Grouped heads with norms, routed and shared experts."""
+    return qwen3(config) | shared_moe(config)
+
+
+def _plain_shared_moe(config: Config) -> Fields:
+    return llama(config) | shared_moe(config)
+
+
+def _bailing(config: Config) -> Fields:
+    """Ling: all shared experts together may have a width of their own."""
+    inner, several = config.count("moe_intermediate_size"), config.whole("num_shared_experts", 0)
+    shared = max(1, config.whole("moe_shared_expert_intermediate_size", inner) // inner) * several
+    sizes = {"shared_experts": shared, "dense_layers": config.whole("first_k_dense_replace", 0)}
+    heads = llama(config) | {"qk_norm": config.flag("use_qk_norm"), "qkv_bias": config.flag("use_qkv_bias")}
+    return heads | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _phimoe(config: Config) -> Fields:
+    return llama(config) | {"norm_bias": True} | moe(config, "num_local_experts", "intermediate_size")
+
+
+def _llama4(config: Config) -> Fields:
+    """Every so many layers have experts beside a shared one; the others a wider block. Chunks are taken as a window."""
+    layers, step = config.count("num_hidden_layers"), config.whole("interleave_moe_layer_step", 1) or 1
+    dense = Config(config.path, config.keys | {"intermediate_size": config.count("intermediate_size_mlp")})
+    kinds = config.get("layer_types", list, [])
+    chunked = kinds.count("chunked_attention") if kinds else layers - layers // CHUNKED
+    sizes = {"shared_experts": 1, "dense_layers": layers - layers // step}
+    chunk = config.whole("attention_chunk_size", 0)
+    window = {"sliding_window": chunk, "sliding_window_layers": chunked} if chunk and chunked else {}
+    return llama(dense) | moe(config, "num_local_experts", "intermediate_size", "num_experts_per_tok", **sizes) | window
+
+
+def _longcat(config: Config) -> Fields:
+    """Each of its layers is two with latents and a dense block, the first beside experts: the block stands as shared
+    experts. Some of the chosen experts compute nothing; as many as chance has it are taken away.
+    """
+    pairs, inner = config.count("num_layers", "num_hidden_layers"), config.count("expert_ffn_hidden_size")
+    block, idle = config.count("ffn_hidden_size"), config.whole("zero_expert_num", 0)
+    experts = config.count("n_routed_experts")
+    keys = {"num_hidden_layers": 2 * pairs, "intermediate_size": block, "moe_intermediate_size": inner}
+    chosen = max(1, round(config.count("moe_topk") * experts / (experts + idle)))
+    flat = Config(config.path, config.keys | keys | {"num_experts_per_tok": chosen})
+    sizes = {"shared_experts": block // inner, "dense_layers": pairs}
+    note = {"note": f"{chosen} of the chosen experts compute, on average"}
+    return (
+        latent_heads(flat)
+        | moe(flat, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+        | note
+    )
+
+
+def _step(config: Config) -> Fields:
+    """Step 3.5 and 3.7: layers with a window have more query heads than those that see all tokens."""
+    layers, kv_heads = config.count("num_hidden_layers"), config.count("num_attention_groups", "num_key_value_heads")
+    other = Config(config.path, config.get("attention_other_setting", dict, {}))
+    kinds = config.get("layer_types", list, [])[:layers]
+    whole = {"heads": config.count("num_attention_heads"), "kv_heads": kv_heads, "head_dim": config.count("head_dim")}
+    near = {
+        "num_attention_heads": other.whole("num_attention_heads", whole["heads"]),
+        "num_key_value_heads": other.whole("num_attention_groups", kv_heads),
+        "head_dim": other.whole("head_dim", whole["head_dim"]),
+    }
+    experts = config.get("moe_layers_enum", str, "").split(",")
+    dense = layers - len(experts) if experts[0] else config.whole("first_k_dense_replace", 0)
+    shared = config.whole("share_expert_dim", 0) // config.count("moe_intermediate_size")
+    renamed = {
+        "moe_num_experts": config.count("moe_num_experts", "num_experts"),
+        "moe_top_k": config.count("moe_top_k", "num_experts_per_tok"),
+    }
+    flat = Config(config.path, config.keys | near | renamed)
+    sizes = {"shared_experts": shared, "dense_layers": dense}
+    fields = (
+        llama(flat) | {"qk_norm": True} | moe(flat, "moe_num_experts", "moe_intermediate_size", "moe_top_k", **sizes)
+    )
+    if windowed := kinds.count("sliding_attention"):
+        fields |= {"sliding_window": config.count("sliding_window"), "sliding_window_layers": windowed}
+        fields |= {"whole_heads": whole}
+    return fields
+
+
+def _mimo_v2(config: Config) -> Fields:
+    """Layers with a window have KV heads of their own, and values are narrower than keys."""
+    kinds, where = config.get("hybrid_layer_pattern", list, []), config.get("moe_layer_freq", list, [])
+    whole = {"heads": config.count("num_attention_heads"), "kv_heads": config.count("num_key_value_heads")}
+    whole |= {"head_dim": config.count("head_dim"), "value_head_dim": config.count("v_head_dim")}
+    near = {
+        "num_attention_heads": config.whole("swa_num_attention_heads", whole["heads"]),
+        "num_key_value_heads": config.whole("swa_num_key_value_heads", whole["kv_heads"]),
+        "head_dim": config.whole("swa_head_dim", whole["head_dim"]),
+    }
+    sizes = {"shared_experts": config.whole("n_shared_experts", 0), "dense_layers": where.count(0)}
+    fields = llama(Config(config.path, config.keys | near))
+    fields |= moe(config, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+    fields["value_head_dim"] = config.whole("swa_v_head_dim", whole["value_head_dim"])
+    window = {"sliding_window": config.count("sliding_window"), "sliding_window_layers": kinds.count(1)}
+    return fields | (window | {"whole_heads": whole} if kinds.count(1) else {})
+
+
+RECENT: dict[str, Callable[[Config], Fields]] = {
+    "apertus": _apertus,
+    "arcee": _squared_relu,
+    "bailing_moe": _bailing,
+    "bailing_moe_v2": _bailing,
+    "cohere2": _cohere2,
+    "deepseek": _plain_shared_moe,
+    "dots1": _dots,
+    "ernie4_5": _ernie,
+    "ernie4_5_moe": _ernie_moe,
+    "exaone4": _exaone4,
+    "exaone_moe": _exaone_moe,
+    "granite": _granite,
+    "granitemoehybrid": _granite_hybrid,
+    "hunyuan_v1_dense": _hunyuan,
+    "hunyuan_v1_moe": _hunyuan_moe,
+    "llama4": _llama4,
+    "llama4_text": _llama4,
+    "longcat_flash": _longcat,
+    "mimo_v2_flash": _mimo_v2,
+    "olmo2": qwen3,
+    "olmo3": _olmo,
+    "phimoe": _phimoe,
+    "seed_oss": _seed_oss,
+    "smollm3": _granite,
+    "solar_open": _plain_shared_moe,
+    "step3p5": _step,
+    "step3p7": _step,
+}
+"""By `model_type`."""
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "bamba": ("layers_block_type", "Mamba-2"),
+    "bailing_moe_linear": ("layer_group_size", "lightning attention"),
+    "bailing_moe_v2_5": ("layer_group_size", "lightning attention"),
+    "falcon_h1": ("mamba_d_ssm", "Mamba-2 beside attention in every layer"),
+    "falcon_mamba": ("state_size", "Mamba"),
+    "gemma3n": ("hidden_size_per_layer_input", "an embedding for every layer"),
+    "gemma3n_text": ("hidden_size_per_layer_input", "an embedding for every layer"),
+    "jamba": ("attn_layer_period", "Mamba"),
+    "lfm2": ("conv_L_cache", "short convolutions in place of attention"),
+    "lfm2_moe": ("conv_L_cache", "short convolutions in place of attention"),
+    "mamba": ("state_size", "Mamba"),
+    "mamba2": ("state_size", "Mamba-2"),
+    "minimax": ("layer_types", "lightning attention"),
+    "minimax_text_01": ("attn_type_list", "lightning attention"),
+    "mllama_text_model": ("cross_attention_layers", "attention to an image"),
+    "nemotron-nas": ("block_configs", "layers of different sizes"),
+    "plamo2": ("mamba_step", "Mamba-2"),
+    "recurrent_gemma": ("block_types", "recurrent blocks"),
+    "zamba2": ("layers_block_type", "Mamba-2"),
+}
+"""By `model_type`: the key that asks for a part without a step time, and the part."""

@@ -1,0 +1,138 @@
+"""Configs of 2025 and 2026 against the parameters that their makers name, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalogue.entries.hf_config import ConfigError, model_from_config
+from sim.catalogue.entries.hf_config.recent import REFUSED
+from sim.catalogue.entries.model import kv_bytes_per_token, params_active, params_total
+
+SHAPE = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
+
+
+def shape(kind: str, *sizes: int, **more: Any) -> dict[str, Any]:
+    return {"model_type": kind, "max_position_embeddings": 131072} | dict(zip(SHAPE, sizes, strict=True)) | more
+
+
+def experts(kind: str, number: int, each: int, width: int, **more: Any) -> dict[str, Any]:
+    names = {"routed": "n_routed_experts", "plain": "num_experts", "ernie": "moe_num_experts"}
+    chosen = {"ernie": "moe_k"}.get(kind, "num_experts_per_tok")
+    return {names[kind]: number, chosen: each, "moe_intermediate_size": width} | more
+
+
+LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+MODELS: dict[str, tuple[dict[str, Any], float, float, int]] = {
+    # config, parameters [1e9], active ones [1e9], bytes of KV a token
+    "Command A": (
+        shape("cohere2", 12288, 36864, 64, 96, 8, 256000, sliding_window=4096, sliding_window_pattern=4),
+        *(111.06, 111.06, 64 * 2 * 8 * 128 * 2),
+    ),
+    "EXAONE-4.0-32B": (
+        shape("exaone4", 5120, 27392, 64, 40, 8, 102400, sliding_window=4096, sliding_window_pattern="LLLG"),
+        *(32.0, 32.0, 64 * 2 * 8 * 128 * 2),
+    ),
+    "Seed-OSS-36B": (
+        shape("seed_oss", 5120, 27648, 64, 80, 8, 155136, head_dim=128),
+        *(36.15, 36.15, 64 * 2 * 8 * 128 * 2),
+    ),
+    "ERNIE-4.5-21B-A3B": (
+        shape("ernie4_5_moe", 2560, 12288, 28, 20, 4, 103424, moe_num_shared_experts=2, moe_layer_start_index=1)
+        | experts("ernie", 64, 6, 1536),
+        *(21.83, 3.35, 28 * 2 * 4 * 128 * 2),
+    ),
+    "Hunyuan-A13B": (
+        shape("hunyuan_v1_moe", 4096, 3072, 32, 32, 8, 128167, head_dim=128, num_experts=64, moe_topk=[8] * 32)
+        | {"moe_intermediate_size": [3072] * 32, "num_shared_expert": [1] * 32},
+        *(80.4, 12.75, 32 * 2 * 8 * 128 * 2),
+    ),
+    "LongCat-Flash": (
+        shape("longcat_flash", 6144, 12288, 28, 64, 64, 131072, ffn_hidden_size=12288, expert_ffn_hidden_size=2048)
+        | {"n_routed_experts": 512, "moe_topk": 12, "zero_expert_num": 256, "q_lora_rank": 1536, "v_head_dim": 128}
+        | LATENT
+        | {"qk_nope_head_dim": 128},
+        *(560.6, 27.9, 56 * 576 * 2),
+    ),
+    "Step-3.5-Flash": (
+        shape("step3p5", 4096, 11264, 45, 64, 8, 128896, head_dim=128, num_attention_groups=8, sliding_window=512)
+        | {"layer_types": ["full_attention", *["sliding_attention"] * 3] * 12, "moe_num_experts": 288, "moe_top_k": 8}
+        | {"attention_other_setting": {"num_attention_heads": 96, "num_attention_groups": 8, "head_dim": 128}}
+        | {
+            "moe_layers_enum": ",".join(map(str, range(3, 45))),
+            "moe_intermediate_size": 1280,
+            "share_expert_dim": 1280,
+        },
+        *(196.9, 11.97, 45 * 2 * 8 * 128 * 2),
+    ),
+    "MiMo-V2-Flash": (
+        shape("mimo_v2_flash", 4096, 16384, 48, 64, 4, 152576, head_dim=192, v_head_dim=128, sliding_window=128)
+        | {"swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128}
+        | {"hybrid_layer_pattern": [0, *[1] * 4, *[0, *[1] * 5] * 7, 0], "moe_layer_freq": [0] + [1] * 47}
+        | experts("routed", 256, 8, 2048),
+        *(308.8, 15.4, (39 * 8 + 9 * 4) * (192 + 128) * 2),
+    ),
+    "Llama-4-Maverick": (
+        shape("llama4_text", 5120, 8192, 48, 40, 8, 202048, head_dim=128, intermediate_size_mlp=16384)
+        | {"interleave_moe_layer_step": 2, "num_local_experts": 128, "num_experts_per_tok": 1}
+        | {"attention_chunk_size": 8192},
+        *(400.7, 17.2, 48 * 2 * 8 * 128 * 2),
+    ),
+    "Ling-lite-1.5": (
+        shape("bailing_moe", 2048, 1408, 28, 16, 4, 126464, num_shared_experts=2) | experts("plain", 64, 6, 1408),
+        *(16.8, 2.75, 28 * 2 * 4 * 128 * 2),
+    ),
+    "Phi-3.5-MoE": (
+        shape("phimoe", 4096, 6400, 32, 32, 8, 32064, num_local_experts=16, num_experts_per_tok=2, attention_bias=True),
+        *(41.9, 6.64, 32 * 2 * 8 * 128 * 2),
+    ),
+    "K-EXAONE-236B-A23B": (
+        shape("exaone_moe", 6144, 18432, 48, 64, 8, 153600, head_dim=128, num_shared_experts=1, sliding_window=128)
+        | {"first_k_dense_replace": 1, "sliding_window_pattern": "LLLG"}
+        | experts("plain", 128, 8, 2048),
+        *(236.6, 23.7, 48 * 2 * 8 * 128 * 2),
+    ),
+    "GLM-4.7-Flash": (
+        shape("glm4_moe_lite", 2048, 10240, 47, 20, 20, 154880, n_shared_experts=1, first_k_dense_replace=1)
+        | experts("routed", 64, 4, 1536)
+        | LATENT
+        | {"q_lora_rank": 768, "qk_nope_head_dim": 192, "v_head_dim": 256},
+        *(29.9, 3.9, 47 * 576 * 2),
+    ),
+    "dots.llm1": (
+        shape("dots1", 4096, 10944, 62, 32, 32, 152064, head_dim=128, n_shared_experts=2, first_k_dense_replace=1)
+        | experts("routed", 128, 6, 1408),
+        *(142.8, 14.0, 62 * 2 * 32 * 128 * 2),
+    ),
+    "Apertus-70B": (shape("apertus", 8192, 43008, 80, 64, 8, 131072), *(70.6, 70.6, 80 * 2 * 8 * 128 * 2)),
+    "Qwen2.5-VL-7B": (shape("qwen2_5_vl", 3584, 18944, 28, 28, 4, 152064), *(7.62, 7.62, 28 * 2 * 4 * 128 * 2)),
+}
+
+
+def written(folder: Path, keys: dict[str, Any]) -> Path:
+    (folder / "config.json").write_text(json.dumps(keys))
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recent_configs_count_what_their_makers_name(name: str, tmp_path: Path) -> None:
+    keys, total, active, kv_bytes = MODELS[name]
+    model = model_from_config(written(tmp_path, keys))
+    assert params_total(model) / 1e9 == pytest.approx(total, rel=0.002)
+    assert params_active(model) / 1e9 == pytest.approx(active, rel=0.005)
+    assert kv_bytes_per_token(model) == kv_bytes
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_has_no_step_time_is_refused_with_the_part(kind: str, tmp_path: Path) -> None:
+    key, part = REFUSED[kind]
+    with pytest.raises(ConfigError, match=f"{key}: {part} cannot be costed"):
+        model_from_config(written(tmp_path, {"model_type": "seen", "llm_config": {"model_type": kind}}))
