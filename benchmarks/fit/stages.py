@@ -82,7 +82,11 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     # the factor is per doubling of the stages
     pipeline: Names = ("pipeline",) * round(log2(inputs.pipeline_parallel_size))
     for product in steptime._products:
-        found.products.append(_product(product, steps.tokens, layers, steptime, pipeline))
+        terms = _product(product, steps.tokens, layers, steptime, pipeline)
+        if product.expert:
+            found.plain += zip(terms[::2], terms[1::2], strict=True)  # arithmetic and reading add
+        else:
+            found.products.append(terms)
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
     if steptime._sort_s:
         sorting = steptime._sort_s * even * steps.mean["sampled_seqs"]

@@ -47,14 +47,15 @@ def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, Hos
     if host is None or share == 0.0:
         return product, None
     there = replace(product, count=product.count * share)
+    overlapping = replace(there, exponent=rates.inputs.coefficients.gemm_exponent.value)
     stored_bytes = product.weight_s * rates.bytes_per_s / rates.weight_time_factor(matrix)
-    cpu = link = replace(there, peak_s_per_token=0.0, activation_s_per_token=0.0, compute_s_per_token=0.0)
+    cpu = link = replace(overlapping, peak_s_per_token=0.0, activation_s_per_token=0.0, compute_s_per_token=0.0)
     if host.computes_some:
         flop = product.peak_s_per_token * rates.peak_flops(matrix)
         rate = host.memory_rate(product.expert)
         cpu = replace(cpu, compute_s_per_token=flop / host.flop_rate, weight_s=stored_bytes / rate)
     if host.streams_some:
-        bare = there if host.use.streaming == "in_place" else link
+        bare = overlapping if host.use.streaming == "in_place" else link
         link = replace(bare, weight_s=stored_bytes / host.link_rate)
     return replace(product, count=product.count * (1 - share)), HostProduct(host, there, cpu, link)
 

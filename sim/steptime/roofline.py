@@ -1,6 +1,6 @@
 """Step time from a model's dimensions and a GPU's rates.
 
-    t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step
+    t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step; p = 1 for experts
       + attention                                              contexts, query-key pairs, states
       + all-reduces, two a layer                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
@@ -21,7 +21,7 @@ from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
-from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, dense_product, expert_product, total
+from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, is_hopper, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
@@ -273,16 +273,13 @@ def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[Host
 
     The embedding is looked up, not multiplied, unless it is also the head.
     """
-    rates, exponent = Rates.of(inputs), inputs.coefficients.gemm_exponent.value
+    rates = Rates.of(inputs)
     weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
     head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
     head = next(matrix for matrix in weights if matrix.name == head_name)
     layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
-    products = [
-        placed((expert_product if matrix.role == "expert" else dense_product)(matrix, rates, exponent), matrix, rates)
-        for matrix in layers
-    ]
-    head_here, head_there = placed(dense_product(head, rates, exponent), head, rates)
+    products = [placed(product_of(matrix, rates), matrix, rates) for matrix in layers]
+    head_here, head_there = placed(product_of(head, rates), head, rates)
     in_host = [there for _, there in products if there]
     return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
 
