@@ -13,13 +13,14 @@ from sim.yamlio import read
 
 
 class Family(Spec):
-    """GPUs whose operations take more or less energy than most."""
+    """GPUs that draw more or less than most while anything runs on them."""
 
     gpus: tuple[str, ...] = ()
     """Ids."""
     architectures: tuple[str, ...] = ()
     """All GPUs of these belong to it."""
-    factor: Value
+    running: Value
+    """What they draw then, whatever the kernels do, over what lies between idle power and the limit."""
 
     def has(self, gpu: Gpu) -> bool:
         """Whether *gpu* belongs to it."""
@@ -51,7 +52,7 @@ class CapCurve(Sourced):
 
 
 class PowerCoefficients(Spec):
-    """Energy of an operation, a byte and an activation, with a factor by family of GPUs; idling with weights loaded."""
+    """Energy of an operation, a byte and an activation; what a card draws that runs, by family; idling with weights."""
 
     per_flop_j: Value
     """Energy of an operation on the tensor cores, counted at 16 bit."""
@@ -61,10 +62,14 @@ class PowerCoefficients(Spec):
     """What weights of fewer than 16 bits add to it, as a share: they are unpacked before they are multiplied."""
     per_activation_j: Value
     """Energy of a number that goes into or comes out of a matrix product, with all the work between the products."""
+    running: Value
+    """What a GPU draws while any kernel runs, at its high clocks, over what lies between idle power and the limit."""
     families: dict[str, Family]
-    """GPUs of none have factor 1."""
+    """GPUs for which that is another share."""
     loaded_idle: Value
     """Power with weights resident and no work over `tdp_w`, where the GPU's own figure is unknown."""
+    loaded_idle_geforce: Value
+    """The same of GeForce cards, which lower their clocks between requests."""
 
     caps: dict[str, CapCurve]
     """By GPU id: cards that were measured under power caps."""
@@ -78,6 +83,15 @@ class PowerCoefficients(Spec):
             known = ", ".join(sorted(self.caps))
             raise ValueError(f"there are no measurements of {gpu.id} under a power cap; there are of {known}")
         return self.caps[gpu.id].at(cap_w)
+
+    def running_of(self, gpu: Gpu) -> Value:
+        """The share that *gpu* draws while any kernel runs."""
+        family = self.family(gpu)
+        return family.running if family else self.running
+
+    def loaded_idle_of(self, gpu: Gpu) -> Value:
+        """The share of `tdp_w` that *gpu* draws with weights resident and no work."""
+        return self.loaded_idle_geforce if gpu.geforce else self.loaded_idle
 
     def family(self, gpu: Gpu) -> Family | None:
         """The first family that *gpu* belongs to."""

@@ -3,12 +3,14 @@
 A step draws, from its operations, bytes and tokens a second,
 
     w = per_flop * FLOP/s + per_byte * byte/s + per_activation * activations per token * token/s
-    z = w / (power limit - idle)        load = z / (1 + z^3)^(1/3)        power = idle + load * (power limit - idle)
+    z = running * busy share + w / (power limit - idle)
+    load = z / (1 + z^4)^(1/4)        power = idle + load * (power limit - idle)
 
-Weights of fewer than 16 bits take more energy per byte. Well below the limit power is the sum of its causes; near it
-the card slows its clocks, and the limit holds. The load of a step is worked out once per leap; its integral over busy
-time is all that power needs, so that energy is linear in duration and loaded time, and that of a sum of intervals is
-the sum of theirs.
+A card whose kernels run draws something at its high clocks whatever they do: a third of the way to its limit on cards
+for data centres, three quarters on graphics cards. Weights of fewer than 16 bits take more energy per byte. Well below
+the limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
+worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
+loaded time, and that of a sum of intervals is the sum of theirs.
 """
 
 from dataclasses import dataclass
@@ -42,7 +44,7 @@ class Power(Spec):
         return self
 
 
-SHARPNESS = 3
+SHARPNESS = 4
 """How sharply power bends at the limit: chosen with the fit (docs/fidelity-power.md)."""
 FULL_BITS = 16
 
@@ -60,6 +62,8 @@ class LoadLaw:
     """Of the memory, read all the time."""
     token: float = 0.0
     """Of one token a second in all layers [s]."""
+    running: float = 0.0
+    """Of kernels that run, whatever they do."""
 
     @classmethod
     def of(
@@ -77,22 +81,32 @@ class LoadLaw:
         power = GpuPower.of(gpu, coefficients, cap_w)
         if power is None or power.limit_w <= power.idle_w:
             return None
-        family = coefficients.family(gpu)
-        over_span = (family.factor.value if family else 1.0) / (power.limit_w - power.idle_w)
+        over_span = 1.0 / (power.limit_w - power.idle_w)
         unpacked = 1.0 + (coefficients.narrow_weights.value if weight_bits < FULL_BITS else 0.0)
         return cls(
             coefficients.per_flop_j.value * gpu.fp16_flops.value * over_span,
             coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * unpacked * over_span,
             coefficients.per_activation_j.value * activations_per_token * over_span,
+            coefficients.running_of(gpu).value * _uncapped_part(gpu, power),
         )
 
-    def __call__(self, compute_share: float, memory_share: float, tokens_per_s: float) -> float:
+    def __call__(
+        self, compute_share: float, memory_share: float, tokens_per_s: float, busy_share: float = 1.0
+    ) -> float:
         """Load of a step with *tokens_per_s* new tokens a second.
 
-        Its shares of time are those at the dense peak, in whatever arithmetic, and of reading memory.
+        Its shares of time are those at the dense peak, in whatever arithmetic, of reading memory, and in which the GPU
+        does not wait for the host.
         """
-        z = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
+        work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
+        z = self.running * busy_share + work
         return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
+
+
+def _uncapped_part(gpu: Gpu, power: "GpuPower") -> float:
+    """What lies between idle power and the card's own limit over what lies below the limit that is set."""
+    own_w = gpu.tdp_w.value if gpu.tdp_w else power.limit_w
+    return (own_w - power.idle_w) / (power.limit_w - power.idle_w)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ class GpuPower:
         if gpu.loaded_idle_w is not None:
             return cls(gpu.loaded_idle_w.value, limit_w)
         unloaded_w = gpu.idle_w.value if gpu.idle_w else 0.0
-        return cls(max(unloaded_w, coefficients.loaded_idle.value * gpu.tdp_w.value), limit_w)
+        return cls(max(unloaded_w, coefficients.loaded_idle_of(gpu).value * gpu.tdp_w.value), limit_w)
 
     @classmethod
     def nameplate(cls, gpu: Gpu) -> "GpuPower | None":

@@ -69,13 +69,16 @@ class Step:
     link_s: float
     overhead_s: float
     host_s: float = 0.0
+    still_s: float = 0.0
+    """Part of it in which the GPU waits for the host."""
 
     @classmethod
-    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0) -> "Step":
-        """All parts with their total."""
+    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0, still_s: float = 0.0) -> "Step":
+        """All parts with their total; *still_s* is part of *overhead_s*, and the GPU waits for *host_s* too."""
         total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
         computed = products.compute_s, products.memory_s
-        return cls(total_s, products.peak_s, products.stream_s, *computed, link_s, overhead_s, host_s)
+        waits = host_s, still_s + host_s
+        return cls(total_s, products.peak_s, products.stream_s, *computed, link_s, overhead_s, *waits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ class RooflineStepTime:
         first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
+        still_s = step.still_s + head.still_s
         growth_s = self._decode_s * batch.decode_seqs
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
@@ -116,7 +117,9 @@ class RooflineStepTime:
             growth_s += self._window_decode_s * batch.windowed_growing_seqs
         if batch.prefill_tokens:
             read_s, pairs_s = self._prefill(batch)
-            first_s += read_s + pairs_s + self._prompt_token_s * batch.prefill_tokens
+            reading_s = self._prompt_token_s * batch.prefill_tokens
+            first_s += read_s + pairs_s + reading_s
+            still_s += reading_s
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
         if self._beside is not None:
@@ -124,7 +127,9 @@ class RooflineStepTime:
             first_s += moved_s + scanned_s
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
-        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s) if self._load else 1.0
+        if self._load is None:
+            return Leap(first_s, growth_s, inf, 1.0)
+        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, 1.0 - still_s / first_s)
         return Leap(first_s, growth_s, inf, load)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
@@ -187,12 +192,13 @@ class RooflineStepTime:
             return known
         products = total(self._products, tokens, replica_tokens).scaled(self._layers_share)
         host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
-        overhead_s = self._layer_overheads_s() * self._layers_share + host_s * self._even_share
+        still_s = host_s * self._even_share
+        overhead_s = self._layer_overheads_s() * self._layers_share + still_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:
             there, host_s = _together(self._in_host, tokens)
             products += there
-        step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s)
+        step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s, still_s)
         return step
 
     def _sampling(self, batch: Batch) -> Step:
@@ -205,7 +211,8 @@ class RooflineStepTime:
         there, waits_s = _together(self._head_in_host, rows) if rows else (Times(), 0.0)
         host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
         head += Times(memory_s=sequences * self._sort_s * self._even_share)
-        step = Step.of(head + there, 0.0, sequences * host_s * self._even_share, waits_s)
+        still_s = sequences * host_s * self._even_share
+        step = Step.of(head + there, 0.0, still_s, waits_s, still_s)
         self._by_samples[sequences, batch.draft_tokens] = step
         return step
 

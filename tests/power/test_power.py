@@ -48,17 +48,38 @@ def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy
 
 @given(
     name=st.sampled_from(GPU_IDS), compute=FRACTIONS, memory=FRACTIONS, more=FRACTIONS,
-    tokens=st.floats(0, 1e5), further=st.floats(0, 1e5),
+    tokens=st.floats(0, 1e5), further=st.floats(0, 1e5), busy=FRACTIONS,
 )  # fmt: skip
-def test_more_work_never_loads_less_and_never_beyond_the_limit(name, compute, memory, more, tokens, further):
+def test_more_work_never_loads_less_and_never_beyond_the_limit(name, compute, memory, more, tokens, further, busy):
     law = LoadLaw.of(card(name), COEFFICIENTS, None, 1e6, 4)
     if law is None:
         return
-    load = law(compute, memory, tokens) * (1 - 1e-12)
-    assert 0 <= load <= law(min(1, compute + more), memory, tokens) <= 1
-    assert load <= law(compute, min(1, memory + more), tokens) <= 1
-    assert load <= law(compute, memory, tokens + further) <= 1
-    assert law(0, 0, 0) == 0
+    load = law(compute, memory, tokens, busy) * (1 - 1e-12)
+    assert 0 <= load <= law(min(1, compute + more), memory, tokens, busy) <= 1
+    assert load <= law(compute, min(1, memory + more), tokens, busy) <= 1
+    assert load <= law(compute, memory, tokens + further, busy) <= 1
+    assert load <= law(compute, memory, tokens, min(1, busy + more)) <= 1
+    assert law(0, 0, 0, 0) == 0
+
+
+def test_kernels_that_run_draw_the_same_watts_under_a_cap():
+    """A cap moves the limit, not what kernels that do nothing draw; at it the card slows."""
+    gpu = card("rtx-3090")
+    whole, capped = (LoadLaw.of(gpu, COEFFICIENTS, cap).running * _span(gpu, cap) for cap in (None, 300))
+    assert capped == pytest.approx(whole)
+    limit = GpuPower.of(gpu, COEFFICIENTS, 220)
+    assert 200 < limit.energy_j(1, LoadLaw.of(gpu, COEFFICIENTS, 220)(0, 0.5, 0)) <= 220
+
+
+def _span(gpu, cap_w):
+    power = GpuPower.of(gpu, COEFFICIENTS, cap_w)
+    return power.limit_w - power.idle_w
+
+
+def test_geforce_cards_idle_low_between_requests():
+    """RTX 5090 with 23 GB loaded: 12 and 14 W; others keep a seventh of their limit."""
+    assert GpuPower.of(card("rtx-5090"), COEFFICIENTS).idle_w < 30
+    assert GpuPower.of(card("l40s"), COEFFICIENTS).idle_w > 40
 
 
 @given(first=st.tuples(*[st.floats(0, 1e4)] * 2), second=st.tuples(*[st.floats(0, 1e4)] * 2))

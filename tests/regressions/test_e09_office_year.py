@@ -29,7 +29,7 @@ sweep: {workload.arrivals.concurrency: [4, 8]}
 load_profile: {8: 1000, 4: 500, 6: 500, 0: 6760}
 """
 CAPITAL_USD_PER_H = 1752 / 8760
-IDLE_KW = (0.135 * 450 + 150) / 0.9 / 1e3
+IDLE_KW = (0.04 * 450 + 150) / 0.9 / 1e3
 """Of the card with weights loaded (data/power.yaml) and of its host, at the plug."""
 
 

@@ -42,6 +42,7 @@ def training_facts(prefix: str, one: BoundJob, hardware: Hardware, catalog: Cata
     if gpu.tdp_w is not None:
         power = power_coefficients(catalog)
         yield from _values(f"{place}.power", power, ("per_flop_j", "per_byte_j", "per_activation_j"))
+        yield Fact(f"{place}.power.running", power.running_of(gpu))
 
 
 def _fitted(place: str, one: BoundJob, catalog: Catalog) -> Iterator[Fact]:

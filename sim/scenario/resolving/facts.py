@@ -224,10 +224,8 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     yield Fact(f"{prefix}.per_activation_j", coefficients.per_activation_j)
     if pool.quantization is not None and pool.quantization.bits_per_weight.value < FULL_BITS:
         yield Fact(f"{prefix}.narrow_weights", coefficients.narrow_weights)
-    family = coefficients.family(pool.gpu)
-    if family is not None:
-        yield Fact(f"{prefix}.factor", family.factor)
+    yield Fact(f"{prefix}.running", coefficients.running_of(pool.gpu))
     if pool.speed is not None:
         yield Fact(f"{prefix}.speed_under_cap", pool.speed)
     if pool.gpu.loaded_idle_w is None:
-        yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle)
+        yield Fact(f"{prefix}.loaded_idle", coefficients.loaded_idle_of(pool.gpu))

@@ -1,0 +1,282 @@
+"""Laws of power and their fits to runs with measured watts: the method of power.py.
+
+Half of a run's weight is on its measured step, half on the simulator's own, so that what all simulated steps are too
+fast or too slow does not become watts. Groups (source, GPU, model, GPUs, workload) weigh the same. Families of graphics
+cards are fitted last, with the energies of the others; they differ from one another by WIDTH.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from benchmarks.fit.power_runs import Run
+from sim.power import GpuPower, PowerCoefficients
+from sim.power.power import SHARPNESS
+
+Floats = NDArray[np.float64]
+OWN = 0.5
+"""Weight of the simulator's own step in the fit."""
+FLOP_PJ, FLOP_WIDTH, FLOP_WEIGHT = 0.6, 0.2, 0.3
+"""Few rows are held up by arithmetic: large products that reach what kernels reach of the peak take A100, H100 and B200
+to their limits at 0.95, 0.53 and 0.36 pJ."""
+GRAPHICS, GRAPHICS_WIDTH, WIDTH = 0.5, 0.5, 0.1
+"""Prior share of graphics cards that run, its width, and that of a family's departure from the others."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Runs as columns; `faster` is how many times faster than measured their steps are taken to be."""
+
+    runs: tuple[Run, ...]
+    coefficients: PowerCoefficients
+    simulated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def of(self, kept: Callable[[Run], bool]) -> "Table":
+        """Those of the runs that are *kept*."""
+        return replace(self, runs=tuple(filter(kept, self.runs)))
+
+    def column(self, read: Callable[[Run], float]) -> Floats:
+        """A figure of every run."""
+        return np.array([read(run) for run in self.runs])
+
+    def power(self, run: Run) -> GpuPower:
+        """Idle power and limit of the run's GPU."""
+        power = GpuPower.of(run.gpu, self.coefficients)
+        assert power is not None
+        return power
+
+    @cached_property
+    def faster(self) -> Floats:
+        """Measured step over the one that is asked about."""
+        return self.column(lambda run: run.slower if self.simulated else 1.0)
+
+    @cached_property
+    def watts(self) -> Floats:
+        """Measured, of one GPU."""
+        return self.column(lambda run: run.watts)
+
+    @cached_property
+    def idle_w(self) -> Floats:
+        """With weights loaded and no work."""
+        return self.column(lambda run: self.power(run).idle_w)
+
+    @cached_property
+    def span_w(self) -> Floats:
+        """What lies between idle power and the limit."""
+        return self.column(lambda run: self.power(run).limit_w) - self.idle_w
+
+    @cached_property
+    def busy(self) -> Floats:
+        """Share of the simulator's step in which the GPU does not wait for the host."""
+        return self.column(lambda run: min(1.0, run.busy * run.slower))
+
+    @cached_property
+    def shares(self) -> tuple[Floats, Floats]:
+        """Of time at the dense peak and of reading memory."""
+        return self.column(lambda run: run.compute) * self.faster, self.column(lambda run: run.memory) * self.faster
+
+    @cached_property
+    def flops(self) -> Floats:
+        """Operations a second, at the 16-bit rate."""
+        return self.shares[0] * self.column(lambda run: run.gpu.fp16_flops.value)
+
+    @cached_property
+    def bytes(self) -> Floats:
+        """Read a second."""
+        return self.shares[1] * self.column(lambda run: run.gpu.memory_bytes_per_s.value)
+
+    @cached_property
+    def narrow(self) -> Floats:
+        """1 where weights have fewer than 16 bits."""
+        return self.column(lambda run: float(run.narrow))
+
+    @cached_property
+    def activations(self) -> Floats:
+        """Computed a second."""
+        return self.column(lambda run: run.activations * run.tokens_per_s) * self.faster
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Groups weigh the same."""
+        sizes: dict[str, int] = defaultdict(int)
+        for run in self.runs:
+            sizes[run.group] += 1
+        return self.column(lambda run: sizes[run.group] ** -0.5)
+
+
+Law = Callable[[Sequence[float], Table], Floats]
+"""(parameters, runs) -> watts of a GPU in each."""
+
+
+def capped(z: Floats, table: Table, sharpness: float = SHARPNESS) -> Floats:
+    """Watts of work that would take *z* of what lies between idle power and the limit."""
+    z = np.maximum(z, 0.0)
+    return np.asarray(table.idle_w + table.span_w * z / (1 + z**sharpness) ** (1 / sharpness))
+
+
+def work(energies: Sequence[float], table: Table) -> Floats:
+    """The same share from pJ per operation, 100 pJ per byte, more for narrow weights, 10 nJ per activation."""
+    per_flop, per_byte, narrow, per_activation = energies
+    byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
+    return (per_flop * table.flops + byte + 1e4 * per_activation * table.activations) * 1e-12 / table.span_w
+
+
+def by_energy(parameters: Sequence[float], table: Table) -> Floats:
+    """The law: energies, and what a card draws that runs."""
+    return capped(parameters[4] * table.busy + work(parameters[:4], table), table)
+
+
+def rounder(parameters: Sequence[float], table: Table) -> Floats:
+    """The law with a rounder bend at the limit."""
+    return capped(parameters[4] * table.busy + work(parameters[:4], table), table, 3)
+
+
+def sharper(parameters: Sequence[float], table: Table) -> Floats:
+    """The law with a sharper bend at the limit."""
+    return capped(parameters[4] * table.busy + work(parameters[:4], table), table, 6)
+
+
+def without_running(parameters: Sequence[float], table: Table) -> Floats:
+    """Energies alone."""
+    return capped(work(parameters, table), table)
+
+
+def without_activations(parameters: Sequence[float], table: Table) -> Floats:
+    """The law with operations and bytes alone."""
+    return by_energy([*parameters[:3], 0.0, parameters[3]], table)
+
+
+def without_narrow(parameters: Sequence[float], table: Table) -> Floats:
+    """The law with every byte alike."""
+    return by_energy([*parameters[:2], 0.0, *parameters[2:]], table)
+
+
+def by_share(parameters: Sequence[float], table: Table) -> Floats:
+    """Operations and bytes as shares of what the card can do, whatever its generation."""
+    compute, memory = table.shares
+    reading = parameters[1] * memory * (1 + parameters[2] * table.narrow)
+    tokens = work([0.0, 0.0, 0.0, parameters[3]], table)
+    return capped(parameters[4] * table.busy + parameters[0] * compute + reading + tokens, table)
+
+
+def before(parameters: Sequence[float], table: Table) -> Floats:
+    """The law until now: energies alone, a rounder bend."""
+    return capped(work(parameters, table), table, 3)
+
+
+START = [FLOP_PJ, 1.0, 0.5, 1.5, 0.2]
+LAWS: dict[str, tuple[Law, list[float]]] = {
+    "energies": (by_energy, START),
+    "rounder": (rounder, START),
+    "sharper": (sharper, START),
+    "none for running": (without_running, START[:4]),
+    "no activations": (without_activations, [*START[:3], START[4]]),
+    "all bytes alike": (without_narrow, [*START[:2], *START[3:]]),
+    "by share": (by_share, [0.8, 0.4, *START[2:]]),
+    "before": (before, START[:4]),
+}
+
+
+def fitted(law: Law, start: list[float], table: Table, own: float = OWN) -> list[float]:
+    """Least squares of log power at both steps, robust; *own* is the weight of the simulator's."""
+    tables = [(replace(table, simulated=simulated), share**0.5) for simulated, share in ((False, 1 - own), (True, own))]
+
+    def residuals(theta: Floats, /) -> Floats:
+        parts = [
+            np.log(np.maximum(1.0, law(list(theta), one)) / one.watts) * one.weights * weight for one, weight in tables
+        ]
+        centre = FLOP_PJ if law is not by_share else START[0]
+        return np.concatenate([*parts, [(theta[0] - centre) / FLOP_WIDTH * FLOP_WEIGHT]])
+
+    return [float(p) for p in least_squares(residuals, start, loss="soft_l1", f_scale=0.2).x]
+
+
+Errors = dict[Run, float]
+
+
+def errors(law: Law, parameters: Sequence[float], table: Table) -> Errors:
+    """Relative error of each run."""
+    return dict(zip(table.runs, (law(parameters, table) / table.watts - 1).tolist(), strict=True))
+
+
+def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], str], own: float = OWN) -> list[Errors]:
+    """Errors at the measured step and at the simulator's own, of fits without each run's *key*."""
+    found: list[Errors] = [{}, {}]
+    for out in sorted({key(run) for run in table.runs}):
+        parameters = fitted(law, start, table.of(lambda run, out=out: key(run) != out and not run.checked), own)  # type: ignore[misc]
+        members = table.of(lambda run, out=out: key(run) == out)  # type: ignore[misc]
+        for errors_of, simulated in zip(found, (False, True), strict=True):
+            errors_of.update(errors(law, parameters, replace(members, simulated=simulated)))
+    return found
+
+
+def families(energies: Sequence[float], cards: Table) -> dict[str, float]:
+    """By family of graphics cards: what they draw that run, shrunk towards what all of them do."""
+    names = sorted({_family(run, cards) for run in cards.runs})
+    place = np.array([names.index(_family(run, cards)) for run in cards.runs])
+
+    def residuals(theta: Floats, /) -> Floats:
+        running = theta[0] + theta[1:][place]
+        parts = [
+            np.log(watts_of(energies, running, one) / one.watts) * OWN**0.5
+            for one in (cards, replace(cards, simulated=True))
+        ]
+        return np.concatenate([*parts, theta[1:] / WIDTH * 0.2, [(theta[0] - GRAPHICS) / GRAPHICS_WIDTH * 0.2]])
+
+    theta = least_squares(residuals, [GRAPHICS, *[0.0] * len(names)], loss="soft_l1", f_scale=0.2).x
+    return {"graphics": float(theta[0])} | {name: float(theta[0] + theta[1 + i]) for i, name in enumerate(names)}
+
+
+def watts_of(energies: Sequence[float], running: Floats, table: Table) -> Floats:
+    """Watts where each run has its own share for running."""
+    return capped(running * table.busy + work(energies, table), table)
+
+
+def _family(run: Run, table: Table) -> str:
+    return next(name for name, family in table.coefficients.families.items() if family.has(run.gpu))
+
+
+def card_errors(energies: Sequence[float], cards: Table, key: Callable[[Run], str] | None) -> list[Errors]:
+    """Errors of graphics cards at both steps, each predicted without those of its *key*; None: all in the fit."""
+    found: list[Errors] = [{}, {}]
+    for out in sorted({key(run) for run in cards.runs}) if key else [""]:
+        learnt = families(energies, cards.of(lambda run, out=out: not run.checked and (not key or key(run) != out)))  # type: ignore[misc]
+        members = cards.of(lambda run, out=out: not key or key(run) == out)  # type: ignore[misc]
+        running = np.array([learnt.get(_family(run, cards), learnt["graphics"]) for run in members.runs])
+        for errors_of, simulated in zip(found, (False, True), strict=True):
+            one = replace(members, simulated=simulated)
+            errors_of.update(zip(one.runs, (watts_of(energies, running, one) / one.watts - 1).tolist(), strict=True))
+    return found
+
+
+def summary(found: Errors) -> str:
+    """Median, mean and 90th percentile over pairs of their median absolute error, and the median signed one."""
+    pairs: dict[str, list[float]] = defaultdict(list)
+    for run, error in found.items():
+        pairs[run.pair].append(error)
+    medians = [float(np.median(np.abs(of))) for of in pairs.values()]
+    signed = float(np.median([np.median(of) for of in pairs.values()]))
+    return f"{np.median(medians):6.1%} {np.mean(medians):6.1%} {np.quantile(medians, 0.9):4.0%} {signed:+4.0%}"
+
+
+def by_pair(run: Run) -> str:
+    """Key of the folds that leave a pair out."""
+    return run.pair
+
+
+def by_gpu(run: Run) -> str:
+    """Key of the folds that leave a GPU out."""
+    return run.gpu.id
+
+
+def by_source(run: Run) -> str:
+    """Key of the folds that leave a source out."""
+    return run.source
