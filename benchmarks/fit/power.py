@@ -1,4 +1,4 @@
-"""Watts of GPUs that serve against the law of sim/power; fits its energies, and what a card draws that runs.
+"""Watts of GPUs that serve against the law of sim/power; fits its shares and what a card draws that runs.
 
     python -m benchmarks.fit.power MEASURED [outputs/fit/left_out_power.csv]
 
@@ -22,9 +22,9 @@ from benchmarks.fit.power_fit import (
     START,
     Errors,
     Table,
-    by_energy,
     by_gpu,
     by_pair,
+    by_share,
     by_source,
     card_errors,
     errors,
@@ -36,9 +36,8 @@ from benchmarks.fit.power_fit import (
 from benchmarks.fit.power_runs import Run, read_cards, read_runs
 from sim.catalogue.catalog import load_catalog
 from sim.power import GpuPower, LoadLaw, PowerCoefficients, load_power_coefficients
-from sim.power.power import FULL_BITS
 
-NAMES = ("per_flop pJ", "per_byte 100 pJ", "narrow", "per_activation 10 nJ", "running")
+NAMES = ("computing", "reading", "narrow_weights", "per_activation_j / 10 nJ", "running")
 
 
 def main() -> None:
@@ -52,24 +51,28 @@ def main() -> None:
     print("median, mean, 90 %, bias of each: at the measured step; at the simulator's")
     keys = {"pair": by_pair, "GPU": by_gpu, "source": by_source}
     for name, (law, start) in LAWS.items():
-        own = 0.0 if name == "before" else 0.5
-        parameters = fitted(law, start, learnt, own)
+        parameters = fitted(law, start, learnt)
         print(f"{name:16s} all {summary(errors(law, parameters, table))}", end="")
         for what, key in keys.items():
-            measured, simulated = left_out(law, start, table, key, own)
+            measured, simulated = left_out(law, start, table, key)
             print(f" | without its {what} {summary(measured)}; {summary(simulated)}", end="")
         checks = table.of(lambda run: run.checked)
         print(f" | checks {summary(errors(law, parameters, checks))}")
         print(" " * 16, " ".join(f"{p:.3g}" for p in parameters))
-    parameters = fitted(by_energy, START, learnt)
+    parameters = fitted(by_share, START, learnt)
     others = [
-        fitted(by_energy, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
+        fitted(by_share, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
         for key in (by_gpu, by_source)
         for out in sorted({key(run) for run in learnt.runs})
     ]
     for name, value, found in zip(NAMES, parameters, zip(*others, strict=True), strict=True):
         print(f"{name}: {value:.3g} [{min(found):.3g}, {max(found):.3g}]")
-    print(" ".join(f"{name}: {value:.3g}" for name, value in families(parameters[:4], cards).items()))
+    print(
+        " ".join(
+            f"{name}: {value:.3g}"
+            for name, value in families(parameters[:4], cards.of(lambda run: not run.checked)).items()
+        )
+    )
     print("cards: all; without the card, at both steps")
     for key in (None, by_gpu):
         for found_errors in card_errors(parameters[:4], cards, key):
@@ -95,12 +98,12 @@ def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
 def write_left_out(path: Path, table: Table, cards: Table) -> None:
     """Errors at the simulator's own step with the pair or the GPU left out, as steptime.py writes those of times."""
     learnt = table.of(lambda run: not run.checked)
-    parameters = fitted(by_energy, START, learnt)
+    parameters = fitted(by_share, START, learnt)
     own = Table(learnt.runs, table.coefficients, simulated=True)
     schemes: dict[str, Errors] = {
-        "in-sample": errors(by_energy, parameters, own) | card_errors(parameters[:4], cards, None)[1],
-        "pairs": left_out(by_energy, START, table, by_pair)[1] | card_errors(parameters[:4], cards, by_pair)[1],
-        "gpus": left_out(by_energy, START, table, by_gpu)[1] | card_errors(parameters[:4], cards, by_gpu)[1],
+        "in-sample": errors(by_share, parameters, own) | card_errors(parameters[:4], cards, None)[1],
+        "pairs": left_out(by_share, START, table, by_pair)[1] | card_errors(parameters[:4], cards, by_pair)[1],
+        "gpus": left_out(by_share, START, table, by_gpu)[1] | card_errors(parameters[:4], cards, by_gpu)[1],
     }
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -112,8 +115,7 @@ def write_left_out(path: Path, table: Table, cards: Table) -> None:
 
 def in_watts(run: Run, faster: float, coefficients: PowerCoefficients) -> float:
     """Power of the run by the simulator's own classes, its step so much *faster* than measured."""
-    bits = 8.0 if run.narrow else FULL_BITS
-    law = LoadLaw.of(run.gpu, coefficients, None, run.activations, bits)
+    law = LoadLaw.of(run.gpu, coefficients, None, run.activations, run.narrow)
     power = GpuPower.of(run.gpu, coefficients)
     assert law is not None
     assert power is not None

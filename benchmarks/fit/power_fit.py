@@ -1,8 +1,8 @@
 """Laws of power and their fits to runs with measured watts: the method of power.py.
 
-Half of a run's weight is on its measured step, half on the simulator's own, so that what all simulated steps are too
-fast or too slow does not become watts. Groups (source, GPU, model, GPUs, workload) weigh the same. Families of graphics
-cards are fitted last, with the energies of the others; they differ from one another by WIDTH.
+Runs are fitted at their measured steps, so that errors of the step time stay out. Groups (source, GPU, model, GPUs,
+workload) weigh the same. Families of graphics cards are fitted last, with the other figures as they are; they differ
+from one another by WIDTH.
 """
 
 from collections import defaultdict
@@ -19,12 +19,13 @@ from sim.power import GpuPower, PowerCoefficients
 from sim.power.power import SHARPNESS
 
 Floats = NDArray[np.float64]
-OWN = 0.5
-"""Weight of the simulator's own step in the fit."""
-FLOP_PJ, FLOP_WIDTH, FLOP_WEIGHT = 0.6, 0.2, 0.3
-"""Few rows are held up by arithmetic: large products that reach what kernels reach of the peak take A100, H100 and B200
-to their limits at 0.95, 0.53 and 0.36 pJ."""
-GRAPHICS, GRAPHICS_WIDTH, WIDTH = 0.5, 0.5, 0.1
+COMPUTING, COMPUTING_WIDTH = 0.8, 0.2
+"""Few rows are held up by arithmetic: large products reach some 0.75 of the peak and take a card to its limit."""
+NARROW, NARROW_WIDTH = 1.0, 1.0
+"""Two models, each on cards of one kind, tell what unpacking takes."""
+PRIOR_WEIGHT = 0.3
+"""Residual of a prior that is missed by its width; a run's is its logarithm."""
+GRAPHICS, GRAPHICS_WIDTH, WIDTH = 0.5, 0.5, 0.2
 """Prior share of graphics cards that run, its width, and that of a family's departure from the others."""
 
 
@@ -122,15 +123,16 @@ def capped(z: Floats, table: Table, sharpness: float = SHARPNESS) -> Floats:
     return np.asarray(table.idle_w + table.span_w * z / (1 + z**sharpness) ** (1 / sharpness))
 
 
-def work(energies: Sequence[float], table: Table) -> Floats:
-    """The same share from pJ per operation, 100 pJ per byte, more for narrow weights, 10 nJ per activation."""
-    per_flop, per_byte, narrow, per_activation = energies
-    byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
-    return (per_flop * table.flops + byte + 1e4 * per_activation * table.activations) * 1e-12 / table.span_w
+def work(parameters: Sequence[float], table: Table) -> Floats:
+    """The same share from computing, reading, more of it for narrow weights, and 10 nJ per activation."""
+    computing, reading, narrow, per_activation = parameters
+    compute, memory = table.shares
+    tokens = 1e-8 * per_activation * table.activations / table.span_w
+    return np.asarray(computing * compute + reading * memory * (1 + narrow * table.narrow) + tokens)
 
 
-def by_energy(parameters: Sequence[float], table: Table) -> Floats:
-    """The law: energies, and what a card draws that runs."""
+def by_share(parameters: Sequence[float], table: Table) -> Floats:
+    """The law: shares of what the card can do, activations, and what it draws that runs."""
     return capped(parameters[4] * table.busy + work(parameters[:4], table), table)
 
 
@@ -145,56 +147,57 @@ def sharper(parameters: Sequence[float], table: Table) -> Floats:
 
 
 def without_running(parameters: Sequence[float], table: Table) -> Floats:
-    """Energies alone."""
+    """The law without what a card draws that runs."""
     return capped(work(parameters, table), table)
 
 
 def without_activations(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with operations and bytes alone."""
-    return by_energy([*parameters[:3], 0.0, parameters[3]], table)
+    """The law with computing and reading alone."""
+    return by_share([*parameters[:3], 0.0, parameters[3]], table)
 
 
 def without_narrow(parameters: Sequence[float], table: Table) -> Floats:
     """The law with every byte alike."""
-    return by_energy([*parameters[:2], 0.0, *parameters[2:]], table)
+    return by_share([*parameters[:2], 0.0, *parameters[2:]], table)
 
 
-def by_share(parameters: Sequence[float], table: Table) -> Floats:
-    """Operations and bytes as shares of what the card can do, whatever its generation."""
-    compute, memory = table.shares
-    reading = parameters[1] * memory * (1 + parameters[2] * table.narrow)
-    tokens = work([0.0, 0.0, 0.0, parameters[3]], table)
-    return capped(parameters[4] * table.busy + parameters[0] * compute + reading + tokens, table)
+def energies(parameters: Sequence[float], table: Table) -> Floats:
+    """Watts from pJ per operation, 100 pJ per byte, more for narrow weights, and 10 nJ per activation."""
+    per_flop, per_byte, narrow, per_activation = parameters
+    byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
+    return (per_flop * table.flops + byte + 1e4 * per_activation * table.activations) * 1e-12 / table.span_w
+
+
+def by_energy(parameters: Sequence[float], table: Table) -> Floats:
+    """Energies of an operation and a byte that hold for every generation."""
+    return capped(parameters[4] * table.busy + energies(parameters[:4], table), table)
 
 
 def before(parameters: Sequence[float], table: Table) -> Floats:
     """The law until now: energies alone, a rounder bend."""
-    return capped(work(parameters, table), table, 3)
+    return capped(energies(parameters, table), table, 3)
 
 
-START = [FLOP_PJ, 1.0, 0.5, 1.5, 0.2]
+START = [COMPUTING, 0.4, 0.5, 1.5, 0.2]
 LAWS: dict[str, tuple[Law, list[float]]] = {
-    "energies": (by_energy, START),
+    "by share": (by_share, START),
     "rounder": (rounder, START),
     "sharper": (sharper, START),
     "none for running": (without_running, START[:4]),
     "no activations": (without_activations, [*START[:3], START[4]]),
     "all bytes alike": (without_narrow, [*START[:2], *START[3:]]),
-    "by share": (by_share, [0.8, 0.4, *START[2:]]),
-    "before": (before, START[:4]),
+    "by energy": (by_energy, [COMPUTING, 1.0, *START[2:]]),
+    "before": (before, [COMPUTING, 1.6, *START[2:4]]),
 }
 
 
-def fitted(law: Law, start: list[float], table: Table, own: float = OWN) -> list[float]:
-    """Least squares of log power at both steps, robust; *own* is the weight of the simulator's."""
-    tables = [(replace(table, simulated=simulated), share**0.5) for simulated, share in ((False, 1 - own), (True, own))]
+def fitted(law: Law, start: list[float], table: Table) -> list[float]:
+    """Least squares of log power, robust."""
 
     def residuals(theta: Floats, /) -> Floats:
-        parts = [
-            np.log(np.maximum(1.0, law(list(theta), one)) / one.watts) * one.weights * weight for one, weight in tables
-        ]
-        centre = FLOP_PJ if law is not by_share else START[0]
-        return np.concatenate([*parts, [(theta[0] - centre) / FLOP_WIDTH * FLOP_WEIGHT]])
+        apart = np.log(np.maximum(1.0, law(list(theta), table)) / table.watts) * table.weights
+        priors = [(theta[0] - COMPUTING) / COMPUTING_WIDTH, (theta[2] - NARROW) / NARROW_WIDTH]
+        return np.concatenate([apart, PRIOR_WEIGHT * np.array(priors[: 1 if law is without_narrow else 2])])
 
     return [float(p) for p in least_squares(residuals, start, loss="soft_l1", f_scale=0.2).x]
 
@@ -207,53 +210,49 @@ def errors(law: Law, parameters: Sequence[float], table: Table) -> Errors:
     return dict(zip(table.runs, (law(parameters, table) / table.watts - 1).tolist(), strict=True))
 
 
-def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], str], own: float = OWN) -> list[Errors]:
+def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], str]) -> list[Errors]:
     """Errors at the measured step and at the simulator's own, of fits without each run's *key*."""
     found: list[Errors] = [{}, {}]
     for out in sorted({key(run) for run in table.runs}):
-        parameters = fitted(law, start, table.of(lambda run, out=out: key(run) != out and not run.checked), own)  # type: ignore[misc]
+        parameters = fitted(law, start, table.of(lambda run, out=out: key(run) != out and not run.checked))  # type: ignore[misc]
         members = table.of(lambda run, out=out: key(run) == out)  # type: ignore[misc]
         for errors_of, simulated in zip(found, (False, True), strict=True):
             errors_of.update(errors(law, parameters, replace(members, simulated=simulated)))
     return found
 
 
-def families(energies: Sequence[float], cards: Table) -> dict[str, float]:
+def families(parameters: Sequence[float], cards: Table) -> dict[str, float]:
     """By family of graphics cards: what they draw that run, shrunk towards what all of them do."""
     names = sorted({_family(run, cards) for run in cards.runs})
     place = np.array([names.index(_family(run, cards)) for run in cards.runs])
 
     def residuals(theta: Floats, /) -> Floats:
-        running = theta[0] + theta[1:][place]
-        parts = [
-            np.log(watts_of(energies, running, one) / one.watts) * OWN**0.5
-            for one in (cards, replace(cards, simulated=True))
-        ]
-        return np.concatenate([*parts, theta[1:] / WIDTH * 0.2, [(theta[0] - GRAPHICS) / GRAPHICS_WIDTH * 0.2]])
+        apart = np.log(watts_of(parameters, theta[0] + theta[1:][place], cards) / cards.watts)
+        return np.concatenate([apart, theta[1:] / WIDTH * 0.2, [(theta[0] - GRAPHICS) / GRAPHICS_WIDTH * 0.2]])
 
     theta = least_squares(residuals, [GRAPHICS, *[0.0] * len(names)], loss="soft_l1", f_scale=0.2).x
     return {"graphics": float(theta[0])} | {name: float(theta[0] + theta[1 + i]) for i, name in enumerate(names)}
 
 
-def watts_of(energies: Sequence[float], running: Floats, table: Table) -> Floats:
+def watts_of(parameters: Sequence[float], running: Floats, table: Table) -> Floats:
     """Watts where each run has its own share for running."""
-    return capped(running * table.busy + work(energies, table), table)
+    return capped(running * table.busy + work(parameters, table), table)
 
 
 def _family(run: Run, table: Table) -> str:
     return next(name for name, family in table.coefficients.families.items() if family.has(run.gpu))
 
 
-def card_errors(energies: Sequence[float], cards: Table, key: Callable[[Run], str] | None) -> list[Errors]:
+def card_errors(parameters: Sequence[float], cards: Table, key: Callable[[Run], str] | None) -> list[Errors]:
     """Errors of graphics cards at both steps, each predicted without those of its *key*; None: all in the fit."""
     found: list[Errors] = [{}, {}]
     for out in sorted({key(run) for run in cards.runs}) if key else [""]:
-        learnt = families(energies, cards.of(lambda run, out=out: not run.checked and (not key or key(run) != out)))  # type: ignore[misc]
+        learnt = families(parameters, cards.of(lambda run, out=out: not run.checked and (not key or key(run) != out)))  # type: ignore[misc]
         members = cards.of(lambda run, out=out: not key or key(run) == out)  # type: ignore[misc]
         running = np.array([learnt.get(_family(run, cards), learnt["graphics"]) for run in members.runs])
         for errors_of, simulated in zip(found, (False, True), strict=True):
             one = replace(members, simulated=simulated)
-            errors_of.update(zip(one.runs, (watts_of(energies, running, one) / one.watts - 1).tolist(), strict=True))
+            errors_of.update(zip(one.runs, (watts_of(parameters, running, one) / one.watts - 1).tolist(), strict=True))
     return found
 
 

@@ -2,34 +2,27 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fit.rows import read_rows
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model, activations_per_token
 from sim.catalogue.entries.quantization import Quantization, native_quantization, padded
-from sim.power.power import FULL_BITS
+from sim.power import unpacks
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.steptime.attention.stack import window_of
+from sim.study.fidelity.validate.case import in_process, layout
+from sim.study.fidelity.validate.names import NotCovered, match
+from sim.study.fidelity.validate.predict import campaigns_of
 
-ENGINES = {"argonne": "vllm-0.6", "mlenergy_v2": "vllm-0.5", "mlenergy_v3": "vllm-0.11"}
-GPUS = {"A100-SXM-40GB": "a100-40gb-sxm", "H100-SXM": "h100-80gb-sxm", "B200-SXM": "b200-180gb-sxm"}
-MODELS = {
-    "CodeLlama-13b-hf": "llama2-13b", "CodeLlama-70b-hf": "llama2-70b", "CodeLlama-7b-hf": "llama2-7b",
-    "DeepSeek-R1-0528": "deepseek-r1", "DeepSeek-V3.1": "deepseek-v3", "Llama-2-7b-hf": "llama2-7b",
-    "Llama-3.1-70B-Instruct": "llama3.1-70b", "Llama-3.1-8B-Instruct": "llama3.1-8b",
-    "Llama-3.3-70B-Instruct": "llama3.3-70b", "Meta-Llama-3-8B": "llama3-8b",
-    "Meta-Llama-3.1-70B-Instruct": "llama3.1-70b", "Meta-Llama-3.1-8B-Instruct": "llama3.1-8b",
-    "Mistral-7B-Instruct-v0.3": "mistral-7b-v0.3", "Mixtral-8x22B-Instruct-v0.1": "mixtral-8x22b",
-    "Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b", "gpt-oss-120b": "gpt-oss-120b",
-}  # fmt: skip
-CHECKED = {
-    "Llama-4-Scout-17B-16E-Instruct": "llama4-scout", "gemma-3-12b-it": "gemma3-12b", "gemma-3-27b-it": "gemma3-27b",
-    "starcoder2-15b": "starcoder2-15b",
-}  # fmt: skip
+SOURCES = ("argonne_power", "mlenergy_v2", "mlenergy_v3")
+CHECKED = ("gemma3-12b", "gemma3-27b", "llama4-scout", "starcoder2-15b")
+"""Models that are in no fit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +43,7 @@ class Run:
     activations: float
     """Of a token, on each GPU."""
     narrow: bool
-    """Weights of fewer than 16 bits."""
+    """Weights are unpacked to 16 bits."""
     watts: float
     """Of one GPU."""
     compute: float
@@ -68,11 +61,14 @@ class Server:
     """What a row was measured on."""
 
     gpu: Gpu
-    gpus: int
     model: Model
     weights: Quantization
-    engine: str
-    link: str | None = None
+    engine: Engine
+    link: str
+    tp: int = 1
+    experts: bool = False
+    """Whole experts are spread over the GPUs."""
+    spec: Roofline = field(default_factory=Roofline)
 
     def run(self, catalog: Catalog, step: Batch, step_s: float, **row: Any) -> Run:
         """The run whose measured *step* took *step_s*, with *row*'s other figures."""
@@ -82,16 +78,17 @@ class Server:
             shares.append((compute, memory, busy))
             return 1.0
 
-        steptime = Roofline().build(
+        steptime = self.spec.build(
             RooflineInputs(
                 gpu=self.gpu,
                 model=padded(self.weights, self.model),
                 quantization=self.weights,
                 kernel=catalog.kernel(self.weights.kernel),
-                engine=catalog.engine(self.engine),
-                link=catalog.link(self.link or self.gpu.link),
+                engine=self.engine,
+                link=catalog.link(self.link),
                 coefficients=load_coefficients(catalog.root / "steptime.yaml"),
-                tensor_parallel_size=self.gpus,
+                tensor_parallel_size=self.tp,
+                enable_expert_parallel=self.experts,
                 load=note,
             )
         )
@@ -102,8 +99,8 @@ class Server:
             gpu=self.gpu,
             tokens=tokens,
             tokens_per_s=tokens / step_s,
-            activations=activations_per_token(self.model) / self.gpus,
-            narrow=self.weights.bits_per_weight.value < FULL_BITS,
+            activations=activations_per_token(self.model) / self.tp,
+            narrow=unpacks(self.gpu, self.weights),
             compute=compute / slower,
             memory=memory / slower,
             busy=busy / slower,
@@ -112,37 +109,42 @@ class Server:
         )
 
 
-def lengths(row: dict[str, str]) -> tuple[float, float] | None:
-    """Prompt and answer tokens, prompts assumed where the source has none."""
-    assumed = {"gpqa": 230.0, "lm-arena": 100.0, "llm code": 130.0, "llm": 150.0}
-    prompts = [tokens for name, tokens in assumed.items() if f"({name}" in row["workload"]]
-    prompt = float(row["isl"]) if row["isl"] else next(iter(prompts), None)
-    return None if prompt is None or not row["osl"] else (prompt, float(row["osl"]))
-
-
 def read_runs(measured: Path, catalog: Catalog) -> Iterator[Run]:
-    """The usable rows of *measured*/serving.csv."""
-    with (measured / "serving.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["power_w"] and row["avg_batch"]]
-    for row in rows:
-        engine, tokens = ENGINES.get(row["source_key"].removesuffix("_power")), lengths(row)
-        if engine is None or tokens is None or row["gpu"] not in GPUS:
+    """The usable rows of *measured*/serving.csv, with what the campaigns' facts say of their servers and lengths."""
+    campaigns = campaigns_of(catalog)
+    for plain in read_rows(measured):
+        if plain.source_key not in SOURCES or "power_w" not in plain.measured or not plain.avg_batch:
             continue
-        if row["model"] not in MODELS | CHECKED:
+        setup = campaigns.setup(plain)
+        row = replace(plain, isl=setup.isl, osl=setup.osl)
+        try:
+            names = match(row, catalog, campaigns)
+        except NotCovered:
             continue
-        named = catalog.model((MODELS | CHECKED)[row["model"]])
-        weights = native_quantization(catalog.quantization("none"), named, catalog.quantization)
-        server = Server(catalog.gpu(GPUS[row["gpu"]]), int(row["n_gpus"]), named, weights, engine)
-        workload = row["workload"].partition("(")[2]
+        tp, pp, dp, experts = layout(row, setup)
+        assert row.isl is not None
+        assert row.osl is not None
+        assert row.avg_batch is not None
+        weights = native_quantization(catalog.quantization(names.quantization), names.model, catalog.quantization)
+        server = Server(
+            gpu=names.gpu,
+            model=names.model,
+            weights=weights,
+            engine=names.engine,
+            link=names.link,
+            tp=tp * pp * dp,
+            experts=experts and names.model.moe is not None,
+            spec=Roofline(in_process=in_process(row, setup), one_process=setup.one_process),
+        )
         yield server.run(
             catalog,
-            even_batch(float(row["avg_batch"]), *tokens, window_of(named)),
-            float(row["avg_batch"]) / float(row["output_tok_s"]),
-            group=" ".join([row["source_key"], row["gpu"], row["model"], row["n_gpus"], workload]),
-            source=row["source_key"],
-            id=row["id"],
-            checked=row["model"] in CHECKED,
-            watts=float(row["power_w"]) / server.gpus,
+            even_batch(row.avg_batch, row.isl, row.osl, window_of(names.model)),
+            row.avg_batch / row.measured["output_tok_s"],
+            group=" ".join([row.source_key, row.gpu, row.model, str(row.n_gpus), row.workload.partition("(")[2]]),
+            source=row.source_key,
+            id=row.id,
+            checked=names.model.id in CHECKED,
+            watts=row.measured["power_w"] / server.tp,
         )
 
 
@@ -154,8 +156,13 @@ def read_cards(catalog: Catalog) -> Iterator[Run]:
     with CARDS.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        model, weights = catalog.model(row["model"]), catalog.quantization(row["quantization"])
-        server = Server(catalog.gpu(row["gpu"]), int(row["n_gpus"]), model, weights, row["engine"], row["link"] or None)
+        gpu, model, weights = (
+            catalog.gpu(row["gpu"]),
+            catalog.model(row["model"]),
+            catalog.quantization(row["quantization"]),
+        )
+        engine, link = catalog.engine(row["engine"]), row["link"] or gpu.link
+        server = Server(gpu, model, weights, engine, link, int(row["n_gpus"]))
         requests, prompt, answer = int(row["requests"]), float(row["prompt"]), float(row["answer"])
         if row["phase"] == "decode":
             step = even_batch(requests, prompt, answer, window_of(model))

@@ -19,8 +19,10 @@ class Family(Spec):
     """Ids."""
     architectures: tuple[str, ...] = ()
     """All GPUs of these belong to it."""
-    running: Value
-    """What they draw then, whatever the kernels do, over what lies between idle power and the limit."""
+    running: Value | None = None
+    """What they draw then, whatever the kernels do, if it is not what most do."""
+    factor: Value | None = None
+    """On all that they draw above idle power, where others share their limit."""
 
     def has(self, gpu: Gpu) -> bool:
         """Whether *gpu* belongs to it."""
@@ -52,18 +54,18 @@ class CapCurve(Sourced):
 
 
 class PowerCoefficients(Spec):
-    """Energy of an operation, a byte and an activation; what a card draws that runs, by family; idling with weights."""
+    """What work on a GPU takes of what lies between its idle power and its limit."""
 
-    per_flop_j: Value
-    """Energy of an operation on the tensor cores, counted at 16 bit."""
-    per_byte_j: Value
-    """Energy of a byte that is read: time of the memory at the datasheet's bandwidth."""
+    computing: Value
+    """Of the tensor cores at their dense peak all the time, in whatever arithmetic."""
+    reading: Value
+    """Of the memory, read at the datasheet's bandwidth all the time."""
     narrow_weights: Value
-    """What weights of fewer than 16 bits add to it, as a share: they are unpacked before they are multiplied."""
+    """What weights that are unpacked to 16 bits before they are multiplied add to it, as a share."""
     per_activation_j: Value
-    """Energy of a number that goes into or comes out of a matrix product, with all the work between the products."""
+    """Energy of a number that goes into or comes out of a matrix product, with all work between the products [J]."""
     running: Value
-    """What a GPU draws while any kernel runs, at its high clocks, over what lies between idle power and the limit."""
+    """Of any kernel that runs, at the card's high clocks."""
     families: dict[str, Family]
     """GPUs for which that is another share."""
     loaded_idle: Value
@@ -87,7 +89,12 @@ class PowerCoefficients(Spec):
     def running_of(self, gpu: Gpu) -> Value:
         """The share that *gpu* draws while any kernel runs."""
         family = self.family(gpu)
-        return family.running if family else self.running
+        return (family.running if family else None) or self.running
+
+    def factor_of(self, gpu: Gpu) -> float:
+        """On all that *gpu* draws above idle power."""
+        family = self.family(gpu)
+        return family.factor.value if family and family.factor else 1.0
 
     def loaded_idle_of(self, gpu: Gpu) -> Value:
         """The share of `tdp_w` that *gpu* draws with weights resident and no work."""

@@ -1,14 +1,13 @@
 """Power of GPUs and servers, linear in what a replica's meters count.
 
-A step draws, from its operations, bytes and tokens a second,
+A step draws, from its shares of time at the tensor cores' peak, of reading memory and with the GPU busy,
 
-    w = per_flop * FLOP/s + per_byte * byte/s + per_activation * activations per token * token/s
-    z = running * busy share + w / (power limit - idle)
-    load = z / (1 + z^4)^(1/4)        power = idle + load * (power limit - idle)
+    z = running * busy + computing * compute + reading * memory + per_activation * activations/s / (limit - idle)
+    load = z / (1 + z^4)^(1/4)        power = idle + load * (limit - idle)
 
 A card whose kernels run draws something at its high clocks whatever they do: a third of the way to its limit on cards
-for data centres, three quarters on graphics cards. Weights of fewer than 16 bits take more energy per byte. Well below
-the limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
+for data centres, up to two on graphics cards. Weights that are unpacked to 16 bits take more to read. Well below the
+limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
 worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
 loaded time, and that of a sum of intervals is the sum of theirs.
 """
@@ -20,6 +19,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.quantization import Quantization
 from sim.catalogue.entries.server import Server
 from sim.power.coefficients import PowerCoefficients
 from sim.spec import Positive, Spec
@@ -72,22 +72,24 @@ class LoadLaw:
         coefficients: PowerCoefficients,
         cap_w: float | None = None,
         activations_per_token: float = 0.0,
-        weight_bits: float = FULL_BITS,
+        unpacked: bool = False,
     ) -> "LoadLaw | None":
-        """From the datasheet's rates and the power limit, or a lower one that is set; None if the former is unknown.
+        """For the power limit, or a lower one that is set; None if the former is unknown.
 
-        *activations_per_token*: that this GPU computes. *weight_bits*: of most weights.
+        *activations_per_token*: that this GPU computes. *unpacked*: whether most weights are, before they
+        are multiplied (`unpacks`).
         """
         power = GpuPower.of(gpu, coefficients, cap_w)
         if power is None or power.limit_w <= power.idle_w:
             return None
-        over_span = 1.0 / (power.limit_w - power.idle_w)
-        unpacked = 1.0 + (coefficients.narrow_weights.value if weight_bits < FULL_BITS else 0.0)
+        part = coefficients.factor_of(gpu) * _uncapped_part(gpu, power)
+        reading = coefficients.reading.value * (1.0 + (coefficients.narrow_weights.value if unpacked else 0.0))
+        token_j = coefficients.per_activation_j.value * activations_per_token * coefficients.factor_of(gpu)
         return cls(
-            coefficients.per_flop_j.value * gpu.fp16_flops.value * over_span,
-            coefficients.per_byte_j.value * gpu.memory_bytes_per_s.value * unpacked * over_span,
-            coefficients.per_activation_j.value * activations_per_token * over_span,
-            coefficients.running_of(gpu).value * _uncapped_part(gpu, power),
+            coefficients.computing.value * part,
+            reading * part,
+            token_j / (power.limit_w - power.idle_w),
+            coefficients.running_of(gpu).value * part,
         )
 
     def __call__(
@@ -101,6 +103,17 @@ class LoadLaw:
         work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
         z = self.running * busy_share + work
         return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
+
+
+def unpacks(gpu: Gpu, weights: Quantization) -> bool:
+    """Whether ordinary cores work on *weights* beside the tensor cores of *gpu*.
+
+    They turn narrow weights into 16-bit ones that the tensor cores do not multiply as they are, and apply the scales of
+    groups of 8-bit ones; scales of 4-bit ones are the tensor cores' own.
+    """
+    rates = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
+    scaled = weights.group_size is not None and weights.compute != "fp4"
+    return weights.bits_per_weight.value < FULL_BITS and (rates[weights.compute] is None or scaled)
 
 
 def _uncapped_part(gpu: Gpu, power: "GpuPower") -> float:

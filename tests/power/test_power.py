@@ -51,7 +51,7 @@ def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy
     tokens=st.floats(0, 1e5), further=st.floats(0, 1e5), busy=FRACTIONS,
 )  # fmt: skip
 def test_more_work_never_loads_less_and_never_beyond_the_limit(name, compute, memory, more, tokens, further, busy):
-    law = LoadLaw.of(card(name), COEFFICIENTS, None, 1e6, 4)
+    law = LoadLaw.of(card(name), COEFFICIENTS, None, 1e6, True)
     if law is None:
         return
     load = law(compute, memory, tokens, busy) * (1 - 1e-12)

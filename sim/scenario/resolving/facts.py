@@ -10,7 +10,7 @@ from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
 from sim.catalogue.value import Value
 from sim.cost import CostPlan
-from sim.power.power import FULL_BITS
+from sim.power import unpacks
 from sim.scenario.resolving.bind import (
     OPEN_LIMITS,
     OPEN_SWITCHES,
@@ -219,12 +219,14 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     if pool.gpu is None or pool.gpu.tdp_w is None:
         return
     coefficients = power_coefficients(catalog)
-    yield Fact(f"{prefix}.per_flop_j", coefficients.per_flop_j)
-    yield Fact(f"{prefix}.per_byte_j", coefficients.per_byte_j)
-    yield Fact(f"{prefix}.per_activation_j", coefficients.per_activation_j)
-    if pool.quantization is not None and pool.quantization.bits_per_weight.value < FULL_BITS:
+    for name in ("computing", "reading", "per_activation_j"):
+        yield Fact(f"{prefix}.{name}", getattr(coefficients, name))
+    if pool.quantization is not None and unpacks(pool.gpu, pool.quantization):
         yield Fact(f"{prefix}.narrow_weights", coefficients.narrow_weights)
     yield Fact(f"{prefix}.running", coefficients.running_of(pool.gpu))
+    family = coefficients.family(pool.gpu)
+    if family is not None and family.factor is not None:
+        yield Fact(f"{prefix}.factor", family.factor)
     if pool.speed is not None:
         yield Fact(f"{prefix}.speed_under_cap", pool.speed)
     if pool.gpu.loaded_idle_w is None:

@@ -11,7 +11,7 @@ from sim.catalogue.entries.model import Model, activations_per_token
 from sim.catalogue.entries.quantization import Quantization, kv_element_bytes, padded
 from sim.catalogue.value import Value
 from sim.memory import host_weights
-from sim.power import LoadLaw
+from sim.power import LoadLaw, unpacks
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.wiring import host_stretch, lanes_stretch, network_of
 from sim.scenario.resolving.offload import host_of
@@ -71,5 +71,5 @@ def _steptime_coefficients(root: Path) -> Coefficients:
 def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, catalog: Catalog) -> LoadLaw | None:
     """How hard steps of *pool* work each GPU."""
     ranks = pool.layout.tensor_parallel_size * pool.layout.pipeline_parallel_size
-    activations, bits = activations_per_token(model) / ranks, weights.bits_per_weight.value
-    return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, bits)
+    activations = activations_per_token(model) / ranks
+    return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, unpacks(gpu, weights))

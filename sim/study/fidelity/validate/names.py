@@ -31,8 +31,12 @@ KV_DTYPES: dict[str, KvCacheDtype] = {
 """Names under which tables know the storage of the KV cache."""
 
 
-NATIVE_FOUR_BIT = {"mxfp4": ("nvfp4", "mxfp4", "fp8"), "int4-experts": ("int4-wo", "gptq-int4", "awq-int4")}
-"""On a checkpoint whose experts come in 4 bits these names mean the checkpoint itself."""
+NATIVE_NAMES = {
+    "mxfp4": ("nvfp4", "mxfp4", "fp8"),
+    "int4-experts": ("int4-wo", "gptq-int4", "awq-int4"),
+    "float8": ("fp8",),
+}
+"""On a checkpoint that comes in so many bits these names mean the checkpoint itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     try:
         # a table that says nothing about precision ran the checkpoint as it is
         quantization = catalog.quantization(row.precision or "none").id
-        if model is not None and quantization in NATIVE_FOUR_BIT.get(
-            model.native_quantization or model.native_dtype, ()
-        ):
+        if model is not None and quantization in NATIVE_NAMES.get(model.native_quantization or model.native_dtype, ()):
             quantization = "none"
     except UnknownId:
         missing.append(f"unknown precision {row.precision!r}")
