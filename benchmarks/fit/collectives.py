@@ -1,7 +1,8 @@
-"""Tables of data/links: what data-parallel ranks take to gather their tokens and scatter the sums of experts.
+"""Tables of data/links: what NCCL takes, where an engine does not use kernels of its own.
 
-python benchmarks/fit/collectives.py MEASURED prints `exchange_tables` by link: NCCL's all-gather and reduce-scatter one
-after the other, each the least of all versions measured, by the bytes of all ranks together.
+python benchmarks/fit/collectives.py MEASURED prints by link `nccl_tables`: all-reduces; and `exchange_tables`: an
+all-gather and a reduce-scatter one after the other, by the bytes of all ranks together, as data-parallel ranks gather
+their tokens before the experts and scatter the sums. Each is the least of all versions measured.
 """
 
 import csv
@@ -17,7 +18,9 @@ LINKS = {
     "pcie5-x16": "RTX-PRO-6000-Server",
 }
 """Link -> the GPU that it was measured with."""
-OPERATIONS = ("all_gather", "reduce_scatter")
+TABLES = {"nccl_tables": ("all_reduce",), "exchange_tables": ("all_gather", "reduce_scatter")}
+SLOW_HOST = {"L40S": 2}
+"""GPU -> the most of them that NCCL was measured between on a usual host."""
 SIZES = tuple(2**power for power in (*range(10, 25, 2), 26, 28, 29))
 """Bytes."""
 US = 1e-6
@@ -28,19 +31,23 @@ def main() -> None:
     """Print the tables."""
     measured = Path(sys.argv[1])
     with (measured / "collectives.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["op"] in OPERATIONS and row["library"].startswith("NCCL 2")]
+        rows = [row for row in csv.DictReader(file) if row["library"].startswith("NCCL 2")]
     for link, gpu in LINKS.items():
-        print(f"{link}:\nexchange_tables:")
-        for ranks in (2, 4, 8):
-            print(_table([row for row in rows if row["gpu"] == gpu and int(row["n_gpus"]) == ranks], ranks))
+        print(f"{link}:")
+        for name, operations in TABLES.items():
+            print(f"{name}:")
+            most = SLOW_HOST.get(gpu, 8) if name == "nccl_tables" else 8
+            for ranks in (ranks for ranks in (2, 4, 8) if ranks <= most):
+                here = [row for row in rows if row["gpu"] == gpu and int(row["n_gpus"]) == ranks]
+                print(_table([row for row in here if row["op"] in operations], ranks, operations))
 
 
-def _table(rows: list[dict[str, str]], ranks: int) -> str:
+def _table(rows: list[dict[str, str]], ranks: int, operations: tuple[str, ...]) -> str:
     least: dict[tuple[str, int], float] = defaultdict(lambda: float("inf"))
     for row in rows:
         key = row["op"], int(float(row["bytes"]))
         least[key] = min(least[key], float(row["time_us"]) * US)
-    times = [sum(least[operation, size] for operation in OPERATIONS) for size in SIZES]
+    times = [sum(least[operation, size] for operation in operations) for size in SIZES]
     versions = sorted({row["library"].removeprefix("NCCL ") for row in rows})
     return "\n".join(
         (

@@ -89,6 +89,13 @@ class RooflineInputs:
         """Each of several GPUs holds whole experts, not a part of every one."""
         return self.enable_expert_parallel and self.expert_ranks > 1
 
+    def own_all_reduce_bytes(self, ranks: int) -> float:
+        """Largest message that the engine's own kernels sum between *ranks* GPUs; 0: none, as across servers."""
+        own = self.engine.own_all_reduce
+        if own is None or (self.network is not None and self.network.servers(ranks) > 1):
+            return 0.0
+        return own.largest(ranks, self.link.over_pcie)
+
     @property
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""

@@ -316,7 +316,8 @@ def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce
         return ranks if network is None else min(ranks, network.gpus_per_server)
 
     def all_reduce(ranks: int) -> AllReduce | AcrossServers:
-        inside = AllReduce.over(inputs.link, here(ranks), factor, inputs.lanes_stretch)
+        own_bytes = inputs.own_all_reduce_bytes(ranks)
+        inside = AllReduce.over(inputs.link, here(ranks), factor, inputs.lanes_stretch, own_bytes)
         return inside if network is None else network.all_reduce(inside, ranks)
 
     def exchange(ranks: int) -> AllReduce | AcrossServers:

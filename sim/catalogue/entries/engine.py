@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.offload import EngineOffload
-from sim.catalogue.value import Value
-from sim.spec import Spec
+from sim.catalogue.value import Sourced, Value
+from sim.spec import Positive, Spec
 
 
 class Overheads(Spec):
@@ -79,6 +79,21 @@ class EngineMemory(Spec):
     """Whether the graphs come out of the share or out of the rest of the device."""
 
 
+class OwnAllReduce(Sourced):
+    """Kernels of the engine's own for all-reduces inside one server, in one or two steps; NCCL does the others."""
+
+    max_bytes: dict[int, Positive]
+    """Largest message by number of GPUs; NCCL does it for others."""
+    pcie_pairs: bool
+    """Whether it serves two GPUs that reach each other over PCIe; more than two need NVLink or its like."""
+
+    def largest(self, ranks: int, over_pcie: bool) -> float:
+        """Bytes of the largest message between *ranks* GPUs; 0: none."""
+        if over_pcie and (ranks > 2 or not self.pcie_pairs):
+            return 0.0
+        return self.max_bytes.get(ranks, 0.0)
+
+
 class EngineLimits(Spec):
     """Default scheduler limits, and the larger ones on GPUs with much memory."""
 
@@ -145,6 +160,8 @@ class Engine(Spec):
     overheads: Overheads | None = None
     memory: EngineMemory | None = None
     limits: EngineLimits | None = None
+    own_all_reduce: OwnAllReduce | None = None
+    """None: all collectives are NCCL's."""
     offload: EngineOffload | None = None
     """What it does with weights in host memory; absent: all weights lie on the GPUs."""
 

@@ -37,6 +37,8 @@ class Link(Spec):
     allreduce_bus_bytes_per_s: dict[int, Value]
     """By number of GPUs: bus bandwidth of a very large all-reduce."""
     allreduce_tables: tuple[AllReduceTable, ...] = ()
+    nccl_tables: tuple[AllReduceTable, ...] = ()
+    """All-reduces of NCCL alone, where `allreduce_tables` are the least of it and of the engines' own kernels."""
     exchange_tables: tuple[AllReduceTable, ...] = ()
     """All-gather and reduce-scatter one after the other, by the bytes of all GPUs together."""
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
-from math import exp, log
+from math import exp, inf, log
 from typing import TypeVar
 
 from sim.catalogue.entries.link import AllReduceTable, Link
@@ -67,9 +67,12 @@ class AllReduce:
     """Part of the latency that no factor stretches."""
 
     @classmethod
-    def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
-        """*factor* multiplies the link's figures, *stretch* the bytes; one rank costs nothing."""
-        return cls._over(link, link.allreduce_tables, ranks, factor, stretch, calls=1)
+    def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0, own_bytes: float = inf) -> "AllReduce":
+        """*factor* multiplies the link's figures, *stretch* the bytes; one rank costs nothing.
+
+        Up to *own_bytes* the engine's own kernels may do it, NCCL alone does larger messages.
+        """
+        return cls._over(link, _with_own(link, ranks, own_bytes), ranks, factor, stretch, calls=1)
 
     @classmethod
     def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
@@ -102,6 +105,18 @@ class AllReduce:
         if self.curve is not None:
             return self.call_s + self.factor * (self.curve.time_s(message_bytes) - self.call_s)
         return self.call_s + self.factor * (self.latency_s - self.call_s + self.seconds_per_byte * message_bytes)
+
+
+def _with_own(link: Link, ranks: int, own_bytes: float) -> tuple[AllReduceTable, ...]:
+    """The table for *ranks*: its points up to *own_bytes*, those of NCCL alone after."""
+    alone = {table.gpus: table for table in link.nccl_tables}
+    if not alone or max(alone) < ranks or own_bytes == inf:
+        return link.allreduce_tables
+    nccl, least = nearest_entry(alone, ranks), nearest_entry({t.gpus: t for t in link.allreduce_tables}, ranks)
+    points = [point for point in zip(least.bytes, least.time_s, strict=True) if point[0] <= own_bytes]
+    points += [point for point in zip(nccl.bytes, nccl.time_s, strict=True) if point[0] > own_bytes]
+    sizes, times = zip(*points, strict=True)
+    return (nccl.model_copy(update={"bytes": sizes, "time_s": times}),)
 
 
 @dataclass(frozen=True, slots=True)
