@@ -96,14 +96,15 @@ def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
 
 
 def write_left_out(path: Path, table: Table, cards: Table) -> None:
-    """Errors at the simulator's own step with the pair or the GPU left out, as steptime.py writes those of times."""
-    learnt = table.of(lambda run: not run.checked)
+    """Errors at the simulator's own step with pair, GPU or campaign left out, as steptime.py writes those of times."""
+    cards, learnt = cards.of(lambda run: not run.checked), table.of(lambda run: not run.checked)
     parameters = fitted(by_share, START, learnt)
     own = Table(learnt.runs, table.coefficients, simulated=True)
     schemes: dict[str, Errors] = {
         "in-sample": errors(by_share, parameters, own) | card_errors(parameters[:4], cards, None)[1],
         "pairs": left_out(by_share, START, table, by_pair)[1] | card_errors(parameters[:4], cards, by_pair)[1],
         "gpus": left_out(by_share, START, table, by_gpu)[1] | card_errors(parameters[:4], cards, by_gpu)[1],
+        "campaigns": left_out(by_share, START, table, by_source)[1] | card_errors(parameters[:4], cards, by_source)[1],
     }
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -1,6 +1,7 @@
 """Measured watts of serving GPUs with what the simulator makes of their steps: the rows that power.py fits."""
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from sim.power import unpacks
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.steptime.attention.stack import window_of
-from sim.study.fidelity.validate.case import in_process, layout
+from sim.study.fidelity.validate.case import host_of, layout
 from sim.study.fidelity.validate.names import NotCovered, match
 from sim.study.fidelity.validate.predict import campaigns_of
 
@@ -134,7 +135,7 @@ def read_runs(measured: Path, catalog: Catalog) -> Iterator[Run]:
             link=names.link,
             tp=tp * pp * dp,
             experts=experts and names.model.moe is not None,
-            spec=Roofline(in_process=in_process(row, setup), one_process=setup.one_process),
+            spec=Roofline(**host_of(row, setup)),
         )
         yield server.run(
             catalog,
@@ -174,11 +175,20 @@ def read_cards(catalog: Catalog) -> Iterator[Run]:
             step,
             step_s,
             group=row["id"],
-            source=row["source"],
+            source=card_campaign(row["source"]),
             id=row["id"],
             checked=row["fit"] == "0",
             watts=float(row["watts_per_gpu"]),
         )
+
+
+def card_campaign(source: str) -> str:
+    """Whose measurements these are.
+
+    >>> card_campaign("noonghunna/club-3090 issue 698")
+    'noonghunna/club-3090'
+    """
+    return re.split(r"[ @:]", source)[0]
 
 
 CHUNK = 512

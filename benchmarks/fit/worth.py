@@ -105,6 +105,30 @@ def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
         yield Located(row, setting, setup.isl or 1.0)
 
 
+def located_cards(catalog: Catalog) -> Iterator[Located]:
+    """The runs whose watts power.py fits beside those of rows; nothing else of them is judged."""
+    with (Path(__file__).parent / "power_cards.csv").open(newline="", encoding="utf-8") as file:
+        cards = [card for card in csv.DictReader(file) if card["fit"] == "1"]
+    for card in cards:
+        gpu, model, engine = catalog.gpu(card["gpu"]), catalog.model(card["model"]), catalog.engine(card["engine"])
+        gpus, prompt = int(card["n_gpus"]), float(card["prompt"])
+        setting = Setting(
+            gpu=gpu.id,
+            architecture=gpu.architecture,
+            family=model.family or model.id,
+            kind=model_kind(model),
+            params_billion=float(f"{params_total(model) / BILLION:.4g}"),
+            kernel=catalog.quantization(card["quantization"]).kernel,
+            engine=family_of(engine.id),
+            link=link_class(catalog.link(card["link"] or gpu.link), gpus),
+            tp=gpus,
+            sequences=float(card["requests"]),
+            prompt=prompt,
+        )
+        campaign = card["source"].partition("@")[0].partition(" ")[0]
+        yield Located(BenchRow(0, card["id"], gpu.id, model.id, source_key=campaign), setting, prompt)
+
+
 def index_of(rows: Sequence[Located]) -> list[Entry]:
     """One entry for all rows that differ in their load only."""
     groups: dict[tuple[object, ...], list[Located]] = defaultdict(list)
@@ -132,14 +156,14 @@ def _entry(members: list[Located]) -> Entry:
     )
 
 
-def left_out(path: Path, rows: Sequence[Located], index: list[Entry]) -> Iterator[Error]:
+def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Sequence[Located] = ()) -> Iterator[Error]:
     """The errors in the file *path*, each marked by the index without what was left out.
 
     Of rows that were in the fit only those count that have something measured near them: themselves, or others. A file
     of errors without whole campaigns says what a server is like whose host and client nobody knows; without a pair, or
-    a GPU, others of the same host are still in the fit, and these lines are passed over.
+    a GPU, others of the same host are still in the fit, and these lines are passed over. *cards* are in no index.
     """
-    by_id = {one.row.id: one for one in rows}
+    by_id = {one.row.id: one for one in (*rows, *cards)}
     without = {
         campaign: index_of([one for one in rows if one.row.source_key != campaign])
         for campaign in sorted({one.row.source_key for one in rows})
@@ -152,7 +176,7 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry]) -> Iterato
         if one is None or float(line["predicted"]) <= 0 or line["scheme"] in passed_over:
             continue
         setting = one.setting
-        known = without[one.row.source_key] if line["scheme"] == "campaigns" else index
+        known = without.get(one.row.source_key, index) if line["scheme"] == "campaigns" else index
         mark, _ = mark_of(setting, [entry for entry in known if not _without(line["scheme"], setting, entry)])
         ratio = float(line["measured"]) / float(line["predicted"])
         told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
@@ -284,9 +308,10 @@ def main() -> None:
     )
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
     arguments = parser.parse_args()
-    rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], load_catalog()))
-    index = index_of(rows)
-    errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index)])
+    catalog = load_catalog()
+    rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
+    index, cards = index_of(rows), list(located_cards(catalog))
+    errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
     for metric in METRICS.values():
         for mark in MARKS:

@@ -154,12 +154,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "pipeline_parallel_size": pp,
         "data_parallel_size": dp,
         "enable_expert_parallel": experts and names.model.moe is not None,
-        "steptime": {
-            "model": "roofline",
-            "in_process": in_process(row, setup),
-            "one_process": setup.one_process,
-            "sorts_logits": setup.sorts_logits,
-        },
+        "steptime": {"model": "roofline", **host_of(row, setup)},
     }
     seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
@@ -175,6 +170,15 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
+
+
+def host_of(row: BenchRow, setup: Setup) -> dict[str, bool]:
+    """What the row's server and client made its host do, as options of the step time."""
+    return {
+        "in_process": in_process(row, setup),
+        "one_process": setup.one_process,
+        "sorts_logits": setup.sorts_logits,
+    }
 
 
 def in_process(row: BenchRow, setup: Setup) -> bool:
