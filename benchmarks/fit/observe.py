@@ -73,7 +73,7 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
     case = ready.prepared.case
     fleet_log, steps = simulate(plan)
     run = Run(fleet_log, case)
-    if case.paced is not None and run.answered and run.metrics()["req_s"] > (ready.row.rate_req_s or 0.0):
+    if case.paced is not None and run.answered and run.metrics()["req_s"] > (case.row.rate_req_s or 0.0):
         fleet_log, steps = simulate(replace(plan, workload=case.paced))
         run = Run(fleet_log, case)
     if not run.answered:

@@ -118,6 +118,10 @@ class CampaignFact(Sourced):
     measured_at: str | None = None
     gpus_squared: bool = False
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
+    rate_req_s: Positive | None = None
+    """Requests per second that the client sends, where the rows do not give them."""
+    attention_dp: bool | None = None
+    """Attention was data parallel over all GPUs, and the experts were spread over them."""
     isl: Positive | None = None
     """Mean prompt where the rows do not give it; `note` says why."""
     osl: Positive | None = None
@@ -171,6 +175,7 @@ class Setup:
     drafts: str = ""
     draft_model: str = ""
     num_speculative_tokens: int | None = None
+    rate_req_s: float | None = None
     n_gpus: int = 1
     dp: int = 1
     ep: int = 1
@@ -199,6 +204,7 @@ class Campaigns(Spec):
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         squared = any(fact.gpus_squared for fact in facts) and row.n_gpus > LARGEST_BOX
         box = isqrt(row.n_gpus) if squared else row.n_gpus
+        apart = bool(_last(fact.attention_dp for fact in facts))
         return Setup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
@@ -225,9 +231,10 @@ class Campaigns(Spec):
             drafts=_last(fact.drafts or None for fact in facts) or "",
             draft_model=_last(fact.draft_model or None for fact in facts) or "",
             num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),
+            rate_req_s=row.rate_req_s or _last(fact.rate_req_s for fact in facts),
             n_gpus=box,
-            dp=max(1, row.dp // box) if squared else row.dp,
-            ep=min(row.ep or 1, box),
+            dp=box if apart else max(1, row.dp // box) if squared else row.dp,
+            ep=box if apart else min(row.ep or 1, box),
             isl=row.isl or _last(fact.isl for fact in facts),
             osl=row.osl or _last(fact.osl for fact in facts),
         )

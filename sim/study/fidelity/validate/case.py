@@ -68,7 +68,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     """The scenario of *row*. Raises NotCovered."""
     setup = campaigns.setup(row)
     known = replace(
-        row, isl=setup.isl, osl=setup.osl, kv_dtype=setup.kv_dtype, engine_version=setup.engine_version,
+        row, isl=setup.isl, osl=setup.osl, rate_req_s=setup.rate_req_s,
+        kv_dtype=setup.kv_dtype, engine_version=setup.engine_version,
         max_num_batched_tokens=setup.max_num_batched_tokens, gpu_memory_utilization=setup.gpu_memory_utilization,
         interconnect=setup.interconnect,
     )  # fmt: skip
