@@ -5,8 +5,8 @@
 One token at a time on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache + host. Three
 numbers are fitted over all cards with GDDR memory at once: host time per layer, the time factor of the dequantising
 kernels, and how slowly the cache is read against weights. A rate over n generated tokens has n/2 tokens of context on
-average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: cards with it
-are predicted too fast, and only reported.
+average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: how much
+more slowly weights are read there is a fourth number, fitted to the cards with it alone.
 """
 
 import csv
@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
+from sim.catalogue.entries.engine import SlowCards
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind
@@ -64,8 +65,8 @@ def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog) -> Roof
     return roofline_inputs(bind(scenario, fleet, fleet.pools[0], catalog), catalog)
 
 
-def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray) -> float:
-    """Seconds of a decode step under trial parameters."""
+def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray, slow: float = 1.0) -> float:
+    """Seconds of a decode step under trial parameters, weights read *slow* times as slowly."""
     per_layer_s, weight_factor, cache_factor = np.exp(theta)
     engine, kernel = inputs.engine, inputs.kernel
     assert engine.overheads is not None
@@ -74,6 +75,7 @@ def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray) -> float:
             "per_layer_s": fitted(per_layer_s), "per_step_s": fitted(0), "per_step_in_process_s": fitted(0),
             "per_sequence_s": fitted(0), "per_sequence_in_process_s": fitted(0),
             "kv_read_time_factor": fitted(cache_factor),
+            "slow_cards": SlowCards(gpus=("",), factor=fitted(slow)),
         }
     )  # fmt: skip
     if inputs.quantization.id.startswith("gguf"):
@@ -99,6 +101,19 @@ def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
     return least_squares(residuals, START, loss="soft_l1").x
 
 
+def slowness(data: list[tuple[str, RooflineInputs, int, float]], theta: np.ndarray) -> float:
+    """How many times as slowly cards with HBM read weights; each card weighs the same."""
+    cards = [gpu for gpu, *_ in data]
+
+    def residuals(slow: np.ndarray) -> list[float]:
+        return [
+            np.log(step_s(inputs, context, theta, float(slow[0])) / measured) / np.sqrt(cards.count(gpu))
+            for gpu, inputs, context, measured in data
+        ]
+
+    return float(least_squares(residuals, [1.3]).x[0])
+
+
 def main() -> None:
     """Prints the fit and the error of every card when it is left out."""
     data = list(rows(Path(sys.argv[1]), load_catalog()))
@@ -115,6 +130,12 @@ def main() -> None:
         print(f"{card:24} {len(found):3} rows, left out: {median(found):+.1%}")
     scored = [abs(median(found)) for card, found in errors.items() if not card.startswith(HBM)]
     print(f"median |error| over GDDR cards left out: {median(scored):.1%}")
+    stacked = [row for row in data if row[0].startswith(HBM)]
+    print(f"cards with HBM read weights {slowness(stacked, theta):.2f} times as slowly; each left out:")
+    for card in sorted({gpu for gpu, *_ in stacked}):
+        slow = slowness([row for row in stacked if row[0] != card], theta)
+        off = [step_s(row[1], row[2], theta, slow) / row[3] - 1 for row in stacked if row[0] == card]
+        print(f"{card:24} {len(off):3} rows, factor {slow:.2f}: {median(off):+.1%}")
 
 
 if __name__ == "__main__":

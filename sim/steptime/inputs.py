@@ -160,8 +160,10 @@ class Rates:
         A matrix is never read faster than the memory delivers. Experts may seem to be: uniform routing, which the bytes
         assume, touches more of them than real routing does.
         """
-        kernel = self.inputs.kernel
+        kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
+        if slow is not None and slow.holds(self.inputs.gpu):
+            factor *= slow.factor.value
         if matrix.role != "expert":
             return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
         factor *= kernel.moe_weight_time_factor.value * self._grouped()

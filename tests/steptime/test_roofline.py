@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim.catalogue.entries.engine import SlowCards
 from sim.catalogue.entries.model import params_active, params_total
 from sim.records import Batch
 from sim.steptime import Roofline
@@ -238,3 +239,15 @@ def test_an_api_server_reads_in_prompts_by_the_token(build):
     assert longer_s() == pytest.approx(2e-3)
     assert longer_s(host_factor=2) == pytest.approx(4e-3)
     assert longer_s(in_process=True) == 0
+
+
+def test_an_engine_may_read_weights_more_slowly_on_some_cards(build, engine):
+    slow = SlowCards(gpus=("a100",), factor=engine.overheads.moe_layer_factor)
+    own = engine.model_copy(update={"overheads": engine.overheads.model_copy(update={"slow_cards": slow})})
+
+    def read_s(card, engine):
+        one = build(card=card)
+        return one.spec.build(replace(one.inputs, engine=engine)).breakdown(decode(1))["memory"]
+
+    assert 1.5 < read_s("a100-80gb-sxm", own) / read_s("a100-80gb-sxm", engine) < 1.61
+    assert read_s("h100-80gb-sxm", own) == read_s("h100-80gb-sxm", engine)

@@ -11,6 +11,19 @@ from sim.catalogue.value import Sourced, Value
 from sim.spec import Positive, Spec
 
 
+class SlowCards(Spec):
+    """Cards whose memory the engine's kernels keep less busy than others'."""
+
+    gpus: tuple[str, ...]
+    """Beginnings of GPU ids."""
+    factor: Value
+    """On the time to read weights."""
+
+    def holds(self, gpu: Gpu) -> bool:
+        """Whether *gpu* is one of them."""
+        return gpu.id.startswith(self.gpus)
+
+
 class Overheads(Spec):
     """Host time that adds to the GPU's time."""
 
@@ -39,6 +52,8 @@ class Overheads(Spec):
     """Decode attention's time to read the cache, against weights."""
     kv_8bit_read_time_factor: Value | None = None
     """Time to read a byte of an 8-bit cache against one of a 16-bit cache; None: the same."""
+    slow_cards: SlowCards | None = None
+    """Cards on which the engine reads weights more slowly than others do; None: none."""
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     per_prompt_token_s: Value | None = None

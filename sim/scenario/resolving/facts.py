@@ -122,6 +122,9 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         unused += [] if _in_process(pool) else ["per_step_in_process_s", "per_sequence_in_process_s"]
         unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
+        slow = engine.overheads.slow_cards
+        if slow is not None and pool.gpu is not None and slow.holds(pool.gpu):
+            yield Fact(f"{prefix}.overheads.slow_cards.factor", slow.factor)
     if engine.memory is not None and model is not None:
         unused = [] if given.gpu_memory_utilization is None else ["gpu_memory_utilization"]
         unused += _other_comms(pool)
