@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.benchdata.row import BenchRow
@@ -12,7 +13,7 @@ from sim.catalogue.catalog import data_root, load_catalog
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
-    from observe import prepare, simulate_row
+    from observe import about_median, prepare, simulate_row
     from parameters import load_priors
     from stored import stored
     from write import write_data
@@ -59,3 +60,9 @@ def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tm
     moved = {name: 0.1 + 0.001 * place for place, name in enumerate(priors.values)}
     write_data(tmp_path / "data", priors, moved, {name: (theta, theta) for name, theta in moved.items()}, 0.4)
     assert stored(priors, tmp_path / "data") == pytest.approx(moved, abs=2e-3)  # four digits are written
+
+
+def test_a_median_gap_is_made_by_the_steps_that_most_tokens_see():
+    steps_s, tokens = np.array([0.5, 0.02, 0.03]), np.array([10.0, 50.0, 40.0])  # one in ten beside a long prompt
+    weights = about_median(steps_s, tokens)
+    assert weights @ steps_s / weights.sum() == pytest.approx(0.5 * 0.02 + 0.5 * 0.03)
