@@ -68,11 +68,19 @@ def notes(folder: Path, text: str) -> list[str]:
 
 
 def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:
-    (told,) = notes(tmp_path, SCENARIO)
+    told, host = notes(tmp_path, SCENARIO)
     assert told.startswith(TOLD)
+    assert host == "A host of rtx-4090: workstation-1x4090 (GPU slots: 1) takes 150 W, 100 to 250 W, beside its GPUs."
     also = "breakeven: {also: {rented: {bought: {acquisition: buy}}}}\n"
-    assert len(notes(tmp_path, SCENARIO + also)) == 2, "another way to pay buys it"
+    assert len(notes(tmp_path, SCENARIO + also)) == 3, "another way to pay buys it"
     swept = SCENARIO.replace("[{gpu: rtx-4090}]", "[{gpu: rtx-4090, server: workstation-1x4090}]", 1)
     assert notes(tmp_path, swept) == []
     swept += "sweep: {fleets.card.pools.0.server: [workstation-1x4090, null]}\n"
-    assert [line.partition(",")[0] for line in notes(tmp_path, swept)] == [TOLD]
+    assert notes(tmp_path, swept)[0].partition(",")[0] == TOLD
+
+
+def test_power_that_nobody_pays_for_is_told_to_be_that_of_gpus_alone(tmp_path: Path) -> None:
+    unpaid = SCENARIO[: SCENARIO.index("    cost: ")]
+    assert notes(tmp_path, unpaid)[0] == (
+        "Host not included: the power of card is that of rtx-4090 alone: give the pool a server."
+    )
