@@ -112,6 +112,13 @@ def test_an_all_reduce_between_servers_by_hand(link):
     assert network(link).all_reduce(inside, 4) is inside
 
 
+def test_sixteen_gpus_of_two_servers_take_what_was_measured(link):
+    """Two DGX A100 over InfiniBand, 2 KiB: 65 us with NCCL, which also sums inside of each."""
+    inside = AllReduce.over(link("nvlink3-nvswitch"), 8, 1.0, own_bytes=0)
+    across = Network(link("infiniband-hdr"), 8, 8).all_reduce(inside, 16)
+    assert across.time_s(2048) == pytest.approx(65e-6, rel=0.03)
+
+
 def test_a_stage_sends_over_its_part_of_the_adapters(link):
     """Two of four GPUs have one of the two adapters of 2.942 GB/s."""
     assert network(link).send_s(1e6, 2) == pytest.approx(50e-6 + 2e6 / 2.942e9)
