@@ -167,7 +167,7 @@ def test_a_power_cap_slows_the_card_as_measured():
     assert COEFFICIENTS.speed(card("rtx-4090"), 1000).value == 1.0
     with pytest.raises(ValueError, match="below 190 W"):
         COEFFICIENTS.speed(card("rtx-3090"), 100)
-    with pytest.raises(ValueError, match="there are of rtx-3090, rtx-4090"):
+    with pytest.raises(ValueError, match="there are of rtx-3090, rtx-4090, rtx-5090"):
         COEFFICIENTS.speed(card("l40s"), 300)
 
 
