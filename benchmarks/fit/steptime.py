@@ -116,7 +116,7 @@ def left_out_errors(
 
     *theta* is the fit to all rows. A group that it learnt nothing from needs no other.
     """
-    groups = sorted({group(one.row) for one in rows})
+    groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)})
     learnt = {group(rows[one.row].row) for one in observations(rows) if fittable(one, rows)}
 
     def without(out: str) -> list[dict[str, object]]:
