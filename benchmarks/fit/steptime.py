@@ -3,12 +3,15 @@
     python benchmarks/fit/steptime.py MEASURED                 fit, cross-validation, nothing written
     python benchmarks/fit/steptime.py MEASURED --write data    the same, and the figures into data/
     python benchmarks/fit/steptime.py MEASURED --again data    goes on from the figures in data/: half the simulations
+    python benchmarks/fit/steptime.py MEASURED --recorded F    keeps the recorded steps in F, or takes them from there
+    python benchmarks/fit/steptime.py MEASURED --quick         left-out groups by some Gauss-Newton steps (without.py)
 
 The method is in benchmarks/fit/README.md.
 """
 
 import argparse
 import csv
+import pickle
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -22,6 +25,7 @@ from posterior import Observation, errors, fit
 from rows import judged, pair, read_rows, thinned
 from rows import simulated as wanted
 from stored import stored
+from without import Without
 from write import write_data
 
 from sim.benchdata import BenchRow
@@ -126,11 +130,29 @@ def left_out_errors(
     return [line for lines in each(without, groups) for line in lines]
 
 
+def left_out_quickly(
+    rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
+) -> list[dict[str, object]]:
+    """`left_out_errors` without a fit for each group: in seconds, for trials."""
+    found = [one for one in observations(rows) if fittable(one, rows)]
+    sd = widths(found, priors)
+    start = {name: value - at.get(name, 0.0) for name, value in theta.items()}
+    whole = Without(found, sd, {name: -at.get(name, 0.0) for name in sd}, start)
+    lines = []
+    for out in sorted({group(one.row) for one in rows if judged(one.row)}):
+        step = whole.theta(np.array([group(rows[one.row].row) == out for one in found]))
+        own = {name: at.get(name, 0.0) + step[name] for name in sd if name.split(":")[0] not in HOSTS}
+        lines += timed_rows(scheme, [one for one in rows if judged(one.row) and group(one.row) == out], at, own)
+    return lines
+
+
 def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> list[dict[str, object]]:
     """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*; at its prior stands
     what *theta* lacks.
     """
     found = [one for one in observations(rows) if judged(rows[one.row].row)]
+    if not found:
+        return []
     off = errors(found, {name: theta.get(name, 0.0) - at.get(name, 0.0) for name in {**at, **theta}})
     return [_line(scheme, rows[one.row], one.metric, 1 + float(error)) for one, error in zip(found, off, strict=True)]
 
@@ -182,6 +204,21 @@ def summary(results: list[dict[str, object]]) -> str:
     return "; ".join(lines)
 
 
+def fitted_rows(arguments: argparse.Namespace, priors: Priors) -> tuple[Theta, Theta, list[Simulated]]:
+    """`fitted` of all rows, or of the steps that were recorded before."""
+    recorded: Path | None = arguments.recorded
+    if recorded and recorded.exists():
+        at, rows = pickle.loads(recorded.read_bytes())
+        return refit(rows, priors, at), at, rows
+    ready, refused = prepare(thinned(read_rows(arguments.measured), wanted), load_catalog())
+    print(f"{len(ready)} rows to judge, {sum(refused.values())} not covered", flush=True)
+    start, rounds = (stored(priors, arguments.again), 1) if arguments.again else ({}, ROUNDS)
+    theta, at, found = fitted(ready, priors, start, rounds)
+    if recorded:
+        recorded.write_bytes(pickle.dumps((at, found)))
+    return theta, at, found
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -190,12 +227,11 @@ def main() -> None:
     parser.add_argument("--again", type=Path, help="the data/ folder with the figures to go on from")
     parser.add_argument("--errors", type=Path, default=Path("outputs/fit/left_out.csv"))
     parser.add_argument("--no-cv", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="left-out groups without a fit for each")
+    parser.add_argument("--recorded", type=Path, help="file of recorded steps: written, or read if it is there")
     arguments = parser.parse_args()
-    catalog, priors = load_catalog(), load_priors()
-    ready, refused = prepare(thinned(read_rows(arguments.measured), wanted), catalog)
-    print(f"{len(ready)} rows to judge, {sum(refused.values())} not covered", flush=True)
-    start, rounds = (stored(priors, arguments.again), 1) if arguments.again else ({}, ROUNDS)
-    theta, at, rows = fitted(ready, priors, start, rounds)
+    priors = load_priors()
+    theta, at, rows = fitted_rows(arguments, priors)
     results = timed_rows("in-sample", rows, at, theta)
     print("in-sample:", summary(results), flush=True)
     ranges = bootstrap(rows, priors, at)
@@ -209,7 +245,8 @@ def main() -> None:
         write_data(arguments.write, priors, theta, ranges, spread)
     if not arguments.no_cv:
         for scheme, group in GROUPS.items():
-            found = left_out_errors(rows, priors, at, theta, scheme, group)
+            errors_of = left_out_quickly if arguments.quick else left_out_errors
+            found = errors_of(rows, priors, at, theta, scheme, group)
             print(f"left out {scheme}:", summary(found), flush=True)
             results += found
     arguments.errors.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from observe import about_median, prepare, simulate_row
     from parameters import load_priors
+    from posterior import Observation, fit
+    from stages import Stages
     from stored import stored
+    from without import Without
     from write import write_data
 finally:
     sys.path.pop(0)
@@ -66,3 +69,16 @@ def test_a_median_gap_is_made_by_the_steps_that_most_tokens_see():
     steps_s, tokens = np.array([0.5, 0.02, 0.03]), np.array([10.0, 50.0, 40.0])  # one in ten beside a long prompt
     weights = about_median(steps_s, tokens)
     assert weights @ steps_s / weights.sum() == pytest.approx(0.5 * 0.02 + 0.5 * 0.03)
+
+
+def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
+    def seen(pair, own, measured):
+        one = np.ones(1)
+        stages = Stages(2.5, [(("all", own), one)], [(("all",), 0.1 * one, (), 0 * one, (), 0 * one)])
+        return Observation(0, pair, "gpu", "tpot", np.log(measured), np.log(1.1), stages, one, 1.1)
+
+    found = [seen("a", "own:a", 1.5), seen("b", "own:b", 1.2), seen("c", "own:c", 1.1), seen("c", "own:c", 1.3)]
+    sd = {"all": 0.3, "own:a": 0.2, "own:b": 0.2, "own:c": 0.2}
+    less = Without(found, sd, {}, {}).theta(np.array([True, False, False, False]))
+    assert less == pytest.approx(fit(found[1:], sd), abs=1e-3)
+    assert less["own:a"] == pytest.approx(0, abs=1e-9)
