@@ -15,6 +15,7 @@ simulator's own. power_fit.py has the laws, power_runs.py reads the rows.
 import csv
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.fit.power_fit import (
@@ -57,7 +58,8 @@ def main() -> None:
             measured, simulated = left_out(law, start, table, key)
             print(f" | without its {what} {summary(measured)}; {summary(simulated)}", end="")
         checks = table.of(lambda run: run.checked)
-        print(f" | checks {summary(errors(law, parameters, checks))}")
+        seen = [summary(errors(law, parameters, replace(checks, simulated=simulated))) for simulated in (False, True)]
+        print(f" | checks {'; '.join(seen)}")
         print(" " * 16, " ".join(f"{p:.3g}" for p in parameters))
     parameters = fitted(by_share, START, learnt)
     others = [
