@@ -36,7 +36,7 @@ def main() -> None:
         print(f"{link}:")
         for name, operations in TABLES.items():
             print(f"{name}:")
-            most = SLOW_HOST.get(gpu, 8) if name == "nccl_tables" else 8
+            most = SLOW_HOST.get(gpu, 8)
             for ranks in (ranks for ranks in (2, 4, 8) if ranks <= most):
                 here = [row for row in rows if row["gpu"] == gpu and int(row["n_gpus"]) == ranks]
                 print(_table([row for row in here if row["op"] in operations], ranks, operations))

@@ -196,3 +196,14 @@ def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
         assert scenario.question, path
         for case in cases(scenario):
             resolve(scenario, case, catalog)
+
+
+@pytest.mark.parametrize(("ranks", "name"), [(2, "allreduce_bus_bytes_per_s.2"), (5, "allreduce_bus_bytes_per_s.8")])
+def test_a_replica_over_a_link_rests_on_the_figures_that_its_exchanges_take(
+    tmp_path: Path, catalog: Catalog, ranks: int, name: str
+) -> None:
+    """Between two RTX 5090 the table is assumed, out of a bandwidth with a range; five take what eight take."""
+    data = scenario_data(tensor_parallel_size=ranks) | {"model": "phi3-medium"}
+    data["fleets"][0]["pools"][0]["gpu"] = "rtx-5090"
+    facts = {fact.path.split(".link.")[1] for fact in plan_of(tmp_path, catalog, data).facts if ".link." in fact.path}
+    assert name in facts

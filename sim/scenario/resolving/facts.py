@@ -8,7 +8,7 @@ from sim.catalogue.entries.engine import default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
-from sim.catalogue.value import Value
+from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost import CostPlan
 from sim.power import unpacks
 from sim.scenario.resolving.bind import (
@@ -24,7 +24,8 @@ from sim.scenario.resolving.life.adapters import adapter_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.spec import Spec
-from sim.steptime import Roofline
+from sim.steptime import Roofline, RooflineInputs
+from sim.steptime.links.collective import nearest_entry, table_for
 from sim.steptime.roofline import used_values
 
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
@@ -178,26 +179,42 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
     for name, value in used_values(inputs).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
     if pool.layout.gpus > 1:
-        yield from _link_facts(f"{prefix}.link", inputs.link, pool.layout.tensor_parallel_size)
+        yield from _link_facts(f"{prefix}.link", inputs)
     for name, value in network_facts(pool, catalog):
         yield Fact(f"{prefix}.network.{name}", value)
     if inputs.host is not None and inputs.host.streams_some and pool.host_link is not None:
         yield from _some(f"{prefix}.host_link", pool.host_link, ("theoretical_bytes_per_s",))
 
 
-def _link_facts(prefix: str, link: Link, ranks: int) -> Iterator[Fact]:
+def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
+    """The link's rate and the collectives that the GPUs of a replica do over it, inside a server."""
+    link, network = inputs.link, inputs.network
     yield from _some(prefix, link, ("theoretical_bytes_per_s", "measured_bytes_per_s"))
-    for table in link.allreduce_tables:
-        if table.gpus == ranks:
-            note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
-            origin = table.model_dump(include={"source", "where", "kind", "as_of"})
-            yield Fact(f"{prefix}.allreduce_tables.{ranks}", Value(value=table.time_s[-1], note=note, **origin))
-            return
-    for name in ("allreduce_latency_s", "allreduce_bus_bytes_per_s"):
-        by_gpus = getattr(link, name)
-        nearest = min(by_gpus, key=lambda gpus: abs(gpus - ranks), default=None)
-        if nearest is not None and ranks > 1:
-            yield Fact(f"{prefix}.{name}.{nearest}", by_gpus[nearest])
+    here = network.gpus_per_server if network is not None else inputs.expert_ranks
+    ranks = min(inputs.tensor_parallel_size, here)
+    if ranks > 1:
+        yield from _collective_facts(prefix, link, "allreduce_tables", ranks)
+    if inputs.model.moe is not None and inputs.expert_ranks > inputs.tensor_parallel_size and here > 1:
+        yield from _collective_facts(prefix, link, "exchange_tables", min(inputs.expert_ranks, here))
+
+
+def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterator[Fact]:
+    """The largest message of the table for so many *ranks*; where there is none, or it is assumed, what it rests on."""
+    table = table_for(getattr(link, name), ranks, beyond=name == "allreduce_tables")
+    if table is not None and table.kind not in WEAK_KINDS:
+        note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
+        if name == "exchange_tables":
+            note = (
+                f"time of a gather and a scatter of {table.bytes[-1]:g} bytes, "
+                f"the largest of {len(table.bytes)} measured"
+            )
+        origin = table.model_dump(include={"source", "where", "kind", "as_of"})
+        yield Fact(f"{prefix}.{name}.{table.gpus}", Value(value=table.time_s[-1], note=note, **origin))
+        return
+    for rest in ("allreduce_latency_s", "allreduce_bus_bytes_per_s"):
+        by_gpus: dict[int, Value] = getattr(link, rest)
+        gpus = nearest_entry({gpus: gpus for gpus in by_gpus}, ranks)
+        yield Fact(f"{prefix}.{rest}.{gpus}", by_gpus[gpus])
 
 
 def _service_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:

@@ -17,6 +17,14 @@ def nearest_entry(by_gpus: dict[int, Entry], ranks: int) -> Entry:
     return by_gpus[min((n for n in by_gpus if n >= ranks), default=max(by_gpus))]
 
 
+def table_for(measured: tuple[AllReduceTable, ...], ranks: int, beyond: bool = True) -> AllReduceTable | None:
+    """The table that speaks for *ranks* GPUs; *beyond*: that of the largest number speaks for more."""
+    tables = {table.gpus: table for table in measured}
+    if not tables or (max(tables) < ranks and not beyond):
+        return None
+    return nearest_entry(tables, ranks)
+
+
 def ring_traffic(ranks: int) -> float:
     """Bytes over the bus per byte of message in a ring all-reduce: 2(n-1)/n (NCCL tests, PERFORMANCE.md)."""
     return 2 * (ranks - 1) / ranks
@@ -76,17 +84,18 @@ class AllReduce:
 
     @classmethod
     def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
-        """All ranks gather what each has and scatter the sums, in two calls; the message is that of all together."""
-        return cls._over(link, link.exchange_tables, ranks, factor, stretch, calls=2)
+        """All ranks gather what each has and scatter the sums, in two calls; the message is that of all together.
+
+        More of them than were measured take the law of latency and bandwidth.
+        """
+        return cls._over(link, table_for(link.exchange_tables, ranks, beyond=False), ranks, factor, stretch, calls=2)
 
     @classmethod
     def _over(
-        cls, link: Link, measured: tuple[AllReduceTable, ...], ranks: int, factor: float, stretch: float, calls: int
+        cls, link: Link, table: AllReduceTable | None, ranks: int, factor: float, stretch: float, calls: int
     ) -> "AllReduce":
         if ranks == 1:
             return cls(1, 0.0, None, 0.0, 0.0)
-        tables = {table.gpus: table for table in measured}
-        table = nearest_entry(tables, ranks) if tables else None
         bus_bytes_per_s = nearest_entry(link.allreduce_bus_bytes_per_s, ranks).value
         latency_s = calls * nearest_entry(link.allreduce_latency_s, ranks).value
         return cls(
@@ -107,16 +116,15 @@ class AllReduce:
         return self.call_s + self.factor * (self.latency_s - self.call_s + self.seconds_per_byte * message_bytes)
 
 
-def _with_own(link: Link, ranks: int, own_bytes: float) -> tuple[AllReduceTable, ...]:
+def _with_own(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None:
     """The table for *ranks*: its points up to *own_bytes*, those of NCCL alone after."""
-    alone = {table.gpus: table for table in link.nccl_tables}
-    if not alone or max(alone) < ranks or own_bytes == inf:
-        return link.allreduce_tables
-    nccl, least = nearest_entry(alone, ranks), nearest_entry({t.gpus: t for t in link.allreduce_tables}, ranks)
+    nccl, least = table_for(link.nccl_tables, ranks, beyond=False), table_for(link.allreduce_tables, ranks)
+    if nccl is None or least is None or own_bytes == inf:
+        return least
     points = [point for point in zip(least.bytes, least.time_s, strict=True) if point[0] <= own_bytes]
     points += [point for point in zip(nccl.bytes, nccl.time_s, strict=True) if point[0] > own_bytes]
     sizes, times = zip(*points, strict=True)
-    return (nccl.model_copy(update={"bytes": sizes, "time_s": times}),)
+    return nccl.model_copy(update={"bytes": sizes, "time_s": times})
 
 
 @dataclass(frozen=True, slots=True)
