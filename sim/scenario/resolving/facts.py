@@ -25,7 +25,7 @@ from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.spec import Spec
 from sim.steptime import Roofline, RooflineInputs
-from sim.steptime.links.collective import nearest_entry, table_for
+from sim.steptime.links.collective import exchange_table, nearest_entry, table_for
 from sim.steptime.roofline import used_values
 
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
@@ -200,10 +200,11 @@ def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
 
 def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterator[Fact]:
     """The largest message of the table for so many *ranks*; where there is none, or it is assumed, what it rests on."""
-    table = table_for(getattr(link, name), ranks, beyond=name == "allreduce_tables")
+    exchange = name == "exchange_tables"
+    table = exchange_table(link, ranks) if exchange else table_for(link.allreduce_tables, ranks)
     if table is not None and table.kind not in WEAK_KINDS:
         note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
-        if name == "exchange_tables":
+        if exchange:
             note = (
                 f"time of a gather and a scatter of {table.bytes[-1]:g} bytes, "
                 f"the largest of {len(table.bytes)} measured"

@@ -17,12 +17,15 @@ def nearest_entry(by_gpus: dict[int, Entry], ranks: int) -> Entry:
     return by_gpus[min((n for n in by_gpus if n >= ranks), default=max(by_gpus))]
 
 
-def table_for(measured: tuple[AllReduceTable, ...], ranks: int, beyond: bool = True) -> AllReduceTable | None:
-    """The table that speaks for *ranks* GPUs; *beyond*: that of the largest number speaks for more."""
-    tables = {table.gpus: table for table in measured}
-    if not tables or (max(tables) < ranks and not beyond):
-        return None
-    return nearest_entry(tables, ranks)
+def table_for(measured: tuple[AllReduceTable, ...], ranks: int) -> AllReduceTable | None:
+    """The table that speaks for *ranks* GPUs."""
+    return nearest_entry({table.gpus: table for table in measured}, ranks) if measured else None
+
+
+def exchange_table(link: Link, ranks: int) -> AllReduceTable | None:
+    """That of a gather and a scatter between *ranks* GPUs; None where only fewer than all-reduces have were measured."""
+    table = table_for(link.exchange_tables, ranks)
+    return table if table is not None and table.gpus >= min(ranks, max(link.allreduce_latency_s)) else None
 
 
 def ring_traffic(ranks: int) -> float:
@@ -86,9 +89,9 @@ class AllReduce:
     def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
         """All ranks gather what each has and scatter the sums, in two calls; the message is that of all together.
 
-        More of them than were measured take the law of latency and bandwidth.
+        Where all-reduces were measured between more of them, it takes the law of latency and bandwidth.
         """
-        return cls._over(link, table_for(link.exchange_tables, ranks, beyond=False), ranks, factor, stretch, calls=2)
+        return cls._over(link, exchange_table(link, ranks), ranks, factor, stretch, calls=2)
 
     @classmethod
     def _over(
@@ -118,8 +121,8 @@ class AllReduce:
 
 def _with_own(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None:
     """The table for *ranks*: its points up to *own_bytes*, those of NCCL alone after."""
-    nccl, least = table_for(link.nccl_tables, ranks, beyond=False), table_for(link.allreduce_tables, ranks)
-    if nccl is None or least is None or own_bytes == inf:
+    nccl, least = table_for(link.nccl_tables, ranks), table_for(link.allreduce_tables, ranks)
+    if nccl is None or least is None or nccl.gpus < ranks or own_bytes == inf:
         return least
     points = [point for point in zip(least.bytes, least.time_s, strict=True) if point[0] <= own_bytes]
     points += [point for point in zip(nccl.bytes, nccl.time_s, strict=True) if point[0] > own_bytes]
