@@ -1,6 +1,8 @@
 """What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
 
+    gpufleet validate benchmarks/fit/unseen_by_rule.csv --out outputs/unseen
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv --write data
+        --strangers benchmarks/fit/unseen_by_rule.csv outputs/unseen/validation.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
 It writes, by the method in benchmarks/fit/README.md,
@@ -17,13 +19,25 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, log
+from math import inf
 from pathlib import Path
 
-import numpy as np
+from observe import compared
+from quantiles import (
+    METRICS,
+    Error,
+    chosen,
+    common_sd,
+    inside,
+    inside_of_strangers,
+    intervals,
+    quantiles,
+    stretch_of,
+    thinned,
+)
 from rows import judged, read_rows
 
-from sim.benchdata import BenchRow
+from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.model import params_total
 from sim.catalogue.entries.quantization import native_quantization
@@ -33,20 +47,8 @@ from sim.study.fidelity.validate.case import layout
 from sim.study.fidelity.validate.names import NotCovered, family_of, match
 from sim.study.fidelity.validate.predict import campaigns_of
 
-METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
-LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
-KEPT = 4
-"""Rows kept of one pair, metric and mark, evenly spaced in the order of their errors: pairs weigh the same anyway."""
-QUANTILES = (0.1, 0.9)
-STRETCHES = tuple(1 + step / 20 for step in range(41))
-"""Widths that are tried, over that of the quantiles."""
-LEAST_PAIRS = 6
-"""Of fewer pairs no interval is made."""
 BILLION = 1e9
-ORIGIN = """source: gpufleet-study
-where: "benchmarks/fit/worth.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
-kind: fitted
-"""
+LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +58,6 @@ class Located:
     row: BenchRow
     setting: Setting
     prompt: float
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """One left-out measurement."""
-
-    metric: str
-    mark: str
-    gpu: str
-    family: str
-    campaign: str
-    ratio: float
-    """Measured over predicted."""
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """GPU and model family, which weigh the same whatever the number of their rows."""
-        return self.gpu, self.family
 
 
 def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
@@ -183,103 +167,33 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
         yield Error(*told, ratio)
 
 
+def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Entry]) -> Iterator[Error]:
+    """Errors of servers of which no more is known than *table* says; `gpufleet validate` wrote *validation*."""
+    rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
+    with validation.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            one = rows.get(line["id"])
+            if one is None or line["status"] != "covered":
+                continue
+            mark, _ = mark_of(one.setting, index)
+            for metric, column in compared(one.row, line["saturated"] == "true"):
+                if line[f"{column}_predicted"]:
+                    ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
+                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, _publisher(one.row))
+                    yield Error(*told, ratio)
+
+
+def _publisher(row: BenchRow) -> str:
+    return row.source.split("@")[0].split("#")[0].split(" ")[0]
+
+
 def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
     """Whether *entry* was left out of the fit that predicted *setting*."""
     same_gpu = entry.gpu == setting.gpu
     return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
 
 
-def thinned(errors: Sequence[Error]) -> list[Error]:
-    """At most KEPT rows of each pair, metric and mark."""
-    groups: dict[tuple[object, ...], list[Error]] = defaultdict(list)
-    for one in errors:
-        groups[one.metric, one.mark, *one.pair].append(one)
-    kept = []
-    for _, members in sorted(groups.items()):
-        members.sort(key=lambda one: one.ratio)
-        count = min(KEPT, len(members))
-        kept += [members[(2 * i + 1) * len(members) // (2 * count)] for i in range(count)]
-    return kept
-
-
-def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, float]:
-    """10th and 90th percentile of measured over predicted, pairs weighing the same, *stretch* times as far from the
-    median in logarithms.
-    """
-    rows_of: dict[tuple[str, str], int] = defaultdict(int)
-    for one in errors:
-        rows_of[one.pair] += 1
-    ordered = sorted(errors, key=lambda one: one.ratio)
-    weights = np.array([1.0 / rows_of[one.pair] for one in ordered])
-    places = (np.cumsum(weights) - weights / 2) / weights.sum()
-    low, middle, high = np.interp((QUANTILES[0], 0.5, QUANTILES[1]), places, [log(one.ratio) for one in ordered])
-    return exp(float(middle - stretch * (middle - low))), exp(float(middle + stretch * (high - middle)))
-
-
-def stretch_of(errors: Sequence[Error]) -> float:
-    """How much wider than the quantiles an interval must be to hold its share of GPUs that it was made without."""
-    share = QUANTILES[1] - QUANTILES[0]
-    return next((one for one in STRETCHES if inside(errors, one) >= share), STRETCHES[-1])
-
-
-def common_sd(errors: Sequence[Error]) -> float:
-    """Standard deviation of the part of log(ratio) that the pairs of a campaign have in common.
-
-    It is the root of the mean product of two pairs' deviations in the same campaign, campaigns weighing by their pairs.
-    """
-    by_pair: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in errors:
-        by_pair[one.campaign][one.pair].append(log(one.ratio))
-    medians = {name: [float(np.median(found)) for found in pairs.values()] for name, pairs in by_pair.items()}
-    centre = float(np.median([value for found in medians.values() for value in found]))
-    products = weight = 0.0
-    for found in medians.values():
-        off = np.clip(np.array(found) - centre, -1.0, 1.0)
-        if len(off) > 1:
-            products += (float(off.sum()) ** 2 - float((off**2).sum())) / (len(off) - 1)
-            weight += len(off)
-    return max(0.0, products / weight) ** 0.5 if weight else 0.0
-
-
-def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
-    """The errors that an interval is made of."""
-    return [one for one in errors if one.metric == metric and one.mark == mark]
-
-
-def intervals(errors: Sequence[Error]) -> str:
-    """data/fidelity/intervals.yaml."""
-    lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
-    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors)).rstrip()]
-    lines.append("metrics:")
-    for metric in METRICS.values():
-        found = {mark: chosen(errors, metric, mark) for mark in MARKS}
-        kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
-        if not kept:
-            continue
-        lines.append(f"  {metric}:")
-        least, most = 1.0, 1.0
-        for mark, some in kept.items():
-            low, high = quantiles(some, stretch_of(some))
-            least, most = min(least, low), max(most, high)  # farther away nothing is known better
-            counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
-            lines.append(
-                f"    {mark}: {{low: {least:.3f}, high: {most:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def inside(errors: Sequence[Error], stretch: float = 1.0) -> float:
-    """Share of measurements within an interval that was made without their GPU, pairs weighing the same."""
-    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for gpu in {one.gpu for one in errors}:
-        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors, stretch)
-        for one in errors:
-            if one.gpu == gpu:
-                shares[one.pair].append(low <= one.ratio <= high)
-    return float(np.mean([np.mean(found) for found in shares.values()]))
-
-
-def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error]) -> None:
+def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error], strangers: Sequence[Error]) -> None:
     """The three files."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
@@ -290,9 +204,10 @@ def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error]) -> None
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(LEFT_OUT)
         writer.writerows(
-            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in errors
+            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"]
+            for one in (*errors, *strangers)
         )
-    (folder / "intervals.yaml").write_text(intervals(errors), encoding="utf-8")
+    (folder / "intervals.yaml").write_text(intervals(errors, strangers), encoding="utf-8")
 
 
 def _cells(entry: Entry) -> list[object]:
@@ -306,13 +221,21 @@ def main() -> None:
     parser.add_argument(
         "errors", type=Path, nargs="*", help="left_out.csv of steptime.py, left_out_power.csv of power.py"
     )
+    parser.add_argument(
+        "--strangers",
+        type=Path,
+        nargs=2,
+        metavar=("TABLE", "VALIDATION"),
+        help="pairs in no fit, and their predictions",
+    )
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
     arguments = parser.parse_args()
     catalog = load_catalog()
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
-    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
+    strangers = thinned(list(of_strangers(*arguments.strangers, catalog, index))) if arguments.strangers else []
+    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of strangers")
     for metric in METRICS.values():
         for mark in MARKS:
             some = chosen(errors, metric, mark)
@@ -323,9 +246,12 @@ def main() -> None:
                     f"GPU left out {inside(some):.0%} inside, {inside(some, stretch):.0%} stretched {stretch:g} times"
                 )
                 told = f"{low:.2f} to {high:.2f}, {held}, common {common_sd(some):.2f}"
+                others = chosen(strangers, metric, mark)
+                if others:
+                    told += f", strangers {inside_of_strangers(some, others):.0%} inside without their publisher"
                 print(f"{metric:10s} {mark:18s} {len(some):5d} rows {len({one.pair for one in some}):3d} pairs: {told}")
     if arguments.write:
-        write(arguments.write / "fidelity", index, errors)
+        write(arguments.write / "fidelity", index, errors, strangers)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,155 @@
+"""Intervals of predictions from errors of rows that no fit has seen: quantiles, and how many measurements they hold."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+
+from sim.study.fidelity.marks.distance import MARKS
+
+METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
+KEPT = 4
+"""Rows kept of one pair, metric and mark, evenly spaced in the order of their errors: pairs weigh the same anyway."""
+QUANTILES = (0.1, 0.9)
+STRETCHES = tuple(1 + step / 20 for step in range(41))
+"""Widths that are tried, over that of the quantiles."""
+LEAST_PAIRS = 6
+"""Of fewer pairs no interval is made."""
+ORIGIN = """source: gpufleet-study
+where: "benchmarks/fit/worth.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
+kind: fitted
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """One left-out measurement."""
+
+    metric: str
+    mark: str
+    gpu: str
+    family: str
+    campaign: str
+    ratio: float
+    """Measured over predicted."""
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """GPU and model family, which weigh the same whatever the number of their rows."""
+        return self.gpu, self.family
+
+
+def thinned(errors: Sequence[Error]) -> list[Error]:
+    """At most KEPT rows of each pair, metric and mark."""
+    groups: dict[tuple[object, ...], list[Error]] = defaultdict(list)
+    for one in errors:
+        groups[one.metric, one.mark, *one.pair].append(one)
+    kept = []
+    for _, members in sorted(groups.items()):
+        members.sort(key=lambda one: one.ratio)
+        count = min(KEPT, len(members))
+        kept += [members[(2 * i + 1) * len(members) // (2 * count)] for i in range(count)]
+    return kept
+
+
+def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, float]:
+    """10th and 90th percentile of measured over predicted, pairs weighing the same, *stretch* times as far from the
+    median in logarithms.
+    """
+    rows_of: dict[tuple[str, str], int] = defaultdict(int)
+    for one in errors:
+        rows_of[one.pair] += 1
+    ordered = sorted(errors, key=lambda one: one.ratio)
+    weights = np.array([1.0 / rows_of[one.pair] for one in ordered])
+    places = (np.cumsum(weights) - weights / 2) / weights.sum()
+    low, middle, high = np.interp((QUANTILES[0], 0.5, QUANTILES[1]), places, [log(one.ratio) for one in ordered])
+    return exp(float(middle - stretch * (middle - low))), exp(float(middle + stretch * (high - middle)))
+
+
+def stretch_of(errors: Sequence[Error]) -> float:
+    """How much wider than the quantiles an interval must be to hold its share of GPUs that it was made without."""
+    share = QUANTILES[1] - QUANTILES[0]
+    return next((one for one in STRETCHES if inside(errors, one) >= share), STRETCHES[-1])
+
+
+def common_sd(errors: Sequence[Error]) -> float:
+    """Standard deviation of the part of log(ratio) that the pairs of a campaign have in common.
+
+    It is the root of the mean product of two pairs' deviations in the same campaign, campaigns weighing by their pairs.
+    """
+    by_pair: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in errors:
+        by_pair[one.campaign][one.pair].append(log(one.ratio))
+    medians = {name: [float(np.median(found)) for found in pairs.values()] for name, pairs in by_pair.items()}
+    centre = float(np.median([value for found in medians.values() for value in found]))
+    products = weight = 0.0
+    for found in medians.values():
+        off = np.clip(np.array(found) - centre, -1.0, 1.0)
+        if len(off) > 1:
+            products += (float(off.sum()) ** 2 - float((off**2).sum())) / (len(off) - 1)
+            weight += len(off)
+    return max(0.0, products / weight) ** 0.5 if weight else 0.0
+
+
+def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
+    """The errors that an interval is made of."""
+    return [one for one in errors if one.metric == metric and one.mark == mark]
+
+
+def ends(known: Sequence[Error], strangers: Sequence[Error]) -> tuple[float, float]:
+    """The interval: the outer of what left-out campaigns and strangers' servers ask for.
+
+    What ran in a campaign was looked up in its scripts, also where it is left out of the fit. Of a stranger's server no
+    more is known than its table says, which is less than that.
+    """
+    low, high = quantiles(known, stretch_of(known))
+    if len({one.pair for one in strangers}) >= LEAST_PAIRS:
+        lower, higher = quantiles(strangers)
+        low, high = min(low, lower), max(high, higher)
+    return low, high
+
+
+def inside_of_strangers(known: Sequence[Error], strangers: Sequence[Error]) -> float:
+    """Share of strangers' measurements in an interval made without their publisher's, pairs weighing the same."""
+    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for publisher in {one.campaign for one in strangers}:
+        low, high = ends(known, [one for one in strangers if one.campaign != publisher])
+        for one in strangers:
+            if one.campaign == publisher:
+                shares[one.pair].append(low <= one.ratio <= high)
+    return float(np.mean([np.mean(found) for found in shares.values()]))
+
+
+def intervals(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
+    """data/fidelity/intervals.yaml."""
+    lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
+    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
+    lines.append("metrics:")
+    for metric in METRICS.values():
+        found = {mark: chosen(errors, metric, mark) for mark in MARKS}
+        kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
+        if not kept:
+            continue
+        lines.append(f"  {metric}:")
+        least, most = 1.0, 1.0
+        for mark, some in kept.items():
+            low, high = ends(some, chosen(strangers, metric, mark))
+            least, most = min(least, low), max(most, high)  # farther away nothing is known better
+            counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
+            lines.append(
+                f"    {mark}: {{low: {least:.3f}, high: {most:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def inside(errors: Sequence[Error], stretch: float = 1.0) -> float:
+    """Share of measurements within an interval that was made without their GPU, pairs weighing the same."""
+    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for gpu in {one.gpu for one in errors}:
+        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors, stretch)
+        for one in errors:
+            if one.gpu == gpu:
+                shares[one.pair].append(low <= one.ratio <= high)
+    return float(np.mean([np.mean(found) for found in shares.values()]))
