@@ -22,7 +22,7 @@ from sim.study.work.job import columns as job_columns
 from sim.study.work.queue import columns as queue_columns
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md")
+OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md")
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
 COLUMNS_MARK = "<!-- columns of summary.csv -->"

@@ -43,8 +43,9 @@ def test_four_of_five_left_out_measurements_lie_inside() -> None:
     found = shares()
     assert {*found} == {*KNOWN}
     assert all(share >= COVERED - 0.03 for share in found.values()), found
-    # three GPUs are all that power was measured on: intervals are stretched until they hold those left out
-    assert all(share <= COVERED + 0.14 for (metric, _), share in found.items() if metric != "power"), found
+    # three GPUs are all that power was measured on: intervals are stretched until they hold those left out;
+    # of the others each end is the outer one of two sets of rows
+    assert all(share <= COVERED + 0.16 for (metric, _), share in found.items() if metric != "power"), found
 
 
 @pytest.mark.parametrize("metric", METRICS)
