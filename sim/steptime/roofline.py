@@ -21,6 +21,7 @@ from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
+from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, is_hopper, known_overheads
@@ -51,6 +52,15 @@ class Roofline(Spec):
         Raises ValueError if the engine's overheads are unknown.
         """
         return RooflineStepTime(self, inputs)
+
+    def values(self, coefficients: Coefficients) -> dict[str, Value]:
+        """What the options that are chosen rest on, by name in data/steptime.yaml."""
+        chosen = {
+            "one_process_host_time_factor": self.one_process and not self.in_process,
+            "sorting_bytes_per_logit": self.sorts_logits,
+        }
+        known = {name: getattr(coefficients, name) for name, is_chosen in chosen.items() if is_chosen}
+        return {name: value for name, value in known.items() if value is not None}
 
     def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int, gpu: Gpu) -> float:
         """API-server time before a request's first token; it does not hold the engine [s]."""

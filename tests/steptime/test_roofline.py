@@ -159,6 +159,11 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
     )
     assert sorted_s == pytest.approx(100 * 128256 * 390 / (2.039e12 * 0.82), rel=0.02)
     assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
+    assert set(Roofline(one_process=True, sorts_logits=True).values(coefficients)) == {
+        "one_process_host_time_factor",
+        "sorting_bytes_per_logit",
+    }
+    assert not Roofline(in_process=True, one_process=True).values(coefficients)
 
 
 def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, language_model, gpu):

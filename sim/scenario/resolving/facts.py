@@ -176,7 +176,8 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
         else ("moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell")
     )
     yield from _all(f"{prefix}.kernel", inputs.kernel, unused)
-    for name, value in used_values(inputs).items():
+    options = pool.steptime.values(inputs.coefficients) if isinstance(pool.steptime, Roofline) else {}
+    for name, value in (used_values(inputs) | options).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
     if pool.layout.gpus > 1:
         yield from _link_facts(f"{prefix}.link", inputs)

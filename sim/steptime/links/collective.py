@@ -23,7 +23,7 @@ def table_for(measured: tuple[AllReduceTable, ...], ranks: int) -> AllReduceTabl
 
 
 def exchange_table(link: Link, ranks: int) -> AllReduceTable | None:
-    """That of a gather and a scatter between *ranks* GPUs; None where only fewer than all-reduces have were taken."""
+    """That of a gather and a scatter between *ranks* GPUs; None where fewer were measured than of all-reduces."""
     table = table_for(link.exchange_tables, ranks)
     return table if table is not None and table.gpus >= min(ranks, max(link.allreduce_latency_s)) else None
 
