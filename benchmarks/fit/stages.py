@@ -183,9 +183,9 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     layers_names: Names = (f"per_layer:{engine}", *pipeline)
     if model.mla is not None:
         layers_names = (*layers_names, "mla_layer")
-    if inputs.blackwell:
+    if inputs.gpu.blackwell:
         layers_names = (*layers_names, "blackwell_layer")
-    if inputs.hopper:
+    if inputs.gpu.hopper:
         layers_names = (*layers_names, "hopper_layer")
     host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline
     if steptime.spec.one_process and not steptime.spec.in_process:
@@ -213,6 +213,6 @@ def request_names(steptime: RooflineStepTime) -> Names:
     names: Names = (f"per_request:{inputs.engine.id}",)
     if inputs.tensor_parallel_size > 1:
         names = (*names, "tp_request")
-    if inputs.hopper:
+    if inputs.gpu.hopper:
         names = (*names, "hopper_request")
     return (*names, f"moe_request:{inputs.engine.id}") if inputs.model.moe is not None else names

@@ -60,24 +60,14 @@ class RooflineInputs:
         return self.kv_bytes_per_element < SIXTEEN_BIT_BYTES
 
     @property
-    def blackwell(self) -> bool:
-        """Any chip of the family: B200, B300 and the GB20x cards."""
-        return self.gpu.architecture.lower().startswith("blackwell")
-
-    @property
     def server_blackwell(self) -> bool:
         """B200, B300 and their kin, with HBM and the tensor cores that graphics cards of the family lack."""
-        return self.blackwell and "GB20x" not in self.gpu.architecture
-
-    @property
-    def hopper(self) -> bool:
-        """H100, H200 and their kin."""
-        return is_hopper(self.gpu)
+        return self.gpu.blackwell and "GB20x" not in self.gpu.architecture
 
     @property
     def recent_host(self) -> bool:
         """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
-        return self.hopper or self.blackwell
+        return self.gpu.hopper or self.gpu.blackwell
 
     @property
     def stage_ranks(self) -> int:
@@ -100,11 +90,6 @@ class RooflineInputs:
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)
-
-
-def is_hopper(gpu: Gpu) -> bool:
-    """H100, H200 and their kin."""
-    return gpu.architecture.startswith("Hopper")
 
 
 def known_overheads(engine: Engine) -> Overheads:

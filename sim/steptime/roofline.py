@@ -24,7 +24,7 @@ from sim.steptime.attention.stack import Attention, attention_values, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host_products import HostProduct, host_attention, placed
-from sim.steptime.inputs import Rates, RooflineInputs, is_hopper, known_overheads
+from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
 
@@ -42,7 +42,6 @@ class Roofline(Spec):
     """The engine is called as a library: no API server streams the tokens."""
     one_process: bool = False
     """The API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
-
     sorts_logits: bool = False
     """Requests ask for top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
 
@@ -70,7 +69,7 @@ class Roofline(Spec):
         factor = overheads.tp_request_factor.value if tensor_parallel_size > 1 else 1.0
         if model.moe is not None:
             factor *= overheads.moe_request_factor.value
-        if is_hopper(gpu) and overheads.hopper_request_factor is not None:
+        if gpu.hopper and overheads.hopper_request_factor is not None:
             factor *= overheads.hopper_request_factor.value
         return overheads.per_request_s.value * factor * self.host_factor
 
@@ -257,9 +256,9 @@ class RooflineStepTime:
         layers = model.layers - experts + experts * overheads.moe_layer_factor.value
         if model.mla is not None:
             layers *= overheads.mla_layer_factor.value
-        if self.inputs.blackwell:
+        if self.inputs.gpu.blackwell:
             layers *= overheads.blackwell_layer_factor.value
-        if self.inputs.hopper:
+        if self.inputs.gpu.hopper:
             layers *= overheads.hopper_layer_factor.value
         return layers * overheads.per_layer_s.value
 

@@ -28,7 +28,7 @@ def peak_flops(gpu: Gpu, precision: Precision) -> float:
 
 def older_kernels_suffer(gpu: Gpu) -> bool:
     """Whether the card's tensor cores need kernels of their own to reach their rate."""
-    return gpu.architecture.startswith("Hopper") or gpu.architecture in ("Blackwell", "Blackwell Ultra")
+    return gpu.hopper or gpu.architecture in ("Blackwell", "Blackwell Ultra")
 
 
 def rates(

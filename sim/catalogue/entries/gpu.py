@@ -75,6 +75,16 @@ class Gpu(Spec):
         return self.form_factor == "PCIe card"
 
     @property
+    def hopper(self) -> bool:
+        """H100, H200 and their kin."""
+        return self.architecture.startswith("Hopper")
+
+    @property
+    def blackwell(self) -> bool:
+        """Any chip of the family: B200, B300 and the GB20x cards."""
+        return self.architecture.lower().startswith("blackwell")
+
+    @property
     def is_host(self) -> bool:
         """A system on chip: its price and its power are those of the whole machine."""
         return self.form_factor == "system on chip"

@@ -155,13 +155,12 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
     """Whether an overhead is for another kind of model, GPU or layout."""
     if pool.model is None or pool.gpu is None:
         return True
-    blackwell, hopper = (pool.gpu.architecture.lower().startswith(family) for family in ("blackwell", "hopper"))
     applies = {
         "moe_": pool.model.moe is not None,
         "mla_": pool.model.mla is not None,
-        "blackwell_": blackwell,
-        "hopper_": hopper,
-        "recent_": blackwell or hopper,
+        "blackwell_": pool.gpu.blackwell,
+        "hopper_": pool.gpu.hopper,
+        "recent_": pool.gpu.blackwell or pool.gpu.hopper,
         "draft_": pool.drafter is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
