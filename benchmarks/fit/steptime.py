@@ -14,7 +14,7 @@ import csv
 import pickle
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,11 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     return {name: priors.width(name) for name in sorted(names) if priors.known(name)}
 
 
+def taught(rows: list[Simulated]) -> list[Observation]:
+    """What the fit learns from."""
+    return [one for one in observations(rows) if fittable(one, rows)]
+
+
 def fitted(ready: list[Ready], priors: Priors, start: Theta, rounds: int) -> tuple[Theta, Theta, list[Simulated]]:
     """(theta, what the rows were simulated with last, the rows), after *rounds* of simulating and fitting."""
     at, theta = start, start
@@ -86,24 +91,32 @@ def refit(
     start: Theta | None = None,
 ) -> Theta:
     """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
-    found = [one for one in observations(rows) if fittable(one, rows) and keep(one)]
-    return _moved(found, priors, at, start)
+    return _moved([one for one in taught(rows) if keep(one)], priors, at, start)
 
 
 def _moved(found: list[Observation], priors: Priors, at: Theta, start: Theta | None = None) -> Theta:
     sd = widths(found, priors)
     begin = {name: value - at.get(name, 0.0) for name, value in (start or {}).items()}
-    step = fit(found, sd, {name: -at.get(name, 0.0) for name in sd}, begin)
-    return {name: at.get(name, 0.0) + step[name] for name in sd if name.split(":")[0] not in HOSTS}
+    return _shared(fit(found, sd, _centre(sd, at), begin), at)
+
+
+def _centre(names: Iterable[str], at: Theta) -> Theta:
+    """The prior's centre in steps from *at*, where the rows were simulated."""
+    return {name: -at.get(name, 0.0) for name in names}
+
+
+def _shared(step: Mapping[str, float], at: Theta) -> Theta:
+    """Theta a *step* from *at*, without hosts' factors, which no prediction takes."""
+    return {name: at.get(name, 0.0) + moved for name, moved in step.items() if name.split(":")[0] not in HOSTS}
 
 
 def host_spread(rows: list[Simulated], priors: Priors, at: Theta) -> float:
     """Standard deviation of hosts' factors that the fit finds where it may move them freely."""
-    found = [one for one in observations(rows) if fittable(one, rows)]
+    found = taught(rows)
     sd = widths(found, priors)
     counts = Counter(name for one in found for name in hosts_of(one))
     free = sd | {name: FREE_HOST for name in sd if name.split(":")[0] in HOSTS}
-    step = fit(found, free, centre={name: -at.get(name, 0.0) for name in sd})
+    step = fit(found, free, centre=_centre(sd, at))
     return float(np.std([step[name] for name, count in counts.items() if count >= ROWS_OF_A_HOST]))
 
 
@@ -121,7 +134,7 @@ def left_out_errors(
     *theta* is the fit to all rows. A group that it learnt nothing from needs no other.
     """
     groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)})
-    learnt = {group(rows[one.row].row) for one in observations(rows) if fittable(one, rows)}
+    learnt = {group(rows[one.row].row) for one in taught(rows)}
 
     def without(out: str) -> list[dict[str, object]]:
         own = refit(rows, priors, at, lambda one: group(rows[one.row].row) != out, theta) if out in learnt else theta
@@ -134,14 +147,13 @@ def left_out_quickly(
     rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
     """`left_out_errors` without a fit for each group: in seconds, for trials."""
-    found = [one for one in observations(rows) if fittable(one, rows)]
+    found = taught(rows)
     sd = widths(found, priors)
     start = {name: value - at.get(name, 0.0) for name, value in theta.items()}
-    whole = Without(found, sd, {name: -at.get(name, 0.0) for name in sd}, start)
+    whole = Without(found, sd, _centre(sd, at), start)
     lines = []
     for out in sorted({group(one.row) for one in rows if judged(one.row)}):
-        step = whole.theta(np.array([group(rows[one.row].row) == out for one in found]))
-        own = {name: at.get(name, 0.0) + step[name] for name in sd if name.split(":")[0] not in HOSTS}
+        own = _shared(whole.theta(np.array([group(rows[one.row].row) == out for one in found])), at)
         lines += timed_rows(scheme, [one for one in rows if judged(one.row) and group(one.row) == out], at, own)
     return lines
 
@@ -177,7 +189,7 @@ def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, obj
 
 def bootstrap(rows: list[Simulated], priors: Priors, at: Theta) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of every theta over refits to pairs drawn with replacement."""
-    found = [one for one in observations(rows) if fittable(one, rows)]
+    found = taught(rows)
     by_pair: dict[str, list[Observation]] = defaultdict(list)
     for one in found:
         by_pair[one.pair].append(one)
