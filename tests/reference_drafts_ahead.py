@@ -42,19 +42,8 @@ class AsyncDraftReference(QueuedReference):
     def _batch(self, scheduled: dict[Drafting, int]) -> Batch:
         batch = Batch()
         for one, new in scheduled.items():
-            context = one.computed - one.doubtful
-            batch.adapted_tokens += new * (one.request.adapter != "")
-            if one.decoding:
-                batch.decode_seqs += 1
-                batch.kv_tokens += context
-                batch.draft_tokens += new - 1
-                batch.windowed_kv_tokens += min(context, self.window)
-                batch.windowed_growing_seqs += context < self.window
-            else:
-                batch.prefill_seqs += 1
-                batch.prefill_tokens += new
-                batch.prefill_context_tokens += context
-                batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+            batch.draft_tokens += one.decoding * (new - 1)
+            self._into(batch, one, new, one.computed - one.doubtful)
         return batch
 
     def _launch(self, now: float) -> Launched:

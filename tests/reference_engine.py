@@ -442,20 +442,23 @@ class ReferenceEngine:
     def _batch(self, scheduled: dict[Tracked, int]) -> Batch:
         batch = Batch()
         for one, new in scheduled.items():
-            context = one.computed
-            batch.sampled_seqs += context + new == one.tokens
-            batch.adapted_tokens += new * (one.request.adapter != "")
-            if one.decoding:
-                batch.decode_seqs += 1
-                batch.kv_tokens += context
-                batch.windowed_kv_tokens += min(context, self.window)
-                batch.windowed_growing_seqs += context < self.window
-            else:
-                batch.prefill_seqs += 1
-                batch.prefill_tokens += new
-                batch.prefill_context_tokens += context
-                batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+            batch.sampled_seqs += one.computed + new == one.tokens
+            self._into(batch, one, new, one.computed)
         return batch
+
+    def _into(self, batch: Batch, one: Tracked, new: int, context: int) -> None:
+        """Adds *new* tokens of *one*, before which lies its *context*."""
+        batch.adapted_tokens += new * (one.request.adapter != "")
+        if one.decoding:
+            batch.decode_seqs += 1
+            batch.kv_tokens += context
+            batch.windowed_kv_tokens += min(context, self.window)
+            batch.windowed_growing_seqs += context < self.window
+        else:
+            batch.prefill_seqs += 1
+            batch.prefill_tokens += new
+            batch.prefill_context_tokens += context
+            batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
 
     def _update(self, scheduled: dict[Tracked, int], now: float) -> None:
         for one, new in scheduled.items():
