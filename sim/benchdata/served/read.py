@@ -23,8 +23,8 @@ UNKNOWN = (
     "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
     "Prometheus to a query, spans or metrics in OTLP JSON"
 )
-Read = tuple[Path, list[Any] | None]
-"""A file and the JSON objects in it; None: it is a page of metrics."""
+Read = tuple[Path, list[Any] | str]
+"""A file and the JSON objects in it, or the text of a page of metrics."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Stretch:
     """Scrapes that were taken one after another: the files of a folder, or all that were named alone."""
 
     name: str
-    pages: list[Path] = field(default_factory=list)
+    pages: list[tuple[Path, str]] = field(default_factory=list)
     answers: list[tuple[Path, Any]] = field(default_factory=list)
     collected: list[tuple[Path, Sequence[Any]]] = field(default_factory=list)
     """Files of an OpenTelemetry collector."""
@@ -40,7 +40,7 @@ class _Stretch:
     @property
     def place(self) -> Path:
         """The first of its files."""
-        return [*self.pages, *(path for path, _ in self.answers), *(path for path, _ in self.collected)][0]
+        return next(path for path, _ in (*self.pages, *self.answers, *self.collected))
 
 
 def read_rows(
@@ -66,11 +66,12 @@ def read_rows(
     stretches: dict[str, _Stretch] = {}
     for stretch, (path, held) in _files(paths):
         try:
-            if held is None or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
+            if isinstance(held, str):
+                stretches.setdefault(stretch, _Stretch(stretch)).pages.append((path, held))
+            elif held and (is_matrix(held[0]) or are_metrics(held[0])):
                 own = stretches.setdefault(stretch, _Stretch(stretch))
-                own.pages += [path] if held is None else []
-                own.answers += [(path, one) for one in held or () if not are_metrics(one)]
-                own.collected += [(path, held)] if held and are_metrics(held[0]) else []
+                own.answers += [(path, one) for one in held if not are_metrics(one)]
+                own.collected += [(path, held)] if are_metrics(held[0]) else []
             else:
                 found = list(_told(path, held, known))
                 rows += [row for row, _ in found]
@@ -105,7 +106,7 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Read]]:
             held = objects(text) if text.lstrip()[:1] in ("{", "[") else None
             if held is None and text.lstrip()[:1] == "{":
                 raise BenchdataError([(str(file), 0, "is no JSON")])
-            yield path.name if path.is_dir() else "", (file, held)
+            yield path.name if path.is_dir() else "", (file, text if held is None else held)
 
 
 def _told(path: Path, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
@@ -156,7 +157,7 @@ def _scrapes(stretch: _Stretch) -> list[Scrape]:
         if wrong:
             raise BenchdataError(wrong)
         return matrices(stretch.answers)
-    return [scrape(path, text_of(path)) for path in stretch.pages]
+    return [scrape(path, text) for path, text in stretch.pages]
 
 
 def _when(scrape: Scrape) -> float:
