@@ -1,13 +1,12 @@
 """Measured watts of serving GPUs with what the simulator makes of their steps: the rows that power.py fits."""
 
 import csv
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fit.rows import read_rows
+from benchmarks.fit.rows import publisher, read_rows
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
@@ -175,20 +174,11 @@ def read_cards(catalog: Catalog) -> Iterator[Run]:
             step,
             step_s,
             group=row["id"],
-            source=card_campaign(row["source"]),
+            source=publisher(row["source"]),
             id=row["id"],
             checked=row["fit"] == "0",
             watts=float(row["watts_per_gpu"]),
         )
-
-
-def card_campaign(source: str) -> str:
-    """Whose measurements these are.
-
-    >>> card_campaign("noonghunna/club-3090 issue 698")
-    'noonghunna/club-3090'
-    """
-    return re.split(r"[ @:]", source)[0]
 
 
 CHUNK = 512

@@ -4,6 +4,7 @@ Every rule that leaves a row out has its reason beside it. What is left out of t
 the rules say what a parameter may learn from.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def read_rows(measured: Path) -> list[BenchRow]:
 def pair(row: BenchRow) -> str:
     """GPU and model family: what cross-validation leaves out together."""
     return f"{row.gpu} {row.model_family}"
+
+
+def publisher(source: str) -> str:
+    """Whose measurements stand in a `source`.
+
+    >>> publisher("noonghunna/club-3090 issue 698"), publisher("sgl-project/sglang#340")
+    ('noonghunna/club-3090', 'sgl-project/sglang')
+    """
+    return re.split(r"[ @#:]", source)[0]
 
 
 def judged(row: BenchRow) -> bool:

@@ -35,7 +35,7 @@ from quantiles import (
     stretch_of,
     thinned,
 )
-from rows import judged, read_rows
+from rows import judged, publisher, read_rows
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -109,7 +109,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
             sequences=float(card["requests"]),
             prompt=prompt,
         )
-        campaign = card["source"].partition("@")[0].partition(" ")[0]
+        campaign = publisher(card["source"])
         yield Located(BenchRow(0, card["id"], gpu.id, model.id, source_key=campaign), setting, prompt)
 
 
@@ -179,12 +179,8 @@ def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[En
             for metric, column in compared(one.row, line["saturated"] == "true"):
                 if line[f"{column}_predicted"]:
                     ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
-                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, _publisher(one.row))
+                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher(one.row.source))
                     yield Error(*told, ratio)
-
-
-def _publisher(row: BenchRow) -> str:
-    return row.source.split("@")[0].split("#")[0].split(" ")[0]
 
 
 def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
