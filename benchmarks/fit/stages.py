@@ -192,7 +192,7 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         host = (*host, "one_process")
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
     if model.moe is not None:
-        experts = model.layers - model.moe.dense_layers
+        experts = model.expert_layers
         factor = overheads.moe_layer_factor.value
         share = experts * factor / (model.layers - experts + experts * factor)
         found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))

@@ -20,7 +20,7 @@ class DraftMemory:
         """A model of its own, split as the one that it drafts for."""
         stored = padded(quantization, model)
         weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
-        return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * (model.layers - model.linear_attention_layers))
+        return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.cached_layers)
 
     @classmethod
     def of_heads(cls, model: Model, quantization: Quantization, layout: Layout, dtype: KvCacheDtype) -> "DraftMemory":

@@ -124,9 +124,8 @@ def fit(
         )
         for stage in range(pipeline_parallel_size)
     ]
-    cached_layers = model.layers - model.linear_attention_layers
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
-    whole_block_bytes = per_token * block_size * tightest.layers * cached_layers / model.layers
+    whole_block_bytes = per_token * block_size * tightest.layers * model.cached_layers / model.layers
     if groups is not None:
         whole_block_bytes = groups.layer_bytes * block_size * groups.layers * tightest.layers / model.layers
     drafts_block_bytes = drafts.kv_bytes_per_token * block_size
@@ -246,7 +245,7 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     much as one without *context*. Keys of indexers are whole on every GPU, and so are compressed entries; what is kept
     of the last tokens beside them counts only with *context*.
     """
-    cached = model.layers - model.linear_attention_layers
+    cached = model.cached_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     windowed = model.sliding_window_layers
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached

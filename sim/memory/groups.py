@@ -53,7 +53,7 @@ class KvLayout:
         unit = min(inside, whole) if model.whole_heads is not None else whole
         wide = {kind: round(size / unit) for kind, size in ((False, inside), (True, whole))}
         kinds: list[tuple[int | None, int]] = [
-            (None, wide[True] * (model.layers - model.sliding_window_layers - model.linear_attention_layers)),
+            (None, wide[True] * (model.cached_layers - model.sliding_window_layers)),
             (model.sliding_window, wide[False] * model.sliding_window_layers),
             (STATE, model.linear_attention_layers),
         ]

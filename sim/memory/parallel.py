@@ -41,7 +41,7 @@ def _head_problems(model: Model, tp: int) -> list[str]:
 def _split_sizes(model: Model, layout: Layout) -> list[tuple[str, int]]:
     """Input sizes that tensor parallelism cuts."""
     sizes = []
-    if model.moe is None or model.moe.dense_layers:
+    if model.feed_forward_layers > model.expert_layers:
         sizes.append(("intermediate size", model.intermediate))
     if model.moe is not None and not layout.enable_expert_parallel:
         sizes.append(("expert intermediate size", model.moe.moe_intermediate))

@@ -2,7 +2,7 @@
 
     t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step; p = 1 for experts
       + attention                                              contexts, query-key pairs, states
-      + all-reduces, two a layer                               tokens in the step
+      + all-reduces, one a block                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
 
 The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is one
@@ -27,9 +27,6 @@ from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
-
-ALL_REDUCES_PER_LAYER = 2
-"""After attention and after the feed-forward block."""
 
 
 class Roofline(Spec):
@@ -228,9 +225,9 @@ class RooflineStepTime:
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
         model, inputs = self.inputs.model, self.inputs
         message = tokens * model.hidden * ACTIVATION_BYTES
-        experts_layers = model.layers - model.moe.dense_layers if model.moe else 0
-        alone = ALL_REDUCES_PER_LAYER * model.layers - experts_layers
-        layers_s = alone * self._allreduce.time_s(message)
+        experts_layers = model.expert_layers
+        blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers
+        layers_s = (blocks - experts_layers) * self._allreduce.time_s(message)
         ranks_together = inputs.expert_ranks // inputs.tensor_parallel_size
         gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * ranks_together
         layers_s += experts_layers * self._exchange.time_s(gathered)
@@ -252,7 +249,7 @@ class RooflineStepTime:
     def _layer_overheads_s(self) -> float:
         """Launches and small kernels of all layers [s]."""
         model, overheads = self.inputs.model, self._overheads
-        experts = model.layers - model.moe.dense_layers if model.moe else 0
+        experts = model.expert_layers
         layers = model.layers - experts + experts * overheads.moe_layer_factor.value
         if model.mla is not None:
             layers *= overheads.mla_layer_factor.value

@@ -77,7 +77,6 @@ def of_model(model: Model) -> Network:
     found = matrices(model)
     active = {matrix.name: _active_params(matrix.params, matrix.role == "expert", model) for matrix in found}
     layers = [one for one in found if one.role in ("attention", "mlp", "shared_expert", "expert", "router")]
-    attention_layers = model.layers - model.linear_attention_layers
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     moe = model.moe
     wide = model.intermediate
@@ -92,11 +91,11 @@ def of_model(model: Model) -> Network:
         expert_params_active=sum(active[one.name] for one in layers if one.role == "expert"),
         expert_params=sum(one.params for one in layers if one.role == "expert"),
         routed_copies=moe.experts_per_token if moe else 0,
-        routed_layers=model.layers - moe.dense_layers if moe else 0,
+        routed_layers=model.expert_layers,
         vocab=model.vocab,
         heads=model.heads,
-        scored_heads=model.heads * attention_layers / model.layers,
-        queries=queries * attention_layers / model.layers,
+        scored_heads=model.heads * model.cached_layers / model.layers,
+        queries=queries * model.cached_layers / model.layers,
         keys=keys,
         intermediate=wide,
         gated=model.gated_mlp,

@@ -17,6 +17,7 @@ GPUS = (
 MODELS = (
     *("deepseek-v3.2", "glm-5.2", "kimi-k2.6", "minimax-m3", "minimax-m2.7", "qwen3.6-35b-a3b", "qwen3.8-27b"),
     *("qwen3-vl-235b-a22b", "gemma4-26b-a4b", "mistral-small-4", "ministral3-14b"),
+    *("nemotron-3-nano", "nemotron-3-super", "nemotron-3-ultra", "nemotron-h-56b"),
 )
 FORMATS = {
     **{"gguf-iq2_xxs": 2.3824, "gguf-q3_k_m": 3.89, "mlx-4bit": 4.5},

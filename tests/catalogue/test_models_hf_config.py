@@ -223,8 +223,8 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
             "other width than 4 cannot be",
         ),
         (
-            {"model_type": "nemotron_h"},
-            "hybrid_override_pattern: a stack of Mamba-2, attention",
+            {"model_type": "nemotron_h", "layers_block_type": ["mamba", "rwkv"]},
+            "layers_block_type: a stack of other blocks than Mamba-2",
         ),
         (LLAMA | {"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "an embedding for every layer"),
         ([1, 2], "not a JSON object"),

@@ -112,6 +112,28 @@ MODELS: dict[str, tuple[dict[str, Any], float, float, int]] = {
         | experts("routed", 128, 6, 1408),
         *(142.8, 14.0, 62 * 2 * 32 * 128 * 2),
     ),
+    "Granite-4.0-H-Small": (
+        shape("granitemoehybrid", 4096, 768, 40, 32, 8, 100352, shared_intermediate_size=1536, num_local_experts=72)
+        | {"num_experts_per_tok": 10, "layer_types": (["mamba"] * 9 + ["attention"]) * 4}
+        | {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128},
+        *(32.2, 8.8, 4 * 2 * 8 * 128 * 2),
+    ),
+    "Bamba-9B": (
+        shape("bamba", 4096, 14336, 32, 32, 8, 128256, attn_layer_indices=[9, 18, 27])
+        | {"mamba_n_heads": 128, "mamba_d_head": "auto", "mamba_d_state": 128},
+        *(9.78, 9.78, 3 * 2 * 8 * 128 * 2),
+    ),
+    "Falcon-H1-7B": (
+        shape("falcon_h1", 3072, 12288, 44, 12, 2, 130048, head_dim=128, mamba_d_ssm=3072, mamba_n_heads=24)
+        | {"mamba_d_head": 128, "mamba_d_state": 256},
+        *(7.59, 7.59, 44 * 2 * 2 * 128 * 2),
+    ),
+    "Nemotron-Nano-9B-v2": (
+        shape("nemotron_h", 4480, 15680, 56, 40, 8, 131072, head_dim=128, ssm_state_size=128, n_groups=8)
+        | {"hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-"}
+        | {"mamba_num_heads": 128, "mamba_head_dim": 80},
+        *(8.89, 8.89, 4 * 2 * 8 * 128 * 2),
+    ),
     "Apertus-70B": (shape("apertus", 8192, 43008, 80, 64, 8, 131072), *(70.6, 70.6, 80 * 2 * 8 * 128 * 2)),
     "Qwen2.5-VL-7B": (shape("qwen2_5_vl", 3584, 18944, 28, 28, 4, 152064), *(7.62, 7.62, 28 * 2 * 4 * 128 * 2)),
 }

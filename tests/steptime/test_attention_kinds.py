@@ -117,6 +117,42 @@ def test_a_decoding_step_reads_and_writes_the_states(build):
     assert attention_s(halves, decode(64, 0)) == pytest.approx(64 * once_s)
 
 
+def test_mamba_keeps_a_state_a_head_and_the_inputs_of_its_convolution():
+    nano, ultra = (CATALOG.model(f"nemotron-3-{size}") for size in ("nano", "ultra"))
+    assert state_bytes(nano) == 64 * 64 * 128 * 4 + (64 * 64 + 2 * 8 * 128) * 3 * 2
+    assert kv_bytes_per_token(nano) == 6 * 2 * 2 * 128 * 2
+    ins, scalars = (weight("nemotron-3-nano", f"linear_{part}_proj") for part in ("qkvz", "scalars"))
+    assert (ins.outputs, scalars.outputs, ins.count) == (2 * 64 * 64 + 2 * 8 * 128, 64, 23)
+    assert weight("nemotron-3-nano", "up_proj").count == 23 * 128
+    assert weight("nemotron-3-nano", "q_proj").count == 6
+    assert weight("nemotron-h-56b", "down_proj").count == 54
+    assert weight("nemotron-3-ultra", "latent_down_proj").params == 48 * 8192 * 2048
+    assert [round(params_total(one) / 1e9, 1) for one in (nano, ultra)] == [31.6, 549.3]
+
+
+def test_a_mamba_step_costs_by_the_state_and_not_by_the_context(build):
+    steptime = build("nemotron-3-nano", *H200)
+    rate = BYTES_PER_S * steptime.values["memory_efficiency"].value
+    once_s = 23 * (64 * 64 * 128 * 4 + 6144 * 6) / rate * steptime.values["state_time_factor"].value
+    assert attention_s(steptime, decode(1, 0)) == pytest.approx(2 * once_s)
+    assert attention_s(steptime, decode(64, 0)) == pytest.approx(64 * 2 * once_s)
+    cached_s = attention_s(steptime, decode(1, 2000)) - attention_s(steptime, decode(1, 1000))
+    assert cached_s == pytest.approx(1000 * steptime._decode_s)  # of the six layers with heads alone
+    heads = build("qwen3.5-35b-a3b", *H200)  # ten layers of the same heads' bytes
+    assert steptime._read_s / heads._read_s == pytest.approx(6 * 2 * 128 / (10 * 2 * 256))
+    flop = 2 * (64 * (2 * 128 * 64 + 128 * 64) + 8 * 128 * 128)
+    scan_s = 23 * 2048 * flop / (FLOP_PER_S * steptime.values["scan_efficiency"].value)
+    pairs_s = steptime._pair_s * 2048 * 2049 / 2
+    assert attention_s(steptime, prompt(2048)) == pytest.approx(2 * once_s + scan_s + pairs_s)
+
+
+def test_blocks_that_stand_alone_are_each_summed_over_the_ranks_once(build):
+    alone, two = (build("nemotron-3-nano", *H200, tp=ranks) for ranks in (1, 2))
+    assert alone.breakdown(decode(8, 0))["link"] == 0
+    one = two._allreduce.time_s(8 * 2688 * 2)
+    assert two.breakdown(decode(8, 0))["link"] == pytest.approx(52 * one)
+
+
 def test_a_prompt_is_scanned_through_the_states(build):
     steptime = build("qwen3.5-35b-a3b", *H200)
     flop = 30 * 32 * 2 * (3 * 128 * 128 + 64 * 5 * 128)  # a token, 30 layers of 32 value heads

@@ -35,7 +35,7 @@ class Attention:
         if model.compressed is not None and model.indexer is not None:
             return cls._compressed(rates, model.compressed, model.indexer, layer, layers_share)
         windowed_layers = limited_layers(model) * layers_share
-        whole_layers = (model.layers - model.linear_attention_layers) * layers_share - windowed_layers
+        whole_layers = model.cached_layers * layers_share - windowed_layers
         inside, whole = layer, seeing_all.scaled(whole_layers)
         if model.indexer is not None:
             inside = chosen(rates, layer)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sim.catalogue.entries.hf_config.config import Config, ConfigError, Fields, shown
+from sim.catalogue.entries.hf_config.hybrid import HYBRID
 from sim.catalogue.entries.hf_config.mixed import MIXED
 from sim.catalogue.entries.hf_config.plain import PLAIN
 from sim.catalogue.entries.hf_config.recent import RECENT, REFUSED
@@ -18,7 +19,7 @@ from sim.catalogue.entries.hf_config.stored import stored
 from sim.catalogue.entries.model import Model
 from sim.infile import opened
 
-READERS = {**PLAIN, **MIXED, **RECENT}
+READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID}
 """By `model_type`."""
 
 MOST_BYTES = 8_000_000

@@ -7,6 +7,7 @@ the model is refused with the part named.
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
+from sim.catalogue.entries.hf_config.hybrid import SHORT_CONVOLUTION
 from sim.catalogue.entries.hf_config.plain import (
     deepseek,
     gated_moe,
@@ -22,8 +23,6 @@ LINEAR_INTERVAL = 4
 """Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
 FINE, COARSE = 4, 128
 """Tokens of an entry in DeepSeek-V4: where the indexer chooses (CSA), and where all are read (HCA)."""
-SHORT_CONVOLUTION = 4
-"""Inputs that the convolution before a layer with a state sees, in all models so far."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 """Of DeepSeek-V3.2, where the config leaves them out."""
 
@@ -164,12 +163,8 @@ def _kimi_linear(config: Config) -> Fields:
     )
 
 
-def _nemotron_h(config: Config) -> Fields:
-    key = "layers_block_type" if "layers_block_type" in config.keys else "hybrid_override_pattern"
-    raise config.no_step_time(key, "a stack of Mamba-2, attention and feed-forward layers, one at a time,")
-
-
 MIXED: dict[str, Callable[[Config], Fields]] = {
+    "deepseek_ref": _deepseek_v4,
     "deepseek_v32": _deepseek_sparse,
     "deepseek_v4": _deepseek_v4,
     "gemma4": _gemma4,
@@ -178,7 +173,6 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "kimi_linear": _kimi_linear,
     "minimax_m3": _minimax_m3,
     "minimax_m3_vl": _minimax_m3,
-    "nemotron_h": _nemotron_h,
     "qwen3_5_moe_text": _gated_delta,
     "qwen3_5_text": _gated_delta,
     "qwen3_next": _gated_delta,

@@ -42,17 +42,6 @@ def _granite(config: Config) -> Fields:
     return llama(config, tied=True)
 
 
-def _granite_hybrid(config: Config) -> Fields:
-    """Granite 4: dense where it has no experts; refused where layers are Mamba-2."""
-    if "mamba" in config.get("layer_types", list, []):
-        raise config.no_step_time("layer_types", "Mamba-2")
-    inner = {"intermediate_size": config.count("shared_intermediate_size", "intermediate_size")}
-    dense = llama(Config(config.path, config.keys | inner), tied=True)
-    if not config.whole("num_local_experts", 0):
-        return dense
-    return dense | moe(config, "num_local_experts", "intermediate_size")
-
-
 def _seed_oss(config: Config) -> Fields:
     return llama(config) | {"qkv_bias": config.flag("attention_bias", True)}
 
@@ -206,7 +195,6 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "exaone4": _exaone4,
     "exaone_moe": _exaone_moe,
     "granite": _granite,
-    "granitemoehybrid": _granite_hybrid,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan_moe,
     "llama4": _llama4,
@@ -225,10 +213,8 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
 """By `model_type`."""
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "bamba": ("layers_block_type", "Mamba-2"),
     "bailing_moe_linear": ("layer_group_size", "lightning attention"),
     "bailing_moe_v2_5": ("layer_group_size", "lightning attention"),
-    "falcon_h1": ("mamba_d_ssm", "Mamba-2 beside attention in every layer"),
     "falcon_mamba": ("state_size", "Mamba"),
     "gemma3n": ("hidden_size_per_layer_input", "an embedding for every layer"),
     "gemma3n_text": ("hidden_size_per_layer_input", "an embedding for every layer"),
@@ -236,13 +222,13 @@ REFUSED: dict[str, tuple[str, str]] = {
     "lfm2": ("conv_L_cache", "short convolutions in place of attention"),
     "lfm2_moe": ("conv_L_cache", "short convolutions in place of attention"),
     "mamba": ("state_size", "Mamba"),
-    "mamba2": ("state_size", "Mamba-2"),
+    "mamba2": ("state_size", "a stack without attention"),
     "minimax": ("layer_types", "lightning attention"),
     "minimax_text_01": ("attn_type_list", "lightning attention"),
     "mllama_text_model": ("cross_attention_layers", "attention to an image"),
     "nemotron-nas": ("block_configs", "layers of different sizes"),
-    "plamo2": ("mamba_step", "Mamba-2"),
+    "plamo2": ("mamba_step", "Mamba as PLaMo changed it"),
     "recurrent_gemma": ("block_types", "recurrent blocks"),
-    "zamba2": ("layers_block_type", "Mamba-2"),
+    "zamba2": ("layers_block_type", "attention that layers share"),
 }
 """By `model_type`: the key that asks for a part without a step time, and the part."""

@@ -41,8 +41,21 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
         usual = "awq-int4" if method == "awq" and keys.whole("group_size", 128) == 128 else ""
         return usual or INTEGERS.get((keys.whole("bits", 4), keys.whole("group_size", 128)), method)
     if method == "modelopt":
-        return _of_algorithm(keys.get("quant_algo", str, ""), _spared(keys, mixture)) or method
+        algorithm = keys.get("quant_algo", str, "")
+        mixed = _of_layers(keys, mixture) if algorithm == "MIXED_PRECISION" else ""
+        return mixed or _of_algorithm(algorithm, _spared(keys, mixture)) or method
     return _of_groups(keys, _spared(keys, mixture)) or method if method == "compressed-tensors" else method
+
+
+def _of_layers(keys: Config, mixture: bool) -> str:
+    """Model Optimizer's mixtures, by layer: experts in nvfp4, what stands beside them in 8-bit floats."""
+    layers = keys.get("quantized_layers", dict, {})
+    formats: dict[bool, set[str]] = {True: set(), False: set()}
+    for name, how in layers.items():
+        layer = Config(keys.path, how if isinstance(how, dict) else {})
+        formats["experts" in name].add(layer.get("quant_algo", str, ""))
+    eight_bits = formats[False] & {"FP8", "MXFP8"}
+    return "nvfp4-fp8" if mixture and eight_bits and any("NVFP4" in one for one in formats[True]) else ""
 
 
 def _of_algorithm(algorithm: str, spared: str) -> str:

@@ -33,10 +33,12 @@ class Mla(Spec):
 
 
 class LinearAttention(Spec):
-    """Delta rule: a state per value head instead of a cache."""
+    """A state per value head instead of a cache."""
 
-    rule: Literal["gated_delta", "kda"] = "gated_delta"
-    """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), or Kimi Delta Attention with a gate per channel (2510.26692)."""
+    rule: Literal["gated_delta", "kda", "mamba2"] = "gated_delta"
+    """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), Kimi Delta Attention with a gate per channel (2510.26692), or
+    Mamba-2 (2405.21060): its groups are the key heads, its states' size is that of a key.
+    """
     key_heads: Count
     value_heads: Count
     key_head_dim: Count
@@ -45,6 +47,8 @@ class LinearAttention(Spec):
     """KDA's output gate goes through the size of a key, as its decay does (Kimi-Linear)."""
     state_bits: Literal[16, 32] = 32
     """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
+    beside_heads: bool = False
+    """The same layers have heads and a cache, too (Falcon-H1)."""
 
 
 class CompressedAttention(Spec):

@@ -60,7 +60,7 @@ def entries_per_token(model: Model) -> float:
     """Entries in the caches of all layers for one token of a long context, windows beside compressed entries aside."""
     if (compressed := model.compressed) is not None:
         return compressed.fine_layers / compressed.fine_ratio + compressed.coarse_layers / compressed.coarse_ratio
-    return model.layers - model.linear_attention_layers
+    return model.cached_layers
 
 
 def index_key_bytes(model: Model) -> float:
@@ -76,7 +76,7 @@ def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
     """Bytes that one token leaves in the cache of a single GPU, all layers whose cache grows or slides [bytes]."""
     cached = kv_bytes_per_token_layer(model, element_bytes) * entries_per_token(model)
     if model.whole_heads is not None:
-        layers = model.layers - model.linear_attention_layers - model.sliding_window_layers
+        layers = model.cached_layers - model.sliding_window_layers
         more = [kv_bytes_per_token_layer(model, element_bytes, whole) for whole in (True, False)]
         cached += layers * (more[0] - more[1])
     return cached + (index_key_bytes(model) * model.indexer.indexing_layers if model.indexer else 0.0)

@@ -20,7 +20,7 @@ class Moe(Spec):
     latent: WholeNumber = 0
     """Width that routed experts read and write, between a projection down and one up; 0: the model's own (Kimi-K3)."""
     dense_layers: WholeNumber = 0
-    """Leading layers with an ordinary feed-forward block."""
+    """Leading layers, of those with a feed-forward block, where it is an ordinary one."""
 
 
 class Model(Spec):
@@ -72,6 +72,8 @@ class Model(Spec):
     """Layers whose state does not grow with the context."""
     linear_attention: LinearAttention | None = None
     """Dimensions of those layers; left out: taken as those of the others."""
+    layers_without_feed_forward: WholeNumber = 0
+    """Of stacks of single blocks (Nemotron-H): there `layers` are those that attend or have a state."""
     compressed: CompressedAttention | None = None
     indexer: Indexer | None = None
     """Chooses the tokens that sparse attention reads."""
@@ -79,6 +81,22 @@ class Model(Spec):
     """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
+
+    @property
+    def cached_layers(self) -> int:
+        """Layers with heads, which keep a cache."""
+        beside = self.linear_attention is not None and self.linear_attention.beside_heads
+        return self.layers if beside else self.layers - self.linear_attention_layers
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with routed experts."""
+        return 0 if self.moe is None else self.feed_forward_layers - self.moe.dense_layers
+
+    @property
+    def feed_forward_layers(self) -> int:
+        """Layers with a feed-forward block."""
+        return self.layers - self.layers_without_feed_forward
 
     def attends_by(self, whole: bool = False) -> Heads:
         """Heads of a layer that sees all tokens (*whole*), or of one with a window where those have others."""

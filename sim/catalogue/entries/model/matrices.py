@@ -53,11 +53,11 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
     if model.learned_positions:
         found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, "none"))
     moe = model.moe
-    sparse_from = model.layers if moe is None else moe.dense_layers
-    if sparse_from:
-        found += _feed_forward(model, "mlp", model.intermediate, (0, sparse_from))
+    sparse_from = model.layers - model.expert_layers
+    if sparse_from > model.layers_without_feed_forward:
+        found += _feed_forward(model, "mlp", model.intermediate, (model.layers_without_feed_forward, sparse_from))
     if moe is not None:
-        span = (moe.dense_layers, model.layers)
+        span = (sparse_from, model.layers)
         found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts, moe.latent)
         if moe.latent:
             found.append(Matrix("latent_down_proj", "shared_expert", model.hidden, moe.latent, "none", *span))
@@ -89,7 +89,7 @@ def _attention(model: Model) -> list[Matrix]:
 
 def _span_of_heads(model: Model) -> tuple[int, int]:
     """Layers with heads. Both kinds of layers alternate; only their numbers matter, so those with states come first."""
-    return (model.linear_attention_layers if model.linear_attention is not None else 0, model.layers)
+    return (model.layers - model.cached_layers if model.linear_attention is not None else 0, model.layers)
 
 
 def _whole_attention(model: Model) -> list[Matrix]:
@@ -120,20 +120,18 @@ def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matri
 
 
 def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
-    """Queries, keys, values, output gate; two scalars per value head (arXiv 2412.06464), or a decay per channel of keys
-    through their size and one scalar per head (2510.26692).
+    """Queries, keys, values, output gate; two scalars per value head (arXiv 2412.06464), one (Mamba-2, 2405.21060), or
+    a decay per channel of keys through their size and one scalar per head (2510.26692).
     """
     keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
     span = (0, model.linear_attention_layers)
     out = Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span)
     whole = 2 * keys + values + (0 if linear.low_rank_gate else values)
     found = [Matrix("linear_qkvz_proj", "attention", model.hidden, whole, "outputs", *span)]
-    if linear.rule == "gated_delta":
-        return [
-            *found,
-            Matrix("linear_scalars_proj", "attention", model.hidden, 2 * linear.value_heads, "outputs", *span),
-            out,
-        ]
+    if linear.rule != "kda":
+        scalars = (2 if linear.rule == "gated_delta" else 1) * linear.value_heads
+        found.append(Matrix("linear_scalars_proj", "attention", model.hidden, scalars, "outputs", *span))
+        return [*found, out]
     size, narrow = linear.key_head_dim, [("decay", keys)]
     if linear.low_rank_gate:
         narrow.append(("gate", values))
