@@ -1,14 +1,17 @@
 """Calibration on some loads of a server, judged on others: what it is worth on machines that were really measured.
 
-    PYTHONPATH=. python benchmarks/other_loads.py serving.csv [--groups 12]
+    PYTHONPATH=. python benchmarks/other_loads.py serving.csv [--groups 12] [--write outputs/fit/other_loads.csv]
 
 A group is what one campaign measured of one model on one machine at four closed loops or more. `calibrate` is fitted to
 one of them, and to two; two others are judged. Of each campaign so many groups take part, drawn with a fixed seed.
+benchmarks/fit/worth.py makes the intervals of calibrated servers of what is written.
 """
 
 import argparse
+import csv
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +21,13 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.steptime import Calibration
 from sim.study.fidelity.calibrate.factors import NothingToFit, calibrate
 from sim.study.fidelity.calibrate.runs import adjusted
-from sim.study.fidelity.validate.predict import prepared, simulate
+from sim.study.fidelity.validate.predict import Prediction, prepared, simulate
 
-JUDGED = {"TPOT": ("tpot_mean_ms", "tpot_p50_ms"), "TTFT": ("ttft_mean_ms", "ttft_p50_ms")}
+JUDGED = {
+    "throughput": ("output_tok_s", "total_tok_s", "req_s"),
+    "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+    "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
+}
 MOST_CLIENTS, LONGEST_PROMPT, LONGEST_ANSWER = 64, 4200, 1100
 """Runs that are simulated in a second."""
 WAVES = 3
@@ -32,7 +39,7 @@ def groups(path: Path) -> dict[str, list[list[BenchRow]]]:
     found: dict[tuple[object, ...], dict[int, BenchRow]] = defaultdict(dict)
     for row in read_benchmarks(path):
         fits = (row.isl or 0) <= LONGEST_PROMPT and (row.osl or 0) <= LONGEST_ANSWER and row.trust != "C"
-        timed = any(name in row.measured for name in JUDGED["TPOT"])
+        timed = any(name in row.measured for name in (*JUDGED["throughput"], *JUDGED["tpot"]))
         if not (row.load == "closed_loop" and fits and timed) or row.use == "own_class" or row.spec_decode:
             continue
         clients = row.concurrency or 1
@@ -47,42 +54,98 @@ def groups(path: Path) -> dict[str, list[list[BenchRow]]]:
     return campaigns
 
 
-def errors(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None) -> list[float]:
-    """Mean |error| of each quantity over *rows*."""
-    found = []
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One quantity of a load that a calibration has not seen."""
+
+    calibrated_on: int
+    """Loads; 0: not calibrated."""
+    metric: str
+    gpu: str
+    family: str
+    campaign: str
+    measured_over_predicted: float
+
+    @property
+    def error(self) -> float:
+        """|predicted / measured - 1|."""
+        return abs(1 / self.measured_over_predicted - 1)
+
+
+def judged(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None, loads: int) -> Iterator[Judged]:
+    """Each quantity of *rows*, predicted with the calibration *fitted* to so many *loads*."""
     for row in rows:
         with prepared(row, catalog) as ready:
-            told = simulate(ready, adjusted(fitted) if fitted else None).metrics
-        columns = [next((one for one in names if one in row.measured and one in told), "") for names in JUDGED.values()]
-        found.append([abs(told[one] / row.measured[one] - 1) if one else np.nan for one in columns])
-    return [float(one) for one in np.nanmean(np.array(found), axis=0)]
+            told = simulate(ready, adjusted(fitted) if fitted else None)
+        ratios = {metric: _ratio(names, row, told) for metric, names in JUDGED.items()}
+        if ratios["throughput"] is None and (served := _served_ratio(row, told)):
+            ratios["throughput"] = 1 / served
+        for metric, ratio in ratios.items():
+            if ratio is not None and not (metric == "ttft" and told.saturated):
+                yield Judged(loads, metric, told.gpu, told.family, row.source_key, ratio)
+
+
+def _ratio(names: tuple[str, ...], row: BenchRow, told: Prediction) -> float | None:
+    """Measured over predicted, by the first of *names* that both have."""
+    column = next((one for one in names if row.measured.get(one) and told.metrics.get(one)), None)
+    return row.measured[column] / told.metrics[column] if column else None
+
+
+def _served_ratio(row: BenchRow, told: Prediction) -> float | None:
+    """Measured over predicted time of a request, whose inverse is a closed loop's throughput."""
+    means = "ttft_mean_ms", "tpot_mean_ms"
+    if row.osl is None or not all(row.measured.get(one) and told.metrics.get(one) for one in means):
+        return None
+    measured_ms, predicted_ms = (of[means[0]] + (row.osl - 1) * of[means[1]] for of in (row.measured, told.metrics))
+    return measured_ms / predicted_ms
 
 
 def main() -> None:
-    """Fits, judges and prints means and medians over groups."""
+    """Fits, judges, prints means and medians over groups, and writes each quantity."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("measured", type=Path)
     parser.add_argument("--groups", type=int, default=12)
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     catalog, generator = load_catalog(), np.random.default_rng(SEED)
-    told: dict[str, list[list[float]]] = defaultdict(list)
+    by_group: list[list[Judged]] = []
     for campaign, members in sorted(groups(given.measured).items()):
         for place in generator.permutation(len(members))[: given.groups]:
             loads = members[place]
-            fitted, judged = [loads[0], loads[2]], [loads[1], loads[3]]
+            fitted, others = [loads[0], loads[2]], [loads[1], loads[3]]
             try:
                 gpu = catalog.gpu(loads[0].gpu).id
-                made = {"one": calibrate(fitted[1:], gpu, catalog, 1), "two": calibrate(fitted, gpu, catalog, 1)}
+                made = [calibrate(some, gpu, catalog, 1).calibration for some in (fitted[1:], fitted)]
             except (NothingToFit, ValueError) as error:
                 print(f"left out: {campaign} {loads[0].gpu} {loads[0].model}: {str(error).splitlines()[-1]}")
                 continue
-            told["none"].append(errors(judged, catalog, None))
-            for name, one in made.items():
-                told[name].append(errors(judged, catalog, one.calibration))
-    for name, found in told.items():
-        means, medians = (100 * of(np.array(found), axis=0) for of in (np.nanmean, np.nanmedian))
-        figures = ", ".join(f"{what} {means[i]:.1f} % (median {medians[i]:.1f} %)" for i, what in enumerate(JUDGED))
-        print(f"calibrated on {name} load(s), {len(found)} groups: {figures}")
+            found = [one for count, fit in enumerate([None, *made]) for one in judged(others, catalog, fit, count)]
+            by_group.append(found)
+    show(by_group)
+    if given.write:
+        write(given.write, by_group)
+
+
+def show(by_group: list[list[Judged]]) -> None:
+    """Mean and median over groups of the mean error in each."""
+    for count in range(3):
+        figures = []
+        for metric in JUDGED:
+            chosen = (
+                [one.error for one in found if (one.calibrated_on, one.metric) == (count, metric)] for found in by_group
+            )
+            means = [float(np.mean(found)) for found in chosen if found]
+            figures.append(f"{metric} {np.mean(means):.1%} (median {np.median(means):.1%}, {len(means)} groups)")
+        print(f"calibrated on {count} load(s): {', '.join(figures)}")
+
+
+def write(path: Path, by_group: list[list[Judged]]) -> None:
+    """A line for each quantity."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(fields := Judged.__match_args__)
+        writer.writerows([getattr(one, name) for name in fields] for found in by_group for one in found)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def inside_of_strangers(known: Sequence[Error], strangers: Sequence[Error]) -> f
     return float(np.mean([np.mean(found) for found in shares.values()]))
 
 
-def intervals(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
+def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: Sequence[Error]) -> str:
     """data/fidelity/intervals.yaml."""
     lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
     lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
@@ -137,11 +137,18 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
         for mark, some in kept.items():
             low, high = ends(some, chosen(strangers, metric, mark))
             least, most = min(least, low), max(most, high)  # farther away nothing is known better
-            counts = f"rows: {len(some)}, pairs: {len({one.pair for one in some})}"
-            lines.append(
-                f"    {mark}: {{low: {least:.3f}, high: {most:.3f}, common_sd: {common_sd(some):.3f}, {counts}}}"
-            )
+            lines.append(f"    {mark}: {_interval(least, most, some)}")
+    by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
+    known = {metric: some for metric, some in by_metric.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
+    lines.append("calibrated:" if known else "calibrated: {}")
+    for metric, some in known.items():
+        lines.append(f"  {metric}: {_interval(*quantiles(some, stretch_of(some)), some)}")
     return "\n".join(lines) + "\n"
+
+
+def _interval(low: float, high: float, errors: Sequence[Error]) -> str:
+    counts = f"rows: {len(errors)}, pairs: {len({one.pair for one in errors})}"
+    return f"{{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(errors):.3f}, {counts}}}"
 
 
 def inside(errors: Sequence[Error], stretch: float = 1.0) -> float:

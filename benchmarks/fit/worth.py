@@ -1,8 +1,10 @@
 """What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
 
     gpufleet validate benchmarks/fit/unseen_by_rule.csv --out outputs/unseen
+    python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv --write data
         --strangers benchmarks/fit/unseen_by_rule.csv outputs/unseen/validation.csv
+        --calibrated outputs/fit/other_loads.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
 It writes, by the method in benchmarks/fit/README.md,
@@ -11,7 +13,8 @@ data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and 
 data/fidelity/left_out.csv    measured over predicted of rows whose campaign (power: pair or GPU) was left out of the
                               fit, with the mark that they have without it; of rows in the fit, which have something
                               measured near
-data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark
+data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, and of servers that were calibrated
+                              on two of their loads
 """
 
 import argparse
@@ -19,6 +22,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 
@@ -189,8 +193,17 @@ def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
     return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
 
 
-def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error], strangers: Sequence[Error]) -> None:
-    """The three files."""
+def of_calibrated(path: Path) -> Iterator[Error]:
+    """Errors at other loads of servers that were calibrated on two, as benchmarks/other_loads.py wrote them."""
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            if line["calibrated_on"] == "2":
+                told = (line["metric"], "calibrated", line["gpu"], line["family"], line["campaign"])
+                yield Error(*told, float(line["measured_over_predicted"]))
+
+
+def write(folder: Path, index: Sequence[Entry], *errors: Sequence[Error]) -> None:
+    """The three files: *errors* of left-out rows, of strangers, of calibrated servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -200,10 +213,9 @@ def write(folder: Path, index: Sequence[Entry], errors: Sequence[Error], strange
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(LEFT_OUT)
         writer.writerows(
-            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"]
-            for one in (*errors, *strangers)
+            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in chain(*errors)
         )
-    (folder / "intervals.yaml").write_text(intervals(errors, strangers), encoding="utf-8")
+    (folder / "intervals.yaml").write_text(intervals(*errors), encoding="utf-8")
 
 
 def _cells(entry: Entry) -> list[object]:
@@ -224,6 +236,7 @@ def main() -> None:
         metavar=("TABLE", "VALIDATION"),
         help="pairs in no fit, and their predictions",
     )
+    parser.add_argument("--calibrated", type=Path, help="other_loads.csv of other_loads.py")
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
     arguments = parser.parse_args()
     catalog = load_catalog()
@@ -246,8 +259,18 @@ def main() -> None:
                 if others:
                     told += f", strangers {inside_of_strangers(some, others):.0%} inside without their publisher"
                 print(f"{metric:10s} {mark:18s} {len(some):5d} rows {len({one.pair for one in some}):3d} pairs: {told}")
+    calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
+    for metric in METRICS.values():
+        if some := chosen(calibrated, metric, "calibrated"):
+            stretch = stretch_of(some)
+            low, high = quantiles(some, stretch)
+            held = f"GPU left out {inside(some):.0%} inside, {inside(some, stretch):.0%} stretched {stretch:g} times"
+            pairs = len({one.pair for one in some})
+            print(
+                f"{metric:10s} {'calibrated':18s} {len(some):5d} rows {pairs:3d} pairs: {low:.2f} to {high:.2f}, {held}"
+            )
     if arguments.write:
-        write(arguments.write / "fidelity", index, errors, strangers)
+        write(arguments.write / "fidelity", index, errors, strangers, calibrated)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sim.registry import Registry
 from sim.steptime.affine import Affine
-from sim.steptime.calibration import Calibration, Factor
+from sim.steptime.calibration import Calibration, Factor, OwnRuns
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
 from sim.steptime.host import Host
@@ -29,6 +29,7 @@ __all__ = [
     "Drafting",
     "Factor",
     "Host",
+    "OwnRuns",
     "RegisteredStepTime",
     "Roofline",
     "RooflineInputs",

@@ -54,6 +54,23 @@ class Errors(Spec):
     after: NonNegative
 
 
+class OwnRuns(Spec):
+    """Runs of one model in one layout, and the loads that they were measured at."""
+
+    model: str
+    quantization: str
+    engine: str
+    """Ids in data/."""
+    tensor_parallel_size: Count = 1
+    pipeline_parallel_size: Count = 1
+    data_parallel_size: Count = 1
+    runs: Count
+    sequences: tuple[Positive, Positive] | None = None
+    """The fewest and the most in flight; None: not known."""
+    prompt: tuple[Positive, Positive]
+    """The shortest and the longest mean prompt [tokens]."""
+
+
 class Calibration(Spec):
     """What `gpufleet calibrate` writes. It applies to pools of its GPU, host times by engine, links by id."""
 
@@ -62,6 +79,8 @@ class Calibration(Spec):
     table: str = ""
     """The runs that it was fitted to."""
     rows: Count = 1
+    measured: tuple[OwnRuns, ...] = ()
+    """What ran in them."""
     compute_efficiency: Factor = Factor()
     memory_efficiency: Factor = Factor()
     engines: dict[str, HostFactors] = Field(default={})

@@ -16,6 +16,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.steptime import Calibration, Factor
 from sim.study.fidelity.calibrate.fit import METRICS, Fit, FittingProblem, load_priors
+from sim.study.fidelity.calibrate.ran import own_runs
 from sim.study.fidelity.calibrate.runs import Simulator, calibration_of
 from sim.study.fidelity.validate.predict import Prediction
 
@@ -59,7 +60,12 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
         name: _factor(fit.theta[name], sd, sd <= share * fit.prior_sd[name]) for name, sd in fit.posterior_sd().items()
     }
     calibration = calibration_of(gpu, factors).model_copy(
-        update={"table": table, "rows": len(problem.rows), "errors": fit.errors()}
+        update={
+            "table": table,
+            "rows": len(problem.rows),
+            "measured": tuple(own_runs(problem.rows, catalog)),
+            "errors": fit.errors(),
+        }
     )
     return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.far_off()), fit.noise)
 

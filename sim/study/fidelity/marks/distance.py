@@ -12,6 +12,7 @@ from typing import Literal
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model
 from sim.study.fidelity.marks.measured import Entry
+from sim.study.fidelity.marks.own import Calibrated
 
 Mark = Literal["measured near here", "interpolated", "extrapolated"]
 MARKS: tuple[Mark, ...] = ("measured near here", "interpolated", "extrapolated")
@@ -49,6 +50,13 @@ class Setting:
     """What the setting has that no measurement has."""
     calibrated: bool = False
     """The GPU's factors were fitted to the user's own runs."""
+    own: Calibrated | None = None
+    """Those of this very server, if there are any."""
+
+    @property
+    def measured_by_its_owner(self) -> bool:
+        """The user's own runs tell of this server and this load."""
+        return self.own is not None and not self.beyond and self.own.near(self.sequences, self.prompt)
 
     @property
     def gpus(self) -> int:
@@ -76,6 +84,8 @@ def link_class(link: Link | None, gpus: int) -> str:
 
 def mark_of(setting: Setting, index: Sequence[Entry]) -> tuple[Mark, tuple[str, ...]]:
     """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured)."""
+    if setting.measured_by_its_owner:
+        return MARKS[0], ()
     # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
     here = [entry for entry in index if entry.gpu == setting.gpu and not setting.calibrated]
     findings = [look(setting, here or index, index) for look in DIRECTIONS]

@@ -36,6 +36,8 @@ class Intervals(Sourced):
 
     metrics: dict[str, dict[Mark, Interval]]
     """By metric of METRICS; a mark is left out where too little was measured."""
+    calibrated: dict[str, Interval]
+    """By metric: other loads of servers that were calibrated on two."""
 
     def of(self, metric: str, mark: Mark) -> Interval | None:
         """None where too little was measured."""

@@ -17,6 +17,7 @@ from sim.steptime import Roofline
 from sim.study.fidelity.marks.distance import MARKS, Setting, link_class, mark_of, model_kind
 from sim.study.fidelity.marks.interval import METRICS, Worth, read_intervals
 from sim.study.fidelity.marks.measured import read_index
+from sim.study.fidelity.marks.own import calibrated
 from sim.study.fleets.run.point import Point
 
 BILLION = 1e9
@@ -40,7 +41,8 @@ def worth_of(setting: Setting, catalog: Catalog) -> Worth:
     """Mark, reasons and factors of one setting."""
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
-    found = {metric: intervals.of(metric, mark) for metric in METRICS}
+    own = intervals.calibrated if setting.measured_by_its_owner else {}
+    found = {metric: own.get(metric) or intervals.of(metric, mark) for metric in METRICS}
     speed = found["throughput"]
     factors = {metric: (one.low, one.high) for metric, one in found.items() if one is not None}
     return Worth(mark, why, factors, speed.common_sd if speed is not None else 0.0)
@@ -114,6 +116,7 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
         dp=layout.data_parallel_size,
         beyond=tuple(_beyond(bound, catalog)),
         calibrated=bound.calibration is not None,
+        own=calibrated(bound),
     )
 
 

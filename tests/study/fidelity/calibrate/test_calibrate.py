@@ -20,6 +20,7 @@ from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor
 from sim.study.fidelity.calibrate.factors import FittedFactors, NothingToFit, calibrate
 from sim.study.fidelity.calibrate.runs import Simulator, adjusted, calibration_of
+from sim.study.fidelity.marks import fleet_worth
 from sim.yamlio import dump
 
 GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
@@ -177,6 +178,36 @@ def test_a_scenario_uses_what_was_written(tmp_path: Path, plan_with: Callable[..
             "compute_efficiency",
             "memory_efficiency",
         } <= told.keys()
+
+
+def test_own_runs_narrow_the_interval_of_the_server_that_they_were_made_on(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "my-gpu.yaml").write_text(calibration_text(fitted_to(1)[1].calibration))
+    fixed = {"distribution": "fixed", "value": 512}
+    fleets = {
+        "theirs": {"engine": "vllm-0.14"},
+        "own": {"engine": "vllm-0.14", "calibration": "my-gpu.yaml"},
+        "another engine": {"engine": "vllm-0.11", "calibration": "my-gpu.yaml"},
+        "another model": {"engine": "vllm-0.14", "calibration": "my-gpu.yaml", "model": "llama3.2-3b"},
+    }
+    data = {
+        "model": "llama3.1-8b",
+        "max_model_len": 2048,
+        "workload": {
+            "arrivals": {"process": "closed_loop", "concurrency": 8},
+            "lengths": {"prompt": fixed, "output": fixed},
+        },
+        "horizon_s": 60,
+        "fleets": [{"name": name, "pools": [{"gpu": GPU}], **own} for name, own in fleets.items()],
+    }
+    (tmp_path / "s.yaml").write_text(dump(data))
+    scenario = load(tmp_path / "s.yaml", catalog=catalog)
+    widths = {}
+    for fleet in scenario.fleets:
+        found = fleet_worth(scenario, fleet, catalog, (8.0, 512.0))
+        assert found is not None
+        widths[fleet.name] = {metric: high / low for metric, (low, high) in found.factors.items()}
+    for metric in ("throughput", "tpot", "ttft"):
+        assert widths["own"][metric] < min(width[metric] for name, width in widths.items() if name != "own")
 
 
 def test_a_calibration_holds_for_its_gpu_and_for_nothing_else(

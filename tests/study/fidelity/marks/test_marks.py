@@ -6,9 +6,11 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
+from sim.steptime import OwnRuns
 from sim.study.fidelity.marks import MARKS, Setting, Worth, fleet_worth, worst
 from sim.study.fidelity.marks.distance import mark_of
 from sim.study.fidelity.marks.measured import Entry
+from sim.study.fidelity.marks.own import Calibrated
 
 SETTING = Setting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")
 ENTRY = Entry("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "", 1, 1, 1, 1.0, 64.0, 100.0, 2000.0, 9, 2)
@@ -59,6 +61,28 @@ def test_the_users_own_calibration_stands_for_a_measured_gpu() -> None:
     assert mark_of(other, INDEX)[0] == NEAR
     unmeasured = replace(SETTING, kernel="fp8")
     assert [mark_of(replace(unmeasured, calibrated=own), INDEX)[0] for own in (False, True)] == [BETWEEN, NEAR]
+
+
+OWN = OwnRuns(model="m", quantization="q", engine="e", runs=3, sequences=(4, 16), prompt=(500, 500))
+
+
+@pytest.mark.parametrize(
+    ("changed", "runs", "mark"),
+    [
+        ({}, OWN, NEAR),
+        ({"sequences": 64.0, "prompt": 1000.0}, OWN, NEAR),
+        ({"sequences": 65.0}, OWN, FAR),
+        ({"prompt": 1001.0}, OWN, FAR),
+        ({}, OWN.model_copy(update={"runs": 1}), FAR),
+        ({"beyond": ("drafts",)}, OWN, FAR),
+    ],
+    ids=str,
+)
+def test_whoever_measured_the_server_needs_no_others(changed: dict[str, object], runs: OwnRuns, mark: str) -> None:
+    strange = replace(SETTING, kernel="int3", calibrated=True, own=Calibrated(runs))
+    asked = replace(strange, **changed)  # type: ignore[arg-type]
+    assert mark_of(asked, INDEX)[0] == mark
+    assert asked.measured_by_its_owner == (mark == NEAR)
 
 
 def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
